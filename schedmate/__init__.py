@@ -1,0 +1,72 @@
+"""schedmate: duration estimates for GPU jobs from source code and job history.
+
+The public names, imported on first use so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from schedmate.errors import InputError, SchedmateError, SettingsError, UsageError
+    from schedmate.jobs import (
+        Estimate,
+        Evidence,
+        JobRecord,
+        JobSpec,
+        LaunchConfig,
+        Neighbour,
+        WorkloadMetadata,
+    )
+    from schedmate.mate import Analysis, SchedMate
+    from schedmate.settings import Settings, load_settings
+
+_HOMES = {
+    "Analysis": "schedmate.mate",
+    "Estimate": "schedmate.jobs",
+    "Evidence": "schedmate.jobs",
+    "InputError": "schedmate.errors",
+    "JobRecord": "schedmate.jobs",
+    "JobSpec": "schedmate.jobs",
+    "LaunchConfig": "schedmate.jobs",
+    "Neighbour": "schedmate.jobs",
+    "SchedMate": "schedmate.mate",
+    "SchedmateError": "schedmate.errors",
+    "Settings": "schedmate.settings",
+    "SettingsError": "schedmate.errors",
+    "UsageError": "schedmate.errors",
+    "WorkloadMetadata": "schedmate.jobs",
+    "load_settings": "schedmate.settings",
+}
+
+__all__ = [
+    "Analysis",
+    "Estimate",
+    "Evidence",
+    "InputError",
+    "JobRecord",
+    "JobSpec",
+    "LaunchConfig",
+    "Neighbour",
+    "SchedMate",
+    "SchedmateError",
+    "Settings",
+    "SettingsError",
+    "UsageError",
+    "WorkloadMetadata",
+    "__version__",
+    "load_settings",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'schedmate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
