@@ -1,0 +1,84 @@
+"""What every test gets: no network beyond this machine, and no settings from the user's home."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("schedmate", deadline=None, derandomize=True)
+settings.load_profile("schedmate")
+
+_network_allowed = False
+
+
+class NetworkBlockedError(RuntimeError):
+    """A test tried to reach another machine."""
+
+
+def _is_loopback(host: object) -> bool:
+    if host is None or host == "" or host == "localhost":
+        return True
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    try:
+        return ipaddress.ip_address(str(host).partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _block_network(event: str, args: tuple[object, ...]) -> None:
+    """Audit hook: see https://docs.python.org/3/library/audit_events.html."""
+    if _network_allowed:
+        return
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        address = args[1]
+        # Unix sockets have a path for an address, and a connected sendmsg has none.
+        if isinstance(address, tuple) and not _is_loopback(address[0]):
+            raise NetworkBlockedError(f"tests may not connect to {address[0]}")
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname") and not _is_loopback(args[0]):
+        raise NetworkBlockedError(f"tests may not look up {args[0]}")
+
+
+sys.addaudithook(_block_network)
+
+
+@pytest.fixture(autouse=True)
+def network(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Only a test marked `network` may leave this machine."""
+    global _network_allowed  # noqa: PLW0603 - an audit hook cannot be removed, only told
+    _network_allowed = request.node.get_closest_marker("network") is not None
+    yield
+    _network_allowed = False
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A home of its own for every test, and no `SCHEDMATE_*` variables; gives that home."""
+    home = tmp_path_factory.mktemp("home")
+    for name in [name for name in os.environ if name.startswith("SCHEDMATE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    return home
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect `network` tests unless they were asked for."""
+    if "network" in (config.option.markexpr or ""):
+        return
+    kept = [item for item in items if item.get_closest_marker("network") is None]
+    if len(kept) != len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
