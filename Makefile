@@ -1,0 +1,51 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both need Python >= 3.11 and make only.
+
+CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
+PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
+	'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(python))))
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint fix types docs bench clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
+
+# A stamp newer than pyproject.toml means that the environment is complete, so a second run is fast.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "schedmate needs Python >= 3.11 with venv; none found. Set PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/base.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/base.stamp
+
+demo: $(VENV)/base.stamp ## Analyse the example repository against the example history
+	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
+
+test: $(VENV)/dev.stamp ## Run the whole test suite
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/dev.stamp ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+fix: $(VENV)/dev.stamp ## Repair style and formatting where that is safe
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/dev.stamp ## Check types
+	$(BIN)/mypy
+
+docs: $(VENV)/dev.stamp ## Write docs/cli.md anew from the commands' own help
+	$(BIN)/python docs/generate_cli.py
+
+bench: $(VENV)/dev.stamp ## Run every benchmark; results go to benchmarks/results
+	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

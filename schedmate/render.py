@@ -1,0 +1,122 @@
+"""An `Analysis` as text for a person: the answer in three lines, then what it rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schedmate.durations import format_duration
+from schedmate.jobs import Estimate, Neighbour, WorkloadMetadata
+from schedmate.terminal import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from schedmate.mate import Analysis
+
+
+def show(analysis: Analysis, console: Console) -> None:
+    """Print the analysis; nothing that a repository says can control the terminal."""
+    for line in headline(analysis):
+        console.print(line, soft_wrap=True)
+    console.print()
+    console.print(_fields(analysis.metadata))
+    if analysis.estimate.neighbours:
+        console.print(_neighbours(analysis.estimate.neighbours))
+    for warning in analysis.warnings:
+        console.print(f"warning: {clean(warning)}", soft_wrap=True)
+
+
+def headline(analysis: Analysis) -> tuple[str, str, str]:
+    """What the job is; how long it will run; why."""
+    estimate = analysis.estimate
+    if estimate.abstained:
+        records = f"{analysis.history_size:,} record" + "s" * (analysis.history_size != 1)
+        reason = f"reason: {clean(estimate.reason)}" if estimate.reason else "no estimate"
+        return _job(analysis), f"no similar job in {records}", reason
+    names = ", ".join(
+        f"{clean(one.job_id, 40)} ({'same job' if one.exact else f'{one.similarity:.2f} similar'})"
+        for one in estimate.neighbours
+    )
+    count = len(estimate.neighbours)
+    return (
+        _job(analysis),
+        _forecast(estimate),
+        f"because of {count} past job{'s' * (count != 1)}: {names}",
+    )
+
+
+def _job(analysis: Analysis) -> str:
+    metadata = analysis.metadata
+    training = metadata.training
+    parts = [
+        metadata.model.model_name or "unknown model",
+        metadata.dataset.train or "unknown dataset",
+        "unknown length"
+        if training.iters is None
+        else f"{training.iters:,} {training.iter_type or 'iteration'}{'s' * (training.iters != 1)}",
+    ]
+    gpus = analysis.launch.gpus
+    if gpus is not None:
+        parts.append(f"{gpus} GPU{'s' * (gpus != 1)}")
+    return " · ".join(clean(part, 80) for part in parts)
+
+
+def _forecast(estimate: Estimate) -> str:
+    middle = estimate.duration_p50_s
+    if middle is None:
+        middle = estimate.duration_s
+    text = "runs an unknown time" if middle is None else f"runs about {format_duration(middle)}"
+    if estimate.duration_p10_s is not None and estimate.duration_p90_s is not None:
+        low, high = map(format_duration, (estimate.duration_p10_s, estimate.duration_p90_s))
+        text += f" (10-90 %: {low} to {high})"
+    for value, what, unit in (
+        (estimate.gpu_util, "GPU utilisation", "%"),
+        (estimate.sm_util, "SM activity", "%"),
+        (estimate.gpu_mem_mb, "GPU memory", "MB"),
+    ):
+        if value is not None:
+            text += f", {what} {value:,.0f} {unit}"
+    return text
+
+
+def _fields(metadata: WorkloadMetadata) -> RenderableType:
+    table = _table("field", "value", "from", "sure")
+    for section, values in metadata.sections().items():
+        for key, value in values.items():
+            name = f"{section}.{key}"
+            evidence = metadata.evidence.get(name)
+            table.add_row(
+                clean(name, 60),
+                "unknown" if value is None else clean(value, 100),
+                clean(evidence.where(), 200) if evidence else "",
+                f"{evidence.confidence:.0%}" if evidence else "",
+            )
+    return table
+
+
+def _neighbours(neighbours: list[Neighbour]) -> RenderableType:
+    table = _table(
+        "past job", "similar", "share", "ran", "scaled to this job", "state", "ended", "what"
+    )
+    for one in neighbours:
+        table.add_row(
+            clean(one.job_id, 40),
+            f"{one.similarity:.3f}" + " (same)" * one.exact,
+            f"{one.weight:.0%}",
+            (">= " if one.censored else "") + format_duration(one.duration_s),
+            format_duration(one.adjusted_duration_s),
+            one.state,
+            "" if one.age_s is None else f"{format_duration(one.age_s)} ago",
+            clean(one.summary, 120),
+        )
+    return table
+
+
+def _table(*columns: str) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

@@ -1,0 +1,50 @@
+"""Text for a terminal: what comes from a repository, a log or a file cannot control it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Escape sequences (CSI, OSC and other strings, two-character ones), then what is left of the
+# C0 and C1 controls, then the invisible characters that reorder or hide text (Unicode TR 36).
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)|\x1b[ -/]*[0-~]"
+)
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+"
+)
+
+
+def clean(text: object, limit: int = 2000) -> str:
+    """One line of printable text, at most `limit` characters, without control sequences."""
+    line = _CONTROL.sub(" ", _SEQUENCE.sub("", str(text)))
+    line = " ".join(line.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def console(stream: TextIO, *, plain: bool = False) -> Console:
+    """A console that never reads markup, emoji codes or highlights in what it prints.
+
+    No colour with `plain`, with the NO_COLOR variable, or when `stream` is no terminal.
+    """
+    from rich.console import Console
+
+    fixed_width = not stream.isatty() and "COLUMNS" not in os.environ
+    return Console(
+        file=stream,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        color_system=None if plain else "auto",
+        width=120 if fixed_width else None,
+    )
+
+
+def say(message: str) -> None:
+    """One line to standard error, where talk belongs; data goes to standard output."""
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,129 @@
+"""Settings: precedence, origins, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from schedmate.errors import SettingsError
+from schedmate.settings import (
+    Settings,
+    config_dir,
+    explain_settings,
+    load_settings,
+    unknown_variables,
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory."""
+    directory = tmp_path / "project"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
+
+
+def write_user_file(text: str) -> Path:
+    path = config_dir() / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_defaults_when_nothing_is_set(project: Path) -> None:
+    settings, origins = explain_settings()
+    assert settings.top_k == 3
+    assert settings.history == Path.home() / ".local/share/schedmate/history"
+    assert set(origins) == set(Settings.model_fields)
+    assert set(origins.values()) == {"default"}
+
+
+def test_each_source_yields_to_the_one_above(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = write_user_file("top_k = 11\nbudget_s = 1.5\ndeadline_s = 1.0\nthreshold = 0.1\n")
+    (project / "schedmate.toml").write_text("top_k = 12\nbudget_s = 2.5\ndeadline_s = 2.0\n")
+    monkeypatch.setenv("SCHEDMATE_TOP_K", "13")
+    monkeypatch.setenv("SCHEDMATE_BUDGET_S", "3.5")
+    settings, origins = explain_settings(top_k=14)
+    assert (settings.top_k, settings.budget_s) == (14, 3.5)
+    assert (settings.deadline_s, settings.threshold) == (2.0, 0.1)
+    assert origins["top_k"] == "--top-k"
+    assert origins["budget_s"] == "SCHEDMATE_BUDGET_S in the environment"
+    assert origins["deadline_s"] == str(project / "schedmate.toml")
+    assert origins["threshold"] == str(user)
+    assert origins["embedder"] == "default"
+
+
+def test_a_flag_that_was_not_given_changes_nothing(project: Path) -> None:
+    (project / "schedmate.toml").write_text("top_k = 12\n")
+    assert load_settings(top_k=None).top_k == 12
+
+
+@pytest.mark.parametrize("repo", [".", "..", "link"])
+def test_the_repository_under_analysis_is_no_source(project: Path, repo: str) -> None:
+    (project / "schedmate.toml").write_text("top_k = 12\n")
+    (project.parent / "elsewhere").mkdir()
+    (project / "link").symlink_to(project)
+    assert load_settings(repo=Path(repo)).top_k == 3
+    assert load_settings(repo=project.parent / "elsewhere").top_k == 12
+
+
+def test_a_project_file_that_links_into_the_repository_is_no_source(project: Path) -> None:
+    repo = project.parent / "repo"
+    repo.mkdir()
+    (repo / "evil.toml").write_text("top_k = 12\n")
+    (project / "schedmate.toml").symlink_to(repo / "evil.toml")
+    assert load_settings(repo=repo).top_k == 3
+
+
+def test_a_repository_beside_the_project_file_is_fine(project: Path) -> None:
+    (project / "schedmate.toml").write_text("top_k = 12\n")
+    (project / "repo").mkdir()
+    assert load_settings(repo=project / "repo").top_k == 12
+
+
+def test_a_relative_history_is_relative_to_its_file(project: Path) -> None:
+    write_user_file('history = "jobs"\n')
+    assert load_settings().history == config_dir() / "jobs"
+
+
+def test_tilde_is_the_home_directory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDMATE_HISTORY", "~/jobs")
+    assert load_settings().history == Path.home() / "jobs"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topk = 3\n", "sets 'topk', which is not a setting; did you mean 'top_k'?"),
+        ("zzz = 3\n", "sets 'zzz', which is not a setting; `schedmate config show` lists"),
+        ("top_k = 0\n", "setting 'top_k' from .*schedmate.toml is 0: "),
+        ("top_k = \n", "cannot read the settings file .*schedmate.toml: "),
+        ("a = '\xff'\n", "cannot read the settings file .*schedmate.toml: "),
+    ],
+)
+def test_a_wrong_file_is_one_clear_sentence(project: Path, text: str, message: str) -> None:
+    (project / "schedmate.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(SettingsError, match=message):
+        load_settings()
+
+
+def test_a_wrong_variable_names_itself(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDMATE_TOP_K", "many")
+    with pytest.raises(SettingsError, match="'top_k' from SCHEDMATE_TOP_K in the environment"):
+        load_settings()
+
+
+def test_unknown_variables_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDMATE_TOPK", "3")
+    monkeypatch.setenv("SCHEDMATE_TOP_K", "3")
+    assert unknown_variables() == ["SCHEDMATE_TOPK"]
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings().top_k = 4  # type: ignore[misc]

@@ -1,0 +1,49 @@
+"""Text of others cannot control the terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.terminal import clean, console
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("resnet50", "resnet50"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\x1b]0;new title\x07b", "ab"),
+        ("a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "alink"),
+        ("a\x1bPq#0\x1b\\b", "ab"),
+        ("a\x1bcb", "ab"),
+        ("unfinished \x1b]0;title", "unfinished"),
+        ("one\ntwo\r\tthree", "one two three"),
+        ("\x9b31mraw C1", "31mraw C1"),
+        ("abc\u202edef\u2066", "abc def"),
+        ("naïve 模型", "naïve 模型"),
+        (None, "None"),
+    ],
+)
+def test_clean(text: str | None, expected: str) -> None:
+    assert clean(text) == expected
+
+
+def test_long_text_is_cut() -> None:
+    assert clean("x" * 100, limit=10) == "x" * 9 + "…"
+
+
+@given(st.text(st.characters()))
+def test_what_is_clean_is_printable_and_stays_clean(text: str) -> None:
+    once = clean(text)
+    assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in once)
+    assert clean(once) == once
+
+
+def test_the_console_reads_no_markup() -> None:
+    stream = io.StringIO()
+    console(stream).print("[bold]x[/bold] :smile: [/nothing]")
+    assert stream.getvalue() == "[bold]x[/bold] :smile: [/nothing]\n"
