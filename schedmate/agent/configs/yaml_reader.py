@@ -1,0 +1,209 @@
+"""YAML text to a `Value` tree, from the parser's events: no tag is ever constructed.
+
+Events, not composed nodes, because PyYAML's composer recurses in C without a limit: a few hundred
+kilobytes of `- ` would end the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    DocumentStartEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceStartEvent,
+)
+
+from schedmate.agent.configs.files import Source
+from schedmate.agent.configs.scalars import CORE, construct, implicit_tag
+from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES
+from schedmate.agent.configs.yaml_refs import REF, resolve_refs
+from schedmate.agent.values import Origin, Value, unknown
+
+TAG = "__tag__"
+"""Key under which a mapping with an unknown tag keeps that tag."""
+ARGS = "__args__"
+"""Key under which a sequence with an unknown tag keeps its items, next to `TAG`."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MERGE_KEY = object()
+_PLAIN_SEQUENCES = {CORE + name for name in ("seq", "omap", "pairs", "python/list")}
+_PLAIN_MAPPINGS = {CORE + name for name in ("map", "set", "omap", "python/dict")}
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A container being read; for a mapping `key` is the key whose value comes next."""
+
+    value: Value
+    mapping: bool
+    tag: str | None
+    anchor: str | None
+    key: Any = None
+    has_key: bool = False
+    size: int = 1
+    height: int = 1
+    merges: list[Value] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    value: Value
+    size: int
+    height: int
+
+
+class _Builder:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.documents: list[Value] = []
+        self.references = False
+        self._frames: list[_Frame] = []
+        self._anchors: dict[str, _Anchored | None] = {}
+
+    def feed(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        if isinstance(event, DocumentStartEvent):
+            self._anchors.clear()
+        elif isinstance(event, ScalarEvent):
+            self._scalar(event, line)
+        elif isinstance(event, MappingStartEvent | SequenceStartEvent):
+            self._open(event, line)
+        elif isinstance(event, CollectionEndEvent):
+            self._close(line)
+        elif isinstance(event, AliasEvent):
+            self._alias(str(event.anchor), line)
+
+    def _scalar(self, event: ScalarEvent, line: int) -> None:
+        text = event.value
+        implicit = event.implicit[0]
+        tag = implicit_tag(text) if implicit and event.tag is None else event.tag
+        if tag is None or tag == "!":
+            tag = CORE + "str"
+        frame = self._frames[-1] if self._frames else None
+        if frame and frame.mapping and not frame.has_key and tag == CORE + "merge":
+            frame.key, frame.has_key = _MERGE_KEY, True
+            return
+        origin = self.source.origin(line)
+        try:
+            value = Value(construct(tag, text), origin)
+        except (KeyError, ValueError):
+            if implicit:
+                value = Value(text, origin)
+            else:
+                self.references = self.references or tag == REF
+                value = unknown(f"{_short(tag)} {text}".strip(), origin)
+        if event.anchor:
+            self._anchors[event.anchor] = _Anchored(value, 1, 1)
+        self._add(value, 1, 1, line)
+
+    def _open(self, event: Any, line: int) -> None:
+        if len(self._frames) >= MAX_DEPTH:
+            raise self.source.error(f"nests deeper than {MAX_DEPTH} levels; flatten it", line)
+        mapping = isinstance(event, MappingStartEvent)
+        frame = self._frames[-1] if self._frames else None
+        if frame and frame.mapping and not frame.has_key:
+            raise self.source.error("has a mapping or list as a key; quote it if it is text", line)
+        value = Value({} if mapping else [], self.source.origin(line))
+        tag = None if event.tag in (None, "!") else event.tag
+        if mapping and tag is not None and tag not in _PLAIN_MAPPINGS:
+            value.data[TAG] = Value(_short(tag), value.origin)
+        self._frames.append(_Frame(value, mapping, tag, event.anchor))
+        if event.anchor:
+            self._anchors[event.anchor] = None
+
+    def _close(self, line: int) -> None:
+        frame = self._frames.pop()
+        for merged in frame.merges:
+            for key, item in merged.data.items():
+                frame.value.data.setdefault(key, item)
+        if not frame.mapping and frame.tag == CORE + "python/tuple":
+            frame.value.data = tuple(frame.value.data)
+        elif not frame.mapping and frame.tag is not None and frame.tag not in _PLAIN_SEQUENCES:
+            items = Value(frame.value.data, frame.value.origin)
+            frame.value.data = {TAG: Value(_short(frame.tag), frame.value.origin), ARGS: items}
+        if frame.anchor:
+            self._anchors[frame.anchor] = _Anchored(frame.value, frame.size, frame.height)
+        self._add(frame.value, frame.size, frame.height, line)
+
+    def _alias(self, name: str, line: int) -> None:
+        if name not in self._anchors:
+            raise self.source.error(f"uses '*{name}' before '&{name}' defines it", line)
+        anchored = self._anchors[name]
+        if anchored is None:  # a collection that contains itself
+            self._add(unknown(f"*{name}", self.source.origin(line)), 1, 1, line)
+        else:
+            self._add(anchored.value, anchored.size, anchored.height, line)
+
+    def _add(self, value: Value, size: int, height: int, line: int) -> None:
+        if not self._frames:
+            self.documents.append(value)
+            return
+        frame = self._frames[-1]
+        frame.size += size
+        frame.height = max(frame.height, height + 1)
+        if frame.size > MAX_NODES:
+            message = f"expands to more than {MAX_NODES:,} values, too many for a configuration"
+            raise self.source.error(message, line)
+        if len(self._frames) + height > MAX_DEPTH:
+            raise self.source.error(f"nests deeper than {MAX_DEPTH} levels; flatten it", line)
+        if not frame.mapping:
+            frame.value.data.append(value)
+        elif not frame.has_key:
+            if not isinstance(value.data, bool | int | float | str | None):
+                raise self.source.error("has a key that is not plain text or a number", line)
+            frame.key, frame.has_key = value.data, True
+        else:
+            if frame.key is _MERGE_KEY:
+                frame.merges.extend(self._mergeable(value, line))
+            else:
+                frame.value.data[frame.key] = value
+            frame.has_key = False
+
+    def _mergeable(self, value: Value, line: int) -> list[Value]:
+        sources = value.data if isinstance(value.data, list) else [value]
+        if not all(isinstance(item.data, dict) for item in sources):
+            raise self.source.error("merges ('<<') something that is not a mapping", line)
+        return list(sources)
+
+
+def _short(tag: str) -> str:
+    return tag.replace(CORE, "!!", 1) if tag.startswith(CORE) else tag
+
+
+def read_yaml(source: Source) -> Value:
+    """The document of a YAML text, or a list of documents when there are several.
+
+    A scalar under an unknown tag is unknown; a mapping under one gets the tag as `__tag__`, a
+    sequence becomes `{__tag__, __args__}`. HyperPyYAML's `!ref <a>` to plain values is resolved.
+    Raises ConfigError, with the line, for broken syntax and for aliases that expand too far.
+    """
+    builder = _Builder(source)
+    try:
+        loader = _Loader(source.text)
+        try:
+            while loader.check_event():
+                builder.feed(loader.get_event())
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        line = mark.line + 1 if mark else None
+        raise source.error(f"is not valid YAML ({' '.join(str(reason).split())})", line) from error
+    documents = builder.documents
+    while len(documents) > 1 and documents[-1].data is None:
+        documents.pop()
+    if not documents:
+        return Value(None, source.origin(1))
+    document = documents[0] if len(documents) == 1 else Value(documents, _start(documents))
+    return resolve_refs(document) if builder.references else document
+
+
+def _start(documents: list[Value]) -> Origin | None:
+    return documents[0].origin
