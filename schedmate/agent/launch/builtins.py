@@ -1,0 +1,166 @@
+"""The shell builtins that change what a later command sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from schedmate.agent.launch import parser as tree
+from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.state import Piece, Text, joined, plain
+
+if TYPE_CHECKING:
+    from schedmate.agent.launch.shell import Shell
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A builtin's shell, its expanded arguments and the command it stands in."""
+
+    shell: Shell
+    arguments: list[Text]
+    node: tree.Simple
+
+
+Builtin = Callable[[Invocation], Decision]
+
+
+def _declare(call: Invocation) -> Decision:
+    """`export`, `declare`, `typeset`, `local`, `readonly`: assignments among the words."""
+    command = call.node.words[0].bare
+    options = [word.bare or "" for word in call.node.words[1:]]
+    exports = command == "export" or any(o.startswith("-") and "x" in o for o in options)
+    for word in call.node.words[1:]:
+        assignment = tree.as_assignment(word)
+        if assignment is not None:
+            call.shell.assign(assignment)
+            names = [assignment.name]
+        else:
+            names = [joined(text) for text in call.shell.expander.fields(word)]
+            names = [name for name in names if not name.startswith("-")]
+        if exports:
+            call.shell.state.exported.update(names)
+    return True
+
+
+def _unset(call: Invocation) -> Decision:
+    for name in map(joined, call.arguments):
+        call.shell.state.variables.pop(name, None)
+        call.shell.state.exported.discard(name)
+    return True
+
+
+def _set(call: Invocation) -> Decision:
+    words = [joined(text) for text in call.arguments]
+    if "--" in words:
+        call.shell.state.positional = call.arguments[words.index("--") + 1 :]
+    elif words and not words[0].startswith(("-", "+")):
+        call.shell.state.positional = call.arguments
+    return True
+
+
+def _shift(call: Invocation) -> Decision:
+    text = plain(call.arguments[0]) if call.arguments else "1"
+    count = int(text) if text is not None and text.isdigit() else 1
+    enough = count <= len(call.shell.state.positional)
+    if enough:
+        del call.shell.state.positional[:count]
+    return enough
+
+
+def _cd(call: Invocation) -> Decision:
+    targets = [text for text in call.arguments if not joined(text).startswith("-")]
+    if targets:
+        call.shell.follower.change_directory(call.shell.state, targets[0])
+    elif call.node.words[0].bare == "popd" or (call.arguments and joined(call.arguments[0]) == "-"):
+        before = call.shell.state.variables.get("OLDPWD")
+        if before is not None:
+            call.shell.follower.change_directory(call.shell.state, before.items.get("0", ()))
+    return True
+
+
+def _eval(call: Invocation) -> Decision:
+    return call.shell.run(tree.parse(" ".join(map(joined, call.arguments)), call.node.line))
+
+
+def _source(call: Invocation) -> Decision:
+    if call.arguments:
+        call.shell.follower.source(call.shell, call.arguments)
+    return True
+
+
+def _read(call: Invocation) -> Decision:
+    """`read`, `mapfile`, `getopts`: variables whose value comes from outside."""
+    for name in map(joined, call.arguments):
+        if name.isidentifier():
+            piece = Piece(f"${name}", call.shell.state.origin(call.node.line), known=False)
+            call.shell.state.assign(name, (piece,))
+    return None
+
+
+def _getopts(call: Invocation) -> Decision:
+    """One option of the positional parameters a call, as POSIX getopts takes them."""
+    state, origin = call.shell.state, call.shell.state.origin(call.node.line)
+    specification = plain(call.arguments[0]) if len(call.arguments) >= 2 else None
+    name = joined(call.arguments[1]) if len(call.arguments) >= 2 else ""
+    number = plain(state.variables["OPTIND"].items["0"]) if "OPTIND" in state.variables else "1"
+    if specification is None or number is None or not number.isdigit():
+        return None
+    position = int(number)
+    option = plain(state.positional[position - 1]) if position <= len(state.positional) else ""
+    if option is None:
+        return None
+    if len(option) < 2 or option[0] != "-" or option == "--":
+        return False
+    letter, rest = option[1], option[2:]
+    takes_value = letter + ":" in specification
+    state.assign(name, (Piece(letter if letter in specification else "?", origin),))
+    position += 1
+    if takes_value:
+        value: Text = (Piece(rest, origin),)
+        if not rest and position <= len(state.positional):
+            value = state.positional[position - 1]
+            position += 1
+        state.assign("OPTARG", value)
+    state.assign("OPTIND", (Piece(str(position), origin),))
+    return True
+
+
+def _let(call: Invocation) -> Decision:
+    status: Decision = True
+    for text in call.arguments:
+        status = call.shell.arithmetic(joined(text), call.node.line)
+    return status
+
+
+def _leave(level: str) -> Builtin:
+    def leave(call: Invocation) -> Decision:
+        from schedmate.agent.launch.shell import LeaveSignal
+
+        raise LeaveSignal(level, call.node.line)
+
+    return leave
+
+
+def _always(status: Decision) -> Builtin:
+    return lambda _: status
+
+
+BUILTINS: dict[str, Builtin] = {
+    **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _declare),
+    **dict.fromkeys(("cd", "pushd", "popd"), _cd),
+    **dict.fromkeys(("source", "."), _source),
+    **dict.fromkeys(("read", "mapfile", "readarray"), _read),
+    **dict.fromkeys(
+        ("true", ":", "trap", "wait", "ulimit", "umask", "shopt", "alias"), _always(True)
+    ),
+    **{level: _leave(level) for level in ("exit", "return", "break", "continue")},
+    "unset": _unset,
+    "set": _set,
+    "shift": _shift,
+    "eval": _eval,
+    "getopts": _getopts,
+    "let": _let,
+    "false": _always(False),
+}

@@ -1,0 +1,237 @@
+"""The Python program at the end of a launch command: file, module or console script."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.lexer import Heredoc
+from schedmate.agent.launch.plan import LaunchPlan, Run
+from schedmate.agent.launch.resources import Facts
+from schedmate.agent.launch.state import token
+from schedmate.agent.values import Unknown, Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.launch.follow import Follower
+    from schedmate.agent.launch.shell import Shell
+
+PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(-dbg|\.exe)?|pythonw")
+_WITH_VALUE = "WXQ"
+_LAUNCHING_MODULES = re.compile(
+    r"subprocess|runpy|submitit|(torch\.distributed|deepspeed|accelerate\.commands|horovod)\."
+    r"(run|launch\w*|runner)(\.|$)"
+)
+
+
+@dataclass(slots=True)
+class Call:
+    """A program with its arguments, environment and what outer launchers said."""
+
+    words: list[Value]
+    env: dict[str, Value]
+    cwd: str
+    facts: Facts
+    launchers: list[str]
+    shell: Shell
+    line: int
+    heredoc: Heredoc | None = None
+
+    @property
+    def name(self) -> str:
+        """The program's base name."""
+        return posixpath.basename(token(self.words[0]))
+
+
+def python_options(words: Sequence[Value]) -> tuple[int, bool]:
+    """Position of the file or module behind `python` and its options, and whether it is a module.
+
+    The position is `len(words)` when the interpreter is given code (`-c`) or standard input.
+    """
+    position = 1
+    while position < len(words):
+        text = token(words[position])
+        if text == "--":
+            return position + 1, False
+        if text == "-" or text in ("-V", "--version", "-h", "--help"):
+            return len(words), False
+        if not text.startswith("-"):
+            return position, False
+        position += 1
+        if text.startswith("--"):
+            continue
+        for number, letter in enumerate(text[1:], start=1):
+            if letter == "c":
+                return len(words), False
+            if letter == "m":
+                return position, True
+            if letter in _WITH_VALUE:
+                position += number == len(text) - 1
+                break
+    return position, False
+
+
+def python(follower: Follower, call: Call) -> Decision:
+    """`python [options] file args` and `python [options] -m module args`."""
+    position, as_module = python_options(call.words)
+    glued = re.fullmatch(r"-[A-Za-z]*m([\w.]+)", token(call.words[position - 1]))
+    if as_module and glued and position > 1 and glued[1]:
+        call.words = [Value(glued[1], call.words[position - 1].origin), *call.words[position:]]
+    else:
+        call.words = call.words[position:]
+    return python_file(follower, call, as_module) if call.words else True
+
+
+def python_file(follower: Follower, call: Call, as_module: bool) -> Decision:
+    """A run of the Python file or module in the first word, with the others as arguments."""
+    if as_module:
+        return _module(follower, call)
+    word = call.words[0]
+    if token(word) in ("-", "-c"):
+        return True
+    path = find_file(follower, call, word, directories=True)
+    if path is None:
+        return missing(follower, call, token(word))
+    if follower.repo.is_dir(path):
+        path = posixpath.normpath(posixpath.join(path, "__main__.py"))
+    if _starts_another(follower, call, path):
+        follower.warn(f"{path} starts {token(call.words[1])}, which is described")
+        call.words = call.words[1:]
+        call.launchers.append(path)
+        return python_file(follower, call, as_module=False)
+    return record(follower, call, entry=path)
+
+
+def _module(follower: Follower, call: Call) -> Decision:
+    name = token(call.words[0])
+    path = follower.repo.module(name, [call.cwd, *_python_path(follower, call)])
+    if path is not None:
+        return record(follower, call, entry=path, module=name)
+    top = name.split(".")[0]
+    if name in follower.rules.utility_modules or top in follower.rules.utility_modules:
+        return True
+    if follower.repo.is_dir(top) or follower.repo.is_dir(f"src/{top}"):
+        return missing(follower, call, name.replace(".", "/") + ".py")
+    return record(follower, call, module=name, console=name)
+
+
+def _python_path(follower: Follower, call: Call) -> list[str]:
+    """The directories of the repository on PYTHONPATH."""
+    value = call.env.get("PYTHONPATH")
+    entries = token(value).split(":") if value is not None else []
+    paths = [follower.repo.normalise(entry, call.cwd) for entry in entries if entry]
+    return [path for path in paths if path is not None]
+
+
+def _starts_another(follower: Follower, call: Call, path: str) -> bool:
+    """Whether a Python file of the repository is itself a launcher of the next argument."""
+    if len(call.words) < 2 or not token(call.words[1]).endswith(".py"):
+        return False
+    target = follower.repo.normalise(token(call.words[1]), call.cwd)
+    if target is None or target == path or not follower.repo.is_file(target):
+        return False
+    target_text = follower.repo.read(target) or ""
+    if "__main__" not in target_text and "argparse" not in target_text and "=" not in target_text:
+        return False
+    return any(_LAUNCHING_MODULES.match(name) for name in _imports(follower.repo.read(path) or ""))
+
+
+def _imports(text: str) -> list[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return names
+
+
+def console_script(follower: Follower, call: Call, target: str) -> Decision:
+    """A console script that the repository declares as `module:function`."""
+    module, _, function = target.partition(":")
+    module, function = module.strip(), function.split("[")[0].strip()
+    path = follower.repo.module(module, [call.cwd])
+    if path is None:
+        path = follower.repo.module(f"{module}.__init__", [call.cwd])
+    if path is None:
+        return record(follower, call, module=module, console=call.name)
+    return record(follower, call, entry=path, module=module, function=function or None)
+
+
+def record(
+    follower: Follower,
+    call: Call,
+    entry: str | None = None,
+    module: str | None = None,
+    function: str | None = None,
+    console: str | None = None,
+) -> Decision:
+    """Add a run whose program is the first word of the call."""
+    plan = LaunchPlan(
+        entry=entry,
+        module=module,
+        function=function,
+        argv=call.words[1:],
+        env=call.env,
+        cwd=call.cwd,
+        launchers=call.launchers,
+        facts=call.facts,
+        console=console,
+    )
+    follower.runs.append(Run(plan, call.shell.state.file, call.line, follower.certain))
+    return True
+
+
+def find_file(follower: Follower, call: Call, word: Value, directories: bool = False) -> str | None:
+    """The file of the repository that a word of a command names.
+
+    Tried in order: the working directory, the directory of the calling script, the root, and for
+    paths of another machine (absolute, unknown prefix, the repository's own name) the tail of the
+    path. All but the first are warned about.
+    """
+    repo, text = follower.repo, token(word)
+    known = not isinstance(word.data, Unknown)
+
+    def usable(path: str | None) -> bool:
+        if path is None:
+            return False
+        runnable = directories and repo.is_file(posixpath.join(path, "__main__.py"))
+        return repo.is_file(path) or runnable
+
+    if known and usable(path := repo.normalise(text, call.cwd)):
+        return path
+    script = call.shell.state.file
+    if known and not text.startswith("/"):
+        places = [posixpath.dirname(script) or "."] if script else []
+        for place in [*places, "."]:
+            if usable(path := repo.normalise(text, place)):
+                follower.warn(f"{text} is not in {call.cwd}: {path} is taken")
+                call.cwd = place
+                return path
+    foreign = not known or text.startswith(("/", "~", f"{repo.root.name}/"))
+    path = repo.by_suffix(text) if foreign else None
+    if not usable(path) and script is not None and "/" in text.lstrip("./"):
+        path = repo.only_one_ending(text)
+    if usable(path):
+        follower.warn(f"{text} is taken to be {path}")
+        return path
+    return None
+
+
+def missing(follower: Follower, call: Call, path: str) -> Decision:
+    """Add a run that cannot be described because its file is not in the repository."""
+    near = follower.repo.similar(path)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    run = Run(LaunchPlan(), call.shell.state.file, call.line, follower.certain)
+    run.plan.module = path
+    run.problem = f"{path}, started by {run.where}, is not in {follower.repo.root.name}{hint}"
+    follower.runs.append(run)
+    return True

@@ -1,0 +1,157 @@
+"""No command given: the most plausible training entry of a repository."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from schedmate.agent.launch.choose import score
+from schedmate.agent.launch.plan import LaunchPlan, Run
+from schedmate.agent.launch.planning import plan_in
+from schedmate.agent.launch.repo import Repo
+from schedmate.errors import InputError
+from schedmate.jobs import LaunchConfig
+
+MAX_READMES = 8
+MAX_COMMANDS = 60
+MAX_CANDIDATES = 200
+ENOUGH = 5
+_README = re.compile(
+    r"(readme|train(ing)?|get(ting)?_?started|usage|quick_?start)[\w.-]*\.(md|rst|txt)|readme",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"^ {0,3}(```|~~~)[^\n]*\n(.*?)^ {0,3}\1", re.DOTALL | re.MULTILINE)
+_LITERAL = re.compile(
+    r"(?:^\.\. code[^\n]*|::)\n(?:[ \t]*\n|[ \t]+:[^\n]*\n)*((?:(?:[ \t]+[^\n]*)?\n)+)",
+    re.MULTILINE,
+)
+_COMMAND = re.compile(
+    r"\s*(?:[$>%]\s+)?((?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|"
+    r"mpirun|mpiexec|horovodrun|srun|sbatch|bash|sh|composer|colossalai|make|poetry|uv|conda|"
+    r"(?:\./)?[\w./-]+\.(?:sh|py))\s.*|\./[\w./-]+.*)"
+)
+_PLACEHOLDER = re.compile(
+    r"<[^<>|&;\n]*>|\[[A-Z_ ]+\]|\.\.\.|/path/to|path_to|PATH_TO|\{[A-Z_ ]+\}|your_"
+)
+_TRAINING_NAMES = re.compile(
+    r"Trainer|optimizer|\.backward|\.fit|optim|GradientTape|train_step|training_step|TrainingArguments",
+)
+_ENTRY_IMPORTS = re.compile(
+    r"(torch|tensorflow|keras|jax|flax|optax|lightning|pytorch_lightning|transformers|mxnet|paddle|"
+    r"accelerate|deepspeed|mmengine|mmcv|detectron2|fastai|sklearn|xgboost|lightgbm)(\.|$)"
+)
+
+
+def find_entry(repo: Path) -> LaunchPlan:
+    """The most plausible training run of a repository, with a warning that it was guessed.
+
+    First the commands its README shows (the training one that can be planned), then its Python
+    files by name, place and content. Raises InputError when nothing looks like training.
+    """
+    opened = Repo(repo)
+    shown = _from_documents(opened)
+    if shown is not None:
+        return shown
+    ranked = sorted(_candidates(opened), key=lambda item: (-item[0], item[1].count("/"), item[1]))
+    if not ranked:
+        raise InputError(
+            f"no Python file of {opened.root.name} looks like a training entry point; "
+            f"give the command that starts the training."
+        )
+    points, best = ranked[0]
+    plan = plan_in(opened, f"python {_quoted(best)}", LaunchConfig())
+    equals = [path for other, path in ranked[1:] if other == points][:3]
+    also = f" ({', '.join(equals)} look as plausible)" if equals else ""
+    plan.warnings.insert(0, f"no command was given: `python {best}` was guessed{also}")
+    return plan
+
+
+def _quoted(path: str) -> str:
+    return "'" + path.replace("'", "'\\''") + "'"
+
+
+def _from_documents(repo: Repo) -> LaunchPlan | None:
+    """The best command of the README; of equals the first."""
+    best: tuple[int, str, LaunchPlan] | None = None
+    documents = [file for file in repo.files if _README.fullmatch(file.rsplit("/", 1)[-1])]
+    commands = 0
+    for document in documents[:MAX_READMES]:
+        for command in shown_commands(repo.read(document) or ""):
+            commands += 1
+            if commands > MAX_COMMANDS:
+                break
+            try:
+                plan = plan_in(repo, command, LaunchConfig())
+            except InputError:
+                continue
+            if plan.entry is None:
+                continue
+            points = score(Run(plan, None, 1)) - 4 * document.count("/")
+            points -= bool(_PLACEHOLDER.search(command))
+            if points >= ENOUGH and (best is None or points > best[0]):
+                plan.warnings.insert(
+                    0, f"no command was given: `{_short(command)}` of {document} was taken"
+                )
+                best = (points, command, plan)
+    return best[2] if best is not None else None
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.replace("\\\n", " ").split())
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+def shown_commands(text: str) -> Iterator[str]:
+    """The launch commands in the code blocks of a document (Markdown or reStructuredText).
+
+    A leading `$`, `>` or `%` prompt is dropped, continued lines stay together.
+    """
+    blocks = [(match.start(), match[2]) for match in _FENCE.finditer(text)]
+    blocks += [(match.start(), match[1]) for match in _LITERAL.finditer(text)]
+    for _, block in sorted(blocks):
+        for line in re.sub(r"\\[ \t]*\n", "\\\\\n", block).replace("\\\n", "\0").split("\n"):
+            if found := _COMMAND.fullmatch(line):
+                yield found[1].replace("\0", "\\\n")
+
+
+def _candidates(repo: Repo) -> Iterator[tuple[int, str]]:
+    """Python files that could start a training, with points."""
+    for path in [file for file in repo.files if file.endswith(".py")][:2_000]:
+        stem_points = score(Run(LaunchPlan(entry=path), None, 1))
+        if stem_points < 0:
+            continue
+        text = repo.read(path)
+        if text is None or not re.search(
+            r"__main__|argparse|add_argument|^\w+\(", text, re.MULTILINE
+        ):
+            continue
+        points = stem_points - 2 * path.count("/") + _content(text)
+        if points >= ENOUGH:
+            yield points, path
+
+
+def _content(text: str) -> int:
+    """Points for what a file holds: a main guard, arguments, a training framework, a loop."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+    imports = {
+        name
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    points = 2 if "__main__" in text else 0
+    points += 2 if any(_ENTRY_IMPORTS.match(name) for name in imports) else 0
+    points += 3 if _TRAINING_NAMES.search(text) else 0
+    return points + (
+        1 if re.search(r"add_argument|ArgumentParser|HfArgumentParser|click", text) else 0
+    )

@@ -1,0 +1,392 @@
+"""Shell text -> tokens, in the grammar of POSIX sh and the common part of bash.
+
+Nothing is expanded here: a word is a sequence of parts, each with the line it stands on, so that
+every later argument can say where it was written. The lexer accepts any text: an unclosed quote
+or bracket runs to the end of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Literal as Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Plain characters; `quoted` ones are neither split nor treated as patterns."""
+
+    text: str
+    line: int
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """`$name` or `${...}`: prefix (`#`, `!`), name, subscript and the operator with its operand."""
+
+    raw: str
+    name: str
+    line: int
+    quoted: bool
+    prefix: str = ""
+    index: str | None = None
+    operation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """Command or process substitution; `text` is the inner script, `raw` the whole of it."""
+
+    raw: str
+    text: str
+    line: int
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`$((...))`."""
+
+    raw: str
+    text: str
+    line: int
+    quoted: bool
+
+
+Part = Literal | Param | Substitution | Arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One shell word. `array` holds the elements of `name=(...)`, whose `parts` are `name=`."""
+
+    parts: tuple[Part, ...]
+    line: int
+    array: tuple[Word, ...] | None = None
+
+    @property
+    def bare(self) -> str | None:
+        """The text when the word is wholly unquoted literal (a possible reserved word)."""
+        if self.array is None and all(isinstance(p, Literal) and not p.quoted for p in self.parts):
+            return "".join(part.text for part in self.parts if isinstance(part, Literal))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Heredoc:
+    """Body of a here-document and the line it starts on."""
+
+    text: str
+    line: int
+
+
+@dataclass(slots=True)
+class Token:
+    """A word, an operator, a redirection operator, a newline or the text within `((...))`."""
+
+    kind: Kind["word", "op", "redirect", "newline", "arith"]
+    text: str
+    line: int
+    word: Word | None = None
+    heredoc: Heredoc | None = None
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BRACED = re.compile(
+    r"(?P<prefix>[#!]?)(?P<name>[A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[(?P<index>[^\]]*)\])?(?P<op>.*)",
+    re.DOTALL | re.ASCII,
+)
+_OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()]")
+_REDIRECT = re.compile(r"\d*(?:<<<|<<-|<<|<>|<&|>>|>&|>\||[<>])|&>>|&>")
+_ASSIGN = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=$", re.ASCII)
+_PLAIN = re.compile(r"[^\s\\'\"$`|&;()<>]+")
+_LINE_START = re.compile(r"(?<=\n)(?!\Z)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "0": "\0"}
+_BEFORE_COMMAND = frozenset(
+    ["if", "then", "elif", "else", "while", "until", "do", "for", "!", "{", "time"]
+)
+
+
+class Lexer:
+    """Reads `text`, whose first line has the number `line`."""
+
+    def __init__(self, text: str, line: int = 1) -> None:
+        self.text = text.replace("\r\n", "\n")
+        self.pos = 0
+        self._first_line = line
+        self._newlines = [i for i, char in enumerate(self.text) if char == "\n"]
+        self._heredocs: list[tuple[Token, str, bool]] = []
+
+    def tokens(self) -> list[Token]:
+        """All tokens of the text."""
+        out: list[Token] = []
+        while (token := self._next(out)) is not None:
+            out.append(token)
+        return out
+
+    def whole(self, quoted: bool) -> Word:
+        """The whole text as one word, as the operand of `${name:-operand}` is read."""
+        parts: list[Part] = []
+        while self.pos < len(self.text):
+            if quoted:
+                self._double_quoted(parts, closing=None)
+            else:
+                self._word_parts(parts)
+                if self.pos < len(self.text):
+                    parts.append(Literal(self.text[self.pos], self._line(), quoted=False))
+                    self.pos += 1
+        return Word(tuple(parts), self._first_line)
+
+    def _line(self, pos: int | None = None) -> int:
+        position = self.pos if pos is None else pos
+        return self._first_line + bisect_right(self._newlines, position - 1)
+
+    def _next(self, before: list[Token]) -> Token | None:
+        text = self.text
+        while self.pos < len(text):
+            char = text[self.pos]
+            if text.startswith("\\\n", self.pos):
+                self.pos += 2
+            elif char == "#":
+                end = text.find("\n", self.pos)
+                self.pos = len(text) if end < 0 else end
+            elif char == "\n":
+                token = Token("newline", "\n", self._line())
+                self.pos += 1
+                self._read_heredocs()
+                return token
+            elif char.isspace():
+                self.pos += 1
+            else:
+                return self._token(before)
+        return None
+
+    def _token(self, before: list[Token]) -> Token:
+        line = self._line()
+        text = self.text
+        if text.startswith("((", self.pos) and _starts_command(before):
+            self.pos += 1
+            inner = self._balanced("(", ")")
+            self.pos += text.startswith(")", self.pos)
+            return Token("arith", inner, line)
+        process = text[self.pos] in "<>" and text.startswith("(", self.pos + 1)
+        if not process and (match := _REDIRECT.match(text, self.pos)):
+            self.pos = match.end()
+            token = Token("redirect", match.group(), line)
+            if match.group().lstrip("0123456789") in ("<<", "<<-"):
+                self._announce_heredoc(token)
+            return token
+        if not process and (match := _OPERATOR.match(text, self.pos)):
+            self.pos = match.end()
+            return Token("op", match.group(), line)
+        return Token("word", "", line, self.word())
+
+    def word(self) -> Word:
+        """One word from the current position, which must not be white space."""
+        line = self._line()
+        parts: list[Part] = []
+        array: tuple[Word, ...] | None = None
+        self._word_parts(parts)
+        if self.text.startswith("(", self.pos) and all(isinstance(p, Literal) for p in parts):
+            head = "".join(part.text for part in parts if isinstance(part, Literal))
+            if _ASSIGN.match(head):
+                start = self._line()
+                elements = Lexer(self._balanced("(", ")"), start).tokens()
+                array = tuple(token.word for token in elements if token.word is not None)
+        if not parts and self.pos < len(self.text):  # a character no rule starts with
+            parts.append(Literal(self.text[self.pos], line, quoted=False))
+            self.pos += 1
+        return Word(tuple(parts), line, array)
+
+    def _word_parts(self, parts: list[Part]) -> None:
+        text = self.text
+        while self.pos < len(text):
+            char = text[self.pos]
+            line = self._line()
+            if match := _PLAIN.match(text, self.pos):
+                parts.append(Literal(match.group(), line, quoted=False))
+                self.pos = match.end()
+            elif char == "\\":
+                if not text.startswith("\\\n", self.pos):
+                    parts.append(Literal(text[self.pos + 1 : self.pos + 2], line, quoted=True))
+                self.pos += 2
+            elif char == "'":
+                self._single_quoted(parts)
+            elif char == '"':
+                self.pos += 1
+                parts.append(Literal("", line, quoted=True))
+                self._double_quoted(parts, closing='"')
+            elif char == "$" or char == "`":
+                self._dollar(parts, quoted=False)
+            elif char in "<>" and text.startswith("(", self.pos + 1):
+                start = self.pos
+                self.pos += 1
+                inner = self._balanced("(", ")")
+                parts.append(Substitution(text[start : self.pos], inner, line, quoted=True))
+            else:
+                return
+
+    def _single_quoted(self, parts: list[Part]) -> None:
+        start = self.pos + 1
+        end = self.text.find("'", start)
+        end = len(self.text) if end < 0 else end
+        self._literal_lines(parts, self.text[start:end], start)
+        self.pos = end + 1
+
+    def _ansi_quoted(self, parts: list[Part]) -> None:
+        """`$'...'`, from its opening quote."""
+        line = self._line()
+        self.pos += 1
+        chars: list[str] = []
+        while self.pos < len(self.text) and self.text[self.pos] != "'":
+            if self.text[self.pos] == "\\":
+                self.pos += 1
+                escaped = self.text[self.pos : self.pos + 1]
+                chars.append(_ESCAPES.get(escaped, escaped))
+            else:
+                chars.append(self.text[self.pos])
+            self.pos += 1
+        self.pos += 1
+        parts.append(Literal("".join(chars), line, quoted=True))
+
+    def _double_quoted(self, parts: list[Part], closing: str | None) -> None:
+        """The inside of double quotes, up to and with `closing` (None: the end of the text)."""
+        text = self.text
+        start = self.pos
+        chars: list[str] = []
+
+        def flush() -> None:
+            if chars:
+                self._literal_lines(parts, "".join(chars), start)
+                chars.clear()
+
+        while self.pos < len(text):
+            char = text[self.pos]
+            if char == closing:
+                flush()
+                self.pos += 1
+                return
+            if char == "\\" and text[self.pos + 1 : self.pos + 2] in ("\n", "$", "`", '"', "\\"):
+                if text[self.pos + 1] == "\n":  # removed, but the line number moves on
+                    flush()
+                    start = self.pos + 2
+                else:
+                    chars.append(text[self.pos + 1])
+                self.pos += 2
+            elif char in "$`":
+                flush()
+                self._dollar(parts, quoted=True)
+                start = self.pos
+            else:
+                chars.append(char)
+                self.pos += 1
+        flush()
+
+    def _literal_lines(self, parts: list[Part], text: str, start: int) -> None:
+        """One literal a line, so that a token split off later knows its own line."""
+        line = self._line(start)
+        for offset, piece in enumerate(_LINE_START.split(text)):
+            parts.append(Literal(piece, line + offset, quoted=True))
+
+    def _dollar(self, parts: list[Part], quoted: bool) -> None:
+        text, start, line = self.text, self.pos, self._line()
+        if text[start] == "`":
+            end = start + 1
+            while end < len(text) and text[end] != "`":
+                end += 2 if text[end] == "\\" else 1
+            self.pos = min(end, len(text)) + 1
+            inner = text[start + 1 : end].replace("\\`", "`").replace("\\$", "$")
+            parts.append(Substitution(text[start : self.pos], inner, line, quoted))
+            return
+        self.pos += 1
+        if text.startswith("((", self.pos):
+            self.pos += 1
+            inner = self._balanced("(", ")")
+            if text.startswith(")", self.pos):
+                self.pos += 1
+                parts.append(Arithmetic(text[start : self.pos], inner, line, quoted))
+                return
+            self.pos = start + 1  # `$((a) | b)`: a substitution that opens with a subshell
+        if text.startswith("(", self.pos):
+            inner = self._balanced("(", ")")
+            parts.append(Substitution(text[start : self.pos], inner, line, quoted))
+        elif text.startswith("{", self.pos):
+            inner = self._balanced("{", "}")
+            parts.append(_braced(inner, text[start : self.pos], line, quoted))
+        elif match := _NAME.match(text, self.pos):
+            self.pos = match.end()
+            parts.append(Param(text[start : self.pos], match.group(), line, quoted))
+        elif self.pos < len(text) and text[self.pos] in "0123456789@*#?$!-":
+            self.pos += 1
+            parts.append(Param(text[start : self.pos], text[self.pos - 1], line, quoted))
+        elif not quoted and text.startswith("'", self.pos):
+            self._ansi_quoted(parts)
+        elif not (not quoted and text.startswith('"', self.pos)):  # $"..." is a plain "..."
+            parts.append(Literal("$", line, quoted))
+
+    def _balanced(self, opening: str, closing: str) -> str:
+        """The text inside a bracket that opens here; moves behind its end."""
+        text, start = self.text, self.pos + 1
+        depth, quote = 0, ""
+        while self.pos < len(text):
+            char = text[self.pos]
+            if char == "\\" and quote != "'":
+                self.pos += 1
+            elif quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"" and not (char == "'" and opening == "{"):
+                quote = char
+            elif char == "#" and opening == "(" and text[self.pos - 1] in " \t\n":
+                end = text.find("\n", self.pos)
+                self.pos = len(text) if end < 0 else end
+                continue
+            elif char == opening:
+                depth += 1
+            elif char == closing:
+                depth -= 1
+                if depth == 0:
+                    self.pos += 1
+                    return text[start : self.pos - 1]
+            self.pos += 1
+        self.pos = len(text)
+        return text[start:]
+
+    def _announce_heredoc(self, token: Token) -> None:
+        while self.pos < len(self.text) and self.text[self.pos] in " \t":
+            self.pos += 1
+        delimiter = self.word() if self.pos < len(self.text) else Word((), token.line)
+        name = "".join(part.text for part in delimiter.parts if isinstance(part, Literal))
+        self._heredocs.append((token, name, token.text.endswith("-")))
+
+    def _read_heredocs(self) -> None:
+        for token, delimiter, stripped in self._heredocs:
+            start = self.pos
+            while self.pos < len(self.text):
+                end = self.text.find("\n", self.pos)
+                end = len(self.text) if end < 0 else end
+                line = self.text[self.pos : end]
+                body_end, self.pos = self.pos, min(end + 1, len(self.text))
+                if (line.lstrip("\t") if stripped else line) == delimiter:
+                    break
+            else:
+                body_end = len(self.text)
+            token.heredoc = Heredoc(self.text[start:body_end], self._line(start))
+        self._heredocs.clear()
+
+
+def _braced(inner: str, raw: str, line: int, quoted: bool) -> Param:
+    match = _BRACED.fullmatch(inner)
+    if match is None:
+        return Param(raw, "", line, quoted)
+    if match["prefix"] == "#" and match["op"]:  # `${#name}` takes no operator
+        return Param(raw, "#", line, quoted, operation=inner[1:])
+    return Param(raw, match["name"], line, quoted, match["prefix"], match["index"], match["op"])
+
+
+def _starts_command(before: list[Token]) -> bool:
+    if not before or before[-1].kind in ("newline", "op"):
+        return True
+    last = before[-1].word
+    return last is not None and last.bare in _BEFORE_COMMAND

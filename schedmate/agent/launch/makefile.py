@@ -1,0 +1,162 @@
+"""`make target`: the recipe lines of simple Makefiles, read without running make.
+
+Understood: assignments (`=`, `:=`, `?=`, `+=`), variables on the command line, explicit rules,
+prerequisites, line continuations, `include` is not. Functions such as `$(shell ...)` are unknown.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.state import token
+
+if TYPE_CHECKING:
+    from schedmate.agent.launch.entry import Call
+    from schedmate.agent.launch.follow import Follower
+
+_NAMES = ("GNUmakefile", "makefile", "Makefile")
+_ASSIGNMENT = re.compile(r"(?:export\s+)?([\w.\-]+)\s*(\?|:{1,3}|\+)?=\s*(.*)")
+_RULE = re.compile(r"([^\s:#=][^:#=]*)::?(?!=)\s*([^;]*)(?:;(.*))?")
+_REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$([A-Za-z@<^*])")
+MAX_DEPTH = 10
+
+
+@dataclass(slots=True)
+class Rule:
+    """Prerequisites and recipe lines, with line numbers."""
+
+    prerequisites: list[str] = field(default_factory=list)
+    recipe: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Makefile:
+    """The variables and explicit rules of one file."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
+
+    def expand(self, text: str, depth: int = 0) -> str:
+        """Put variables in; what is unknown becomes a shell variable of the same name."""
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1] or match[2] or match[3]
+            if name is None:
+                return "$"
+            if name in self.variables and depth < MAX_DEPTH:
+                return self.expand(self.variables[name], depth + 1)
+            return f"${{{name}}}" if re.fullmatch(r"\w+", name) else ""
+
+        return _REFERENCE.sub(value, text)[:20_000]
+
+
+def parse(text: str) -> Makefile:
+    """Read the text of a Makefile."""
+    makefile = Makefile()
+    current: list[Rule] = []
+    for number, raw in _logical_lines(text):
+        if raw.startswith("\t"):
+            for rule in current:
+                rule.recipe.append((number, raw[1:]))
+            continue
+        line = raw.split("#")[0].rstrip()
+        if not line:
+            continue
+        current = []
+        if assignment := _ASSIGNMENT.match(line.strip()):
+            name, kind, value = assignment.groups()
+            if kind == "+":
+                value = f"{makefile.variables.get(name, '')} {value}".strip()
+            if kind != "?" or name not in makefile.variables:
+                makefile.variables[name] = value
+        elif match := _RULE.match(line):
+            for target in makefile.expand(match[1]).split():
+                rule = makefile.rules.setdefault(target, Rule())
+                rule.prerequisites += makefile.expand(match[2]).split()
+                if match[3]:
+                    rule.recipe.append((number, match[3].strip()))
+                current.append(rule)
+    return makefile
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    lines: list[tuple[int, str]] = []
+    joined = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        continued = line.endswith("\\")
+        if joined and lines:
+            # A recipe keeps its continuation, so that the shell text has the true line numbers.
+            start, before = lines[-1]
+            glue = "\\\n" if before.startswith("\t") else " "
+            piece = line if before.startswith("\t") else line.strip()
+            lines[-1] = (
+                start,
+                before.removesuffix("\\").rstrip(" ") + " " * (glue == "\\\n") + glue + piece,
+            )
+        else:
+            lines.append((number, line))
+        if continued and not lines[-1][1].startswith("\t"):
+            start, before = lines[-1]
+            lines[-1] = (start, before.removesuffix("\\").rstrip())
+        joined = continued
+    return lines
+
+
+def follow(follower: Follower, call: Call) -> Decision:
+    """Follow `make [-C dir] [-f file] [NAME=value] [targets]`."""
+    directory, name, targets = call.cwd, "", []
+    given: dict[str, str] = {}
+    words = [token(word) for word in call.words[1:]]
+    while words:
+        word = words.pop(0)
+        if word in ("-C", "--directory", "-f", "--file") and words:
+            value = words.pop(0)
+            if word in ("-C", "--directory"):
+                directory = follower.repo.normalise(value, directory) or directory
+            else:
+                name = value
+        elif word in ("-j", "-l", "-o", "-W") and words and words[0].isdigit():
+            words.pop(0)
+        elif assignment := re.fullmatch(r"(\w+)=(.*)", word, re.DOTALL):
+            given[assignment[1]] = assignment[2]
+        elif not word.startswith("-"):
+            targets.append(word)
+    paths = [posixpath.normpath(posixpath.join(directory, n)) for n in ([name] if name else _NAMES)]
+    path = next((path for path in paths if follower.repo.is_file(path)), None)
+    text = follower.repo.read(path) if path else None
+    if path is None or text is None:
+        follower.warn(f"make in {directory}: no Makefile that can be read")
+        return None
+    makefile = parse(text)
+    makefile.variables |= given
+    if not targets:
+        targets = [target for target in makefile.rules if not target.startswith(".")][:1]
+    call.cwd = directory
+    done: set[str] = set()
+    for target in targets:
+        if target not in makefile.rules:
+            follower.warn(f"{path} has no target {target}")
+        _target(follower, call, makefile, path, target, done)
+    return True
+
+
+def _target(
+    follower: Follower, call: Call, makefile: Makefile, path: str, target: str, done: set[str]
+) -> None:
+    follower.tick()
+    rule = makefile.rules.get(target)
+    if rule is None or target in done or len(done) > 500:
+        return
+    done.add(target)
+    for prerequisite in rule.prerequisites:
+        _target(follower, call, makefile, path, prerequisite, done)
+    local = Makefile(
+        makefile.variables | {"@": target, "<": (rule.prerequisites or [""])[0]}, makefile.rules
+    )
+    for line, recipe in rule.recipe:
+        text = local.expand(recipe.lstrip("@-+ \t"))
+        follower.run_text(text, line, path, "make", [], call)

@@ -1,0 +1,88 @@
+"""The entry point: one launch command, one plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schedmate.agent.launch.choose import choose, score
+from schedmate.agent.launch.follow import Follower
+from schedmate.agent.launch.plan import LaunchPlan, Run
+from schedmate.agent.launch.repo import Repo
+from schedmate.agent.launch.resources import complete
+from schedmate.agent.launch.state import token
+from schedmate.agent.values import Unknown
+from schedmate.errors import InputError
+from schedmate.jobs import LaunchConfig
+
+MAX_COMMAND = 100_000
+MAX_NAMED = 5
+
+
+def plan_launch(command: str, repo: Path, launch: LaunchConfig) -> LaunchPlan:
+    """What `command`, typed in the root of `repo`, runs.
+
+    Raises InputError when the command is empty, starts nothing that could be a training run, or
+    names a file that is not in the repository.
+    """
+    return plan_in(Repo(repo), command, launch)
+
+
+def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
+    """`plan_launch` for a repository that is already open."""
+    if not command.strip():
+        raise InputError("the launch command is empty; give the command that starts the training.")
+    if len(command) > MAX_COMMAND:
+        raise InputError(
+            f"the launch command has {len(command)} characters, more than {MAX_COMMAND}; "
+            f"put it into a script of the repository."
+        )
+    follower = Follower(repo, launch)
+    follower.follow(command)
+    run, others = choose(follower.runs)
+    if run is None:
+        raise InputError(_nothing(command, follower))
+    if run.problem is not None:
+        raise InputError(f"{run.problem}" + ("" if run.problem.endswith("?") else "."))
+    plan = run.plan
+    plan.warnings = [*follower.warnings, *_about(run, others)]
+    plan.facts = complete(plan.facts, plan.env, launch, plan.warnings)
+    return plan
+
+
+def _nothing(command: str, follower: Follower) -> str:
+    shown = command.strip() if len(command) < 80 else command.strip()[:77] + "..."
+    if follower.left is not None:
+        file, line = follower.left
+        place = f"{file}:{line}" if file else "the command"
+        return f"{place} exits before any Python program is run; give the arguments it asks for."
+    hints = f" ({'; '.join(follower.warnings[:2])})" if follower.warnings else ""
+    return (
+        f"`{shown}` runs no Python program{hints}; "
+        f"give the command that starts the training, such as `python train.py`."
+    )
+
+
+def _about(run: Run, others: list[Run]) -> list[str]:
+    """Warnings on what was chosen, and on what is not known about it."""
+    warnings: list[str] = []
+    if others:
+        same = [other for other in others if other.program == run.program]
+        names = dict.fromkeys(
+            f"{other.program} ({other.where})" for other in others if other.program != run.program
+        )
+        parts = [f"{len(same)} more of the same program"] if same else []
+        parts += list(names)[:MAX_NAMED]
+        parts += [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+        warnings.append(
+            f"{run.program} ({run.where}) is taken to be the training; "
+            f"the command also runs {', '.join(parts)}"
+        )
+        if any(other.problem is None and score(other) == score(run) for other in others):
+            warnings[-1] += "; the first of equals was taken"
+    if not run.certain:
+        warnings.append(f"{run.where}: whether this runs depends on a test that was not decided")
+    unknown = [token(value) for value in run.plan.argv if isinstance(value.data, Unknown)]
+    if unknown:
+        shown = ", ".join(unknown[:MAX_NAMED]) + (", ..." if len(unknown) > MAX_NAMED else "")
+        warnings.append(f"these arguments depend on the environment: {shown}")
+    return warnings

@@ -1,0 +1,228 @@
+"""What one program call starts: peel launchers and wrappers off until a program is left."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from schedmate.agent.launch import makefile
+from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.entry import (
+    PYTHON,
+    Call,
+    console_script,
+    find_file,
+    missing,
+    python,
+    python_file,
+    python_options,
+    record,
+)
+from schedmate.agent.launch.launchers import Options, Table, parse_options
+from schedmate.agent.launch.resources import from_options
+from schedmate.agent.launch.state import to_value, token
+from schedmate.agent.values import Unknown, Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.launch.follow import Follower
+
+_ENV_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+MAX_LAYERS = 20
+
+
+def start(follower: Follower, call: Call) -> Decision:
+    """Follow a program call; the decision is its assumed exit status."""
+    for _ in range(MAX_LAYERS):
+        if not call.words:
+            return True
+        follower.tick()
+        name = call.name
+        table, skipped = _table(follower, call.words)
+        if table is None and PYTHON.fullmatch(name):
+            return python(follower, call)
+        if name in follower.rules.shells:
+            return _shell(follower, call)
+        if name in ("make", "gmake"):
+            return makefile.follow(follower, call)
+        if table is None or table.run is None:
+            return _program(follower, call)
+        options = parse_options(table, call.words[skipped:])
+        _apply(follower, call, table, options)
+        if not options.rest and not any(option.name in table.wrap for option in options.given):
+            if table.run == "shell" and call.heredoc is not None:
+                return _heredoc(follower, call)
+            return True
+        if table.run == "python":
+            return _python_words(follower, call, table, options)
+        if table.run == "shell":
+            return _batch(follower, call, table, options)
+        if len(call.words) == 1 and " " in token(call.words[0]):
+            return _inline(follower, call, call.words[0], [])
+    return None
+
+
+def _table(follower: Follower, words: list[Value]) -> tuple[Table | None, int]:
+    """The launcher that the first words name, and how many words that takes."""
+    name = posixpath.basename(token(words[0]))
+    table = follower.rules.launchers.get(name)
+    position = 1
+    if PYTHON.fullmatch(name):
+        position, module = python_options(words)
+        text = token(words[position]) if module and position < len(words) else ""
+        in_repo = text and follower.repo.module(text, ["."]) is not None
+        table = None if in_repo else follower.rules.modules.get(text)
+        position += 1
+    while table is not None and table.subcommands:
+        options = parse_options(table, words[position:])
+        position = len(words) - len(options.rest)
+        inner = table.subcommands.get(token(words[position])) if options.rest else None
+        if inner is None:
+            return None, 0
+        table, position = inner, position + 1
+    return table, position
+
+
+def _apply(follower: Follower, call: Call, table: Table, options: Options) -> None:
+    """Take a launcher's options into the call and leave in `words` what it runs."""
+    call.facts |= from_options(table, options, follower.repo, call.cwd)
+    defaults = {name: Value(data) for name, data in table.defaults.items()}
+    call.facts = defaults | call.facts
+    for option in options.given:
+        if option.name in table.env and option.values:
+            _set_variable(call, token(option.values[0]), option.values[0])
+        elif option.name in table.chdir and option.values:
+            path = follower.repo.normalise(token(option.values[0]), call.cwd)
+            if path is not None and follower.repo.is_dir(path):
+                call.cwd = path
+    rest = options.rest[table.skip :]
+    if rest and token(rest[0]) == "--":
+        rest = rest[1:]
+    while rest and token(rest[0]) in table.skip_words:
+        rest = rest[1:]
+    while table.assignments and rest and _set_variable(call, token(rest[0]), rest[0]):
+        rest = rest[1:]
+    if table.facts or table.defaults or table.run == "python":
+        call.launchers.append(table.name)
+    options.rest = call.words = rest
+
+
+def _set_variable(call: Call, text: str, value: Value) -> bool:
+    match = _ENV_ASSIGNMENT.fullmatch(text)
+    if match is not None:
+        known = not isinstance(value.data, Unknown) or "$" not in match[2]
+        call.env[match[1]] = Value(match[2] if known else Unknown(match[2]), value.origin)
+    return match is not None
+
+
+def _python_words(follower: Follower, call: Call, table: Table, options: Options) -> Decision:
+    """The words after a launcher of Python programs."""
+    names = {option.name for option in options.given}
+    if names & table.command:
+        return start(follower, call)
+    return python_file(follower, call, as_module=bool(names & table.module))
+
+
+def _program(follower: Follower, call: Call) -> Decision:
+    """A program that launches nothing by the tables: a file, a console script, a utility."""
+    name, text = call.name, token(call.words[0])
+    repo, rules = follower.repo, follower.rules
+    scripts = (".sh", ".bash", ".slurm", ".sbatch")
+    path = find_file(follower, call, call.words[0]) if "/" in text or "." in name else None
+    if path is not None:
+        shebang = (repo.read(path) or "").split("\n", 1)[0]
+        if path.endswith(".py") or (shebang.startswith("#!") and "python" in shebang):
+            return python_file(follower, call, as_module=False)
+        if path.endswith(scripts) or shebang.startswith("#!"):
+            return follower.run_script(path, text, call.words[1:], call)
+        return True
+    if name.endswith(".py"):
+        return python_file(follower, call, as_module=False)
+    if name in repo.console_scripts:
+        return console_script(follower, call, repo.console_scripts[name])
+    if name == "wandb" and len(call.words) > 1 and token(call.words[1]) in ("agent", "sweep"):
+        follower.warn(
+            f"wandb {token(call.words[1])} takes its command from a sweep, whose runs differ: "
+            f"give the command of one run"
+        )
+        return record(follower, call, "wandb")
+    if name in rules.utilities:
+        return None if name in rules.uncertain else True
+    if isinstance(call.words[0].data, Unknown):
+        return _unknown_program(follower, call)
+    if name.endswith(scripts):
+        return missing(follower, call, text)
+    if re.fullmatch(r"[A-Za-z][\w.+-]*", name):
+        return record(follower, call, name)
+    return None
+
+
+def _unknown_program(follower: Follower, call: Call) -> Decision:
+    """`$LAUNCHER train.py ...`: go on at the first word that is a program by itself."""
+    rules = follower.rules
+    for position, word in enumerate(call.words[1:], start=1):
+        text = token(word)
+        name = posixpath.basename(text)
+        known = PYTHON.fullmatch(name) or name in rules.launchers or name in rules.shells
+        if known or (name.endswith(".py") and isinstance(word.data, str)):
+            follower.warn(f"{token(call.words[0])} is not set: it is taken to be a launcher")
+            call.words = call.words[position:]
+            return start(follower, call)
+    return None
+
+
+# Shells and batch scripts
+
+
+def _shell(follower: Follower, call: Call) -> Decision:
+    """`bash [options] file args`, `bash -c text`, or a shell that reads a here-document."""
+    words = call.words[1:]
+    inline = False
+    while words and token(words[0])[:1] in ("-", "+") and token(words[0]) != "-":
+        option = token(words[0])
+        words = words[1:]
+        if option == "--":
+            break
+        if not option.startswith("--") and "c" in option:
+            inline = True
+        elif option in ("-o", "+o", "-O", "--rcfile", "--init-file"):
+            words = words[1:]
+    if not words:
+        return _heredoc(follower, call) if call.heredoc is not None else True
+    if inline:
+        return _inline(follower, call, words[0], words[1:])
+    return _script(follower, call, words)
+
+
+def _inline(follower: Follower, call: Call, text: Value, arguments: list[Value]) -> Decision:
+    """`sh -c text name args`."""
+    line = text.origin.line if text.origin is not None and text.origin.line else call.line
+    name = token(arguments[0]) if arguments else "bash"
+    file = call.shell.state.file
+    return follower.run_text(token(text), line, file, name, arguments[1:], call)
+
+
+def _heredoc(follower: Follower, call: Call) -> Decision:
+    """A script on standard input; the shell around it fills in its variables."""
+    assert call.heredoc is not None
+    heredoc, call.heredoc = call.heredoc, None
+    for name, variable in call.shell.state.variables.items():
+        if name not in ("PWD", "OLDPWD") and not variable.array:
+            call.env.setdefault(name, to_value(variable.items.get("0", ())))
+    file = call.shell.state.file
+    return follower.run_text(heredoc.text, heredoc.line, file, "bash", [], call)
+
+
+def _script(follower: Follower, call: Call, words: list[Value]) -> Decision:
+    found = find_file(follower, call, words[0])
+    if found is None:
+        return missing(follower, call, token(words[0]))
+    return follower.run_script(found, token(words[0]), words[1:], call)
+
+
+def _batch(follower: Follower, call: Call, table: Table, options: Options) -> Decision:
+    """`sbatch [options] script args` and `sbatch --wrap text`."""
+    for option in options.given:
+        if option.name in table.wrap and option.values:
+            return _inline(follower, call, option.values[0], [])
+    return _script(follower, call, options.rest)

@@ -1,0 +1,193 @@
+"""The repository as a launch command sees it: files, modules, console scripts. Read only."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import difflib
+import os
+import posixpath
+import re
+import textwrap
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+MAX_BYTES = 2_000_000
+MAX_FILES = 100_000
+_SKIPPED = frozenset(
+    {"__pycache__", "node_modules", "venv", "site-packages", "build", "dist", "wandb"}
+)
+
+
+class Repo:
+    """Files under `root`; paths are relative POSIX paths, and nothing outside is ever read."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def normalise(self, path: str, cwd: str = ".") -> str | None:
+        """`path` as seen from `cwd`, relative to the root; None when it leads out of the root.
+
+        `..` out of the root and back in by the root's own name is understood.
+        """
+        if path.startswith("/"):
+            root = str(self.root)
+            if path != root and not path.startswith(root + "/"):
+                return None
+            path, cwd = posixpath.relpath(path, root), "."
+        joined = posixpath.normpath(posixpath.join(cwd, path))
+        if joined.startswith(f"../{self.root.name}/") or joined == f"../{self.root.name}":
+            joined = posixpath.normpath(posixpath.relpath(joined, f"../{self.root.name}"))
+        return None if joined == ".." or joined.startswith("../") else joined
+
+    def is_file(self, path: str) -> bool:
+        """Whether the path is a regular file that does not lie outside through a link."""
+        return self._inside(path) and (self.root / path).is_file()
+
+    def is_dir(self, path: str) -> bool:
+        """Whether the path is a directory in the repository."""
+        return self._inside(path) and (self.root / path).is_dir()
+
+    def _inside(self, path: str) -> bool:
+        try:
+            return (self.root / path).resolve().is_relative_to(self.root)
+        except (OSError, ValueError, RuntimeError):
+            return False
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; broken UTF-8 is replaced. None: absent or larger than 2 MB."""
+        if not self.is_file(path):
+            return None
+        file = self.root / path
+        try:
+            if file.stat().st_size > MAX_BYTES:
+                return None
+            return file.read_bytes().decode("utf-8-sig", errors="replace")
+        except OSError:
+            return None
+
+    @cached_property
+    def files(self) -> list[str]:
+        """All files, shallow ones first; hidden, vendored and built directories are left out."""
+        found: list[str] = []
+        for directory, names, files in os.walk(self.root):
+            names[:] = sorted(n for n in names if n not in _SKIPPED and not n.startswith("."))
+            relative = Path(directory).relative_to(self.root).as_posix()
+            found += [posixpath.normpath(posixpath.join(relative, name)) for name in sorted(files)]
+            if len(found) > MAX_FILES:
+                break
+        return sorted(found, key=lambda path: (path.count("/"), path))
+
+    def by_suffix(self, path: str) -> str | None:
+        """The file or directory that the longest possible tail of `path` names from the root."""
+        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+        for start in range(len(parts)):
+            tail = "/".join(parts[start:])
+            if self.is_file(tail) or self.is_dir(tail):
+                return tail
+        return None
+
+    def only_one_ending(self, path: str) -> str | None:
+        """The single file of the repository whose path ends in `path`."""
+        tail = "/" + re.sub(r"^(\.{0,2}/)+", "", posixpath.normpath(path))
+        found = [file for file in self.files if ("/" + file).endswith(tail)]
+        return found[0] if len(found) == 1 else None
+
+    def similar(self, path: str) -> list[str]:
+        """Up to three files that `path` may be a slip for."""
+        suffix = posixpath.splitext(path)[1]
+        files = [file for file in self.files if not suffix or file.endswith(suffix)][:20_000]
+        name = posixpath.basename(path)
+        same = [file for file in files if posixpath.basename(file) == name]
+        names = {posixpath.basename(file): file for file in reversed(files)}
+        close = [names[near] for near in difflib.get_close_matches(name, names, 3, 0.6)]
+        return list(dict.fromkeys(same + close))[:3]
+
+    def module(self, name: str, roots: Sequence[str]) -> str | None:
+        """The file that `python -m name` runs, with `roots` before the usual places."""
+        relative = name.replace(".", "/")
+        if not re.fullmatch(r"[\w/]+", relative):
+            return None
+        for root in dict.fromkeys([*roots, ".", "src", "lib", "python"]):
+            for candidate in (f"{relative}.py", f"{relative}/__main__.py"):
+                path = posixpath.normpath(posixpath.join(root, candidate))
+                if self.is_file(path):
+                    return path
+        return self.only_one_ending(f"{relative}.py") if "/" in relative else None
+
+    @cached_property
+    def console_scripts(self) -> dict[str, str]:
+        """Console scripts the project declares, name -> `module:function`."""
+        scripts: dict[str, str] = {}
+        for reader in (_from_setup_py, _from_setup_cfg, _from_pyproject):
+            for folder in (".", "src", "python"):
+                scripts |= dict(reader(self, folder))
+        return scripts
+
+
+def _from_pyproject(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
+    try:
+        data = tomllib.loads(repo.read(posixpath.join(folder, "pyproject.toml")) or "")
+    except tomllib.TOMLDecodeError:
+        return
+    for path in (("tool", "poetry", "scripts"), ("project", "scripts")):
+        table: object = data
+        for key in path:
+            table = table.get(key) if isinstance(table, dict) else None
+        for name, entry in (table if isinstance(table, dict) else {}).items():
+            target = entry
+            if isinstance(entry, dict):
+                target = entry.get("callable") or entry.get("reference")
+            if isinstance(target, str):
+                yield name, target
+
+
+def _from_setup_cfg(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
+    config = _ini(repo.read(posixpath.join(folder, "setup.cfg")) or "")
+    lines = config.get("options.entry_points", "console_scripts", fallback="")
+    yield from _entries(lines.splitlines())
+
+
+def _ini(text: str) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        parser.clear()
+    return parser
+
+
+def _from_setup_py(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
+    try:
+        module = ast.parse(repo.read(posixpath.join(folder, "setup.py")) or "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(module):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "console_scripts":
+                    yield from _entries(_strings(value))
+        elif isinstance(node, ast.keyword) and node.arg == "entry_points":
+            text = node.value.value if isinstance(node.value, ast.Constant) else None
+            parser = _ini(textwrap.dedent(text) if isinstance(text, str) else "")
+            if parser.has_section("console_scripts"):
+                yield from parser.items("console_scripts")
+
+
+def _strings(node: ast.expr) -> list[str]:
+    return [
+        line
+        for child in ast.walk(node)
+        if isinstance(child, ast.Constant) and isinstance(child.value, str)
+        for line in child.value.splitlines()
+    ]
+
+
+def _entries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, equals, target = line.partition("=")
+        if equals and name.strip():
+            yield name.strip(), target.strip()

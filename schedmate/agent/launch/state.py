@@ -1,0 +1,186 @@
+"""What a shell knows while a script is followed: text with origins, variables, directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from schedmate.agent.launch.parser import Node
+from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.jobs import Source
+
+MAX_TEXT = 100_000
+MAX_PIECES = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of characters from one place. `split`: subject to word splitting."""
+
+    text: str
+    origin: Origin
+    known: bool = True
+    split: bool = False
+    quoted: bool = False
+
+
+Text = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A shell variable: a scalar is the item "0", arrays and maps are keyed by their subscripts."""
+
+    items: dict[str, Text]
+    array: bool = False
+
+
+def joined(text: Text) -> str:
+    """The characters; unknown pieces show the expression they stand for."""
+    return "".join(piece.text for piece in text)
+
+
+def plain(text: Text) -> str | None:
+    """The characters, or None when a piece is unknown."""
+    return joined(text) if all(piece.known for piece in text) else None
+
+
+def bounded(text: Text) -> Text:
+    """The text, or one unknown piece when it has grown beyond reason."""
+    if len(text) > MAX_PIECES or sum(len(piece.text) for piece in text) > MAX_TEXT:
+        return (Piece("...", text[0].origin, known=False),)
+    return text
+
+
+def to_value(text: Text) -> Value:
+    """A token as a Value. A token put together from several places names the place of the whole."""
+    whole = joined(text)
+    pieces = [piece for piece in text if piece.text] or list(text)
+    if not pieces:
+        return Value(whole)
+    origins = {piece.origin for piece in pieces}
+    literal = next((p.origin for p in pieces if p.origin.source in ("command", "script")), None)
+    origin = pieces[0].origin if literal is None else literal
+    if len(origins) > 1 or origin.text is None:
+        origin = replace(origin, text=whole)
+    known = all(piece.known for piece in pieces)
+    return Value(whole if known else Unknown(whole), origin)
+
+
+def from_value(value: Value, origin: Origin) -> Text:
+    """The inverse of `to_value`, for a value that re-enters a shell; `origin` where it has none."""
+    known = not isinstance(value.data, Unknown)
+    text = value.data.text or "" if isinstance(value.data, Unknown) else str(value.data)
+    return (Piece(text, value.origin or origin, known),)
+
+
+def token(value: Value) -> str:
+    """The characters of an argv token, known or not."""
+    return (value.data.text or "") if isinstance(value.data, Unknown) else str(value.data)
+
+
+@dataclass(slots=True)
+class State:
+    """A shell's state. `file` is the script being followed, None for the typed command."""
+
+    cwd: str = "."
+    file: str | None = None
+    name: str = "bash"
+    positional: list[Text] = field(default_factory=list)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    functions: dict[str, list[Node]] = field(default_factory=dict)
+    facts: dict[str, Value] = field(default_factory=dict)
+    launchers: tuple[str, ...] = ()
+
+    def copy(self) -> State:
+        """An independent state that starts from this one."""
+        return State(
+            self.cwd,
+            self.file,
+            self.name,
+            list(self.positional),
+            dict(self.variables),
+            set(self.exported),
+            dict(self.functions),
+            dict(self.facts),
+            self.launchers,
+        )
+
+    def origin(self, line: int, variable: str | None = None) -> Origin:
+        """The origin of a literal on `line`, or of the literal value of `variable`."""
+        source: Source = "command" if self.file is None else "script"
+        return Origin(
+            source if variable is None else "environment",
+            self.file,
+            line if self.file is not None else None,
+            variable,
+        )
+
+    def assign(self, name: str, text: Text, index: str = "0", append: bool = False) -> None:
+        """`name[index]=text` or `+=`."""
+        before = self.variables.get(name)
+        items = dict(before.items) if before is not None else {}
+        stored = tuple(replace(p, split=False, quoted=False) for p in text)
+        items[index] = bounded(items.get(index, ()) + stored if append else stored)
+        array = index != "0" or (before is not None and before.array)
+        self.variables[name] = Variable(items, array)
+
+    def assign_array(
+        self, name: str, items: Iterable[tuple[str | None, Text]], append: bool
+    ) -> None:
+        """`name=(...)` or `+=(...)`; an item without a key follows the last one."""
+        before = self.variables.get(name)
+        stored = dict(before.items) if append and before is not None else {}
+        following = 1 + max((int(key) for key in stored if key.isdigit()), default=-1)
+        for key, text in items:
+            if len(stored) >= MAX_PIECES:
+                break
+            place = str(following) if key is None else key
+            following += key is None
+            stored[place] = bounded(tuple(replace(p, split=False, quoted=False) for p in text))
+        self.variables[name] = Variable(stored, array=True)
+
+    def environment(self) -> dict[str, Value]:
+        """The exported variables."""
+        return {
+            name: to_value(self.variables[name].items.get("0", ()))
+            for name in sorted(self.exported)
+            if name in self.variables
+        }
+
+
+def merge(before: State, branches: list[State]) -> None:
+    """Make `before` what is known after one of several branches, of which any may have run.
+
+    A variable that all branches agree on keeps that value, one that only some of them set takes
+    it (the usual "fill in a default"), and one that two branches set differently is unknown.
+    """
+    start = dict(before.variables)
+    names = {name for branch in branches for name in branch.variables}
+    for name in names:
+        changed: list[Variable] = []
+        for branch in branches:
+            variable = branch.variables.get(name)
+            if variable is None or variable is start.get(name) or not _readable(variable):
+                continue
+            if all(_plain(other) != _plain(variable) for other in changed):
+                changed.append(variable)
+        if len(changed) == 1:
+            before.variables[name] = changed[0]
+        elif changed:
+            texts = [text for v in changed for text in v.items.values() if text]
+            origin = texts[0][0].origin if texts else Origin("script", before.file)
+            before.variables[name] = Variable({"0": (Piece(f"${name}", origin, known=False),)})
+    for branch in branches:
+        before.exported |= branch.exported
+        before.functions |= branch.functions
+        before.facts |= {k: v for k, v in branch.facts.items() if k not in before.facts}
+
+
+def _plain(variable: Variable) -> dict[str, str]:
+    return {key: joined(text) for key, text in variable.items.items()}
+
+
+def _readable(variable: Variable) -> bool:
+    return all(piece.known for text in variable.items.values() for piece in text)
