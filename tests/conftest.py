@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pytest
 from hypothesis import settings
@@ -82,3 +83,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(kept) != len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+
+
+class Output(NamedTuple):
+    """What one run of the command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Cli(Protocol):
+    """Runs `schedmate` with these arguments."""
+
+    def __call__(self, *arguments: str) -> Output: ...
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in this process, from `main` on, errors and exit codes included."""
+    from schedmate.cli import main
+
+    def run(*arguments: str) -> Output:
+        monkeypatch.setattr(sys, "argv", ["schedmate", *arguments])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Output(code, captured.out, captured.err)
+
+    return run
