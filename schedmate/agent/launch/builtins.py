@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from schedmate.agent.launch import parser as tree
 from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.expand import split_fields
 from schedmate.agent.launch.state import Piece, Text, joined, plain
 
 if TYPE_CHECKING:
@@ -91,11 +92,27 @@ def _source(call: Invocation) -> Decision:
 
 
 def _read(call: Invocation) -> Decision:
-    """`read`, `mapfile`, `getopts`: variables whose value comes from outside."""
-    for name in map(joined, call.arguments):
-        if name.isidentifier():
-            piece = Piece(f"${name}", call.shell.state.origin(call.node.line), known=False)
-            call.shell.state.assign(name, (piece,))
+    """`read`, `mapfile`: from a here-document or -string the text, else unknown."""
+    names = [name for name in map(joined, call.arguments) if name.isidentifier()]
+    options = "".join(joined(text)[1:] for text in call.arguments if joined(text)[:1] == "-")
+    node, expander = call.node, call.shell.expander
+    if len(names) == 1 and node.heredoc is not None and ("d" in options or "a" not in options):
+        call.shell.state.assign(names[0], expander.heredoc(node.heredoc, names[0]))
+        return None
+    if names and node.herestring is not None:
+        text = expander.text(node.herestring, names[0])
+        words = [replace(piece, split=True) for piece in text]
+        fields = split_fields(words)
+        if "a" in options:
+            call.shell.state.assign_array(names[0], [(None, field) for field in fields], False)
+            return True
+        if len(fields) <= len(names):
+            for name, field in zip(names, [*fields, *([()] * len(names))], strict=False):
+                call.shell.state.assign(name, field)
+            return True
+    for name in names:
+        piece = Piece(f"${name}", call.shell.state.origin(call.node.line), known=False)
+        call.shell.state.assign(name, (piece,))
     return None
 
 
@@ -138,6 +155,8 @@ def _leave(level: str) -> Builtin:
     def leave(call: Invocation) -> Decision:
         from schedmate.agent.launch.shell import LeaveSignal
 
+        if level == "exit" and call.shell.follower.ignore_exits:
+            return None
         raise LeaveSignal(level, call.node.line)
 
     return leave

@@ -31,8 +31,10 @@ def score(run: Run) -> int:
 def choose(runs: list[Run]) -> tuple[Run | None, list[Run]]:
     """The run that is the training, the first of the best, and the others.
 
-    A run whose file is missing is chosen only when there is no other.
+    A run whose file is missing is chosen only when there is no other. A program from outside that
+    a script calls, and for which nothing speaks, is none of them.
     """
+    runs = [run for run in runs if run.plan.console is None or run.file is None or score(run) > 0]
     if not runs:
         return None, []
     best = max(runs, key=lambda run: (run.problem is None, score(run)))

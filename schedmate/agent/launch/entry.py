@@ -191,11 +191,21 @@ def record(
 
 
 def find_file(follower: Follower, call: Call, word: Value, directories: bool = False) -> str | None:
-    """The file of the repository that a word of a command names.
+    """The file of the repository that a word names; moves the call to where it was found."""
+    script = call.shell.state.file
+    path, call.cwd = locate(follower, word, call.cwd, script, directories)
+    return path
+
+
+def locate(
+    follower: Follower, word: Value, cwd: str, script: str | None, directories: bool = False
+) -> tuple[str | None, str]:
+    """The file of the repository that a word of a command names, and the directory for it.
 
     Tried in order: the working directory, the directory of the calling script, the root, and for
-    paths of another machine (absolute, unknown prefix, the repository's own name) the tail of the
-    path. All but the first are warned about.
+    paths of another machine (absolute, unknown prefix, the repository's own name, in a script a
+    directory that is not there) the tail of the path. All but the first are warned about.
+    `directories`: one with a `__main__.py` will do.
     """
     repo, text = follower.repo, token(word)
     known = not isinstance(word.data, Unknown)
@@ -206,24 +216,26 @@ def find_file(follower: Follower, call: Call, word: Value, directories: bool = F
         runnable = directories and repo.is_file(posixpath.join(path, "__main__.py"))
         return repo.is_file(path) or runnable
 
-    if known and usable(path := repo.normalise(text, call.cwd)):
-        return path
-    script = call.shell.state.file
+    if known and usable(path := repo.normalise(text, cwd)):
+        return path, cwd
     if known and not text.startswith("/"):
-        places = [posixpath.dirname(script) or "."] if script else []
-        for place in [*places, "."]:
+        for place in [posixpath.dirname(script) or ".", "."] if script else ["."]:
             if usable(path := repo.normalise(text, place)):
-                follower.warn(f"{text} is not in {call.cwd}: {path} is taken")
-                call.cwd = place
-                return path
+                follower.warn(f"{text} is not in {cwd}: {path} is taken")
+                return path, place
+    candidates: list[str | None] = []
     foreign = not known or text.startswith(("/", "~", f"{repo.root.name}/"))
-    path = repo.by_suffix(text) if foreign else None
-    if not usable(path) and script is not None and "/" in text.lstrip("./"):
-        path = repo.only_one_ending(text)
-    if usable(path):
-        follower.warn(f"{text} is taken to be {path}")
-        return path
-    return None
+    if script is not None and not foreign and "/" in text:
+        beside = posixpath.join(posixpath.dirname(script), posixpath.basename(text))
+        candidates += [repo.only_one_ending(text), beside]
+        foreign = not repo.is_dir(text.split("/")[0])
+    if foreign:
+        candidates.append(repo.by_suffix(text))
+    for path in candidates:
+        if usable(path):
+            follower.warn(f"{text} is taken to be {path}")
+            return path, cwd
+    return None, cwd
 
 
 def missing(follower: Follower, call: Call, path: str) -> Decision:

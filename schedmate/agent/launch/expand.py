@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from schedmate.agent.launch import arith, patterns
 from schedmate.agent.launch.lexer import (
     Arithmetic,
+    Heredoc,
     Lexer,
     Literal,
     Param,
@@ -31,7 +32,8 @@ class Expander:
     `substitute` gives the text of a command substitution. `provided` holds the variables that the
     system sets, unless the script does: known ones with their text, the others with None. A
     variable that nobody sets is unknown, for the user's own shell may hold it; in tests, where
-    `unset_is_empty` is on, it counts as unset. `unset` collects those names with their lines.
+    `unset_is_empty` is on, it counts as unset. With `unset_is_unknown` that holds for
+    positional parameters too.
     """
 
     def __init__(
@@ -39,12 +41,13 @@ class Expander:
         state: State,
         substitute: Callable[[Substitution], Text],
         provided: Mapping[str, str | None],
+        unset_is_unknown: bool = False,
     ) -> None:
         self.state = state
         self.substitute = substitute
         self.provided = provided
-        self.unset: dict[str, int] = {}
         self.unset_is_empty = False
+        self.unset_is_unknown = unset_is_unknown
         self._depth = 0
 
     def fields(self, word: Word) -> list[Text]:
@@ -53,13 +56,20 @@ class Expander:
         if bare is not None and "{" in bare:
             origin = self.state.origin(word.line)
             return [(Piece(text, origin),) for text in patterns.braces(bare)]
-        return _split(self._pieces(word, None))
+        return split_fields(self._pieces(word, None))
 
     def text(self, word: Word, variable: str | None = None) -> Text:
         """The word as one text without splitting; `variable` names what it is assigned to."""
         pieces = self._pieces(word, variable)
         space = Piece(" ", self.state.origin(word.line))
         return bounded(tuple(space if piece is _BREAK else piece for piece in pieces))
+
+    def heredoc(self, heredoc: Heredoc, variable: str | None = None) -> Text:
+        """The text of a here-document."""
+        if heredoc.quoted:
+            origin = self.state.origin(heredoc.line, variable)
+            return (Piece(heredoc.text, origin),)
+        return self.text(Lexer(heredoc.text, heredoc.line).whole(quoted=True), variable)
 
     def pattern(self, word: Word) -> str | None:
         """The word as a shell pattern with its quoted characters escaped; None if unknown."""
@@ -120,7 +130,6 @@ class Expander:
         values, many = self._param(part)
         self._depth -= 1
         if values is None:
-            self.unset.setdefault(part.name, part.line)
             return [Piece(part.raw, origin, known=False, quoted=part.quoted)]
         if many and not (part.quoted and part.name == "*"):
             if not values and part.quoted:  # "$@" of nothing is no argument at all
@@ -228,6 +237,8 @@ class Expander:
             if number == 0:
                 return [(Piece(state.name, origin),)], False
             known = number <= len(state.positional)
+            if not known and self.unset_is_unknown:
+                return ([()] if self.unset_is_empty else None), False
             # A positional parameter that was not given is empty, not unknown.
             return ([state.positional[number - 1]] if known else [()]), False
         if name == "#":
@@ -278,7 +289,7 @@ def _with_breaks(values: list[Text], quoted: bool, origin: Origin) -> list[Piece
     return out
 
 
-def _split(pieces: list[Piece | None]) -> list[Text]:
+def split_fields(pieces: Sequence[Piece | None]) -> list[Text]:
     """Fields from pieces: at breaks, and at white space in what an unquoted expansion gave."""
     none_given = any(p is not None and p.split and not p.text for p in pieces)
     fields: list[Text] = []

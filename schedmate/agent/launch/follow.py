@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from schedmate.agent.launch import parser as tree
 from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.entry import Call
+from schedmate.agent.launch.entry import Call, locate
 from schedmate.agent.launch.launchers import rules
 from schedmate.agent.launch.lexer import Heredoc
 from schedmate.agent.launch.plan import Run
@@ -32,15 +32,22 @@ class OutOfBudgetError(Exception):
 
 
 class Follower:
-    """Follows one command through a repository and collects the `runs` it starts."""
+    """Follows one command through a repository and collects the `runs` it starts.
 
-    def __init__(self, repo: Repo, launch: LaunchConfig, budget_s: float = 2.0) -> None:
+    With `ignore_exits` a script goes on where it would end, and what it was not given is unknown.
+    `left` is where it ended last.
+    """
+
+    def __init__(
+        self, repo: Repo, launch: LaunchConfig, budget_s: float = 2.0, ignore_exits: bool = False
+    ) -> None:
         self.repo = repo
         self.launch = launch
         self.rules = rules()
         self.runs: list[Run] = []
         self.warnings: list[str] = []
         self.left: tuple[str | None, int] | None = None
+        self.ignore_exits = ignore_exits
         self._deadline = time.monotonic() + budget_s
         self._steps = 0
         self._undecided = 0
@@ -151,9 +158,8 @@ class Follower:
 
     def source(self, shell: Shell, arguments: list[Text]) -> None:
         """`source file args`: a script of the repository read into the same shell."""
-        path = self.repo.normalise(joined(arguments[0]), shell.state.cwd)
-        if path is None or not self.repo.is_file(path):
-            path = self.repo.by_suffix(joined(arguments[0])) if path is None else None
+        state = shell.state
+        path, _ = locate(self, to_value(arguments[0]), state.cwd, state.file)
         text = self.repo.read(path) if path else None
         if path is None or text is None or len(self._scripts) >= MAX_SCRIPTS:
             return

@@ -19,7 +19,7 @@ MAX_COMMANDS = 60
 MAX_CANDIDATES = 200
 ENOUGH = 5
 _README = re.compile(
-    r"(readme|train(ing)?|get(ting)?_?started|usage|quick_?start)[\w.-]*\.(md|rst|txt)|readme",
+    r"(readme|(pre|fine[_-]?)?(train|tun)(e|ing)?|get(ting)?_?started|usage|quick_?start)[\w.-]*\.(md|rst|txt)|readme",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^ {0,3}(```|~~~)[^\n]*\n(.*?)^ {0,3}\1", re.DOTALL | re.MULTILINE)
@@ -75,6 +75,7 @@ def _quoted(path: str) -> str:
 def _from_documents(repo: Repo) -> LaunchPlan | None:
     """The best command of the README; of equals the first."""
     best: tuple[int, str, LaunchPlan] | None = None
+    seen: set[str] = set()
     documents = [file for file in repo.files if _README.fullmatch(file.rsplit("/", 1)[-1])]
     commands = 0
     for document in documents[:MAX_READMES]:
@@ -86,11 +87,14 @@ def _from_documents(repo: Repo) -> LaunchPlan | None:
                 plan = plan_in(repo, command, LaunchConfig())
             except InputError:
                 continue
-            if plan.entry is None:
+            if plan.entry is None or plan.entry in seen:
                 continue
             points = score(Run(plan, None, 1)) - 4 * document.count("/")
             points -= bool(_PLACEHOLDER.search(command))
-            if points >= ENOUGH and (best is None or points > best[0]):
+            if points < ENOUGH:
+                continue
+            seen.add(plan.entry)  # of several commands for one program the first is the plain one
+            if best is None or points > best[0]:
                 plan.warnings.insert(
                     0, f"no command was given: `{_short(command)}` of {document} was taken"
                 )

@@ -76,10 +76,11 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Heredoc:
-    """Body of a here-document and the line it starts on."""
+    """Body of a here-document and the line it starts on; `quoted`: nothing in it expands."""
 
     text: str
     line: int
+    quoted: bool
 
 
 @dataclass(slots=True)
@@ -117,7 +118,7 @@ class Lexer:
         self.pos = 0
         self._first_line = line
         self._newlines = [i for i, char in enumerate(self.text) if char == "\n"]
-        self._heredocs: list[tuple[Token, str, bool]] = []
+        self._heredocs: list[tuple[Token, Word]] = []
 
     def tokens(self) -> list[Token]:
         """All tokens of the text."""
@@ -357,12 +358,13 @@ class Lexer:
         while self.pos < len(self.text) and self.text[self.pos] in " \t":
             self.pos += 1
         delimiter = self.word() if self.pos < len(self.text) else Word((), token.line)
-        name = "".join(part.text for part in delimiter.parts if isinstance(part, Literal))
-        self._heredocs.append((token, name, token.text.endswith("-")))
+        self._heredocs.append((token, delimiter))
 
     def _read_heredocs(self) -> None:
-        for token, delimiter, stripped in self._heredocs:
+        for token, word in self._heredocs:
             start = self.pos
+            stripped = token.text.endswith("-")
+            delimiter = "".join(part.text for part in word.parts if isinstance(part, Literal))
             while self.pos < len(self.text):
                 end = self.text.find("\n", self.pos)
                 end = len(self.text) if end < 0 else end
@@ -372,7 +374,7 @@ class Lexer:
                     break
             else:
                 body_end = len(self.text)
-            token.heredoc = Heredoc(self.text[start:body_end], self._line(start))
+            token.heredoc = Heredoc(self.text[start:body_end], self._line(start), word.bare is None)
         self._heredocs.clear()
 
 

@@ -26,12 +26,13 @@ class Assignment:
 
 @dataclass(slots=True)
 class Simple:
-    """Assignments, then a command word with its arguments; redirections are dropped."""
+    """Assignments, then a command word with its arguments; text given to it is kept."""
 
     line: int
     assignments: list[Assignment] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     heredoc: Heredoc | None = None
+    herestring: Word | None = None
 
 
 @dataclass(slots=True)
@@ -378,7 +379,10 @@ class _Parser:
             if node is not None:
                 node.heredoc = token.heredoc
         elif token.text.lstrip("0123456789") not in ("<<", "<<-") and self.at < len(self.tokens):
-            self.at += self.tokens[self.at].word is not None
+            word = self.tokens[self.at].word
+            self.at += word is not None
+            if token.text == "<<<" and node is not None:
+                node.herestring = word
 
 
 def keyed_element(word: Word) -> tuple[str, Word] | None:

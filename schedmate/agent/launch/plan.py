@@ -22,6 +22,7 @@ class LaunchPlan:
     - `launchers`: the programs between the command and the entry, outermost first.
     - `facts`: what launchers, `#SBATCH` lines and the launch configuration say. Counts: `gpus`
       and `procs` (totals), `nodes`, `procs_per_node`, `gpus_per_node`, `gpus_per_task`,
+      `tasks`, `tasks_per_node` (Slurm),
       `cpus_per_task`, `zero_stage`, `gradient_accumulation_steps`. `time_limit_s` [s]. Text:
       `gpu_type`, `job_name`, `partition`, `precision`, `deepspeed_config`, `accelerate_config`.
     - `console`: the third-party program that runs when it is not one the repository declares.

@@ -39,6 +39,15 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
     follower = Follower(repo, launch)
     follower.follow(command)
     run, others = choose(follower.runs)
+    if run is None and follower.left is not None:
+        file, line = follower.left
+        follower = Follower(repo, launch, ignore_exits=True)
+        follower.follow(command)
+        follower.warn(
+            f"{file or 'the command'}:{line} ends before anything is run, for want of "
+            "an argument or a variable: it is read as if that was given"
+        )
+        run, others = choose(follower.runs)
     if run is None:
         raise InputError(_nothing(command, follower))
     if run.problem is not None:
@@ -51,10 +60,6 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
 
 def _nothing(command: str, follower: Follower) -> str:
     shown = command.strip() if len(command) < 80 else command.strip()[:77] + "..."
-    if follower.left is not None:
-        file, line = follower.left
-        place = f"{file}:{line}" if file else "the command"
-        return f"{place} exits before any Python program is run; give the arguments it asks for."
     hints = f" ({'; '.join(follower.warnings[:2])})" if follower.warnings else ""
     return (
         f"`{shown}` runs no Python program{hints}; "

@@ -145,15 +145,15 @@ def _program(follower: Follower, call: Call) -> Decision:
             f"wandb {token(call.words[1])} takes its command from a sweep, whose runs differ: "
             f"give the command of one run"
         )
-        return record(follower, call, "wandb")
-    if name in rules.utilities:
+        return record(follower, call, console="wandb")
+    if name in rules.utilities or name in rules.launchers:
         return None if name in rules.uncertain else True
     if isinstance(call.words[0].data, Unknown):
         return _unknown_program(follower, call)
     if name.endswith(scripts):
         return missing(follower, call, text)
     if re.fullmatch(r"[A-Za-z][\w.+-]*", name):
-        return record(follower, call, name)
+        return record(follower, call, console=name)
     return None
 
 

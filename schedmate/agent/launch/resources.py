@@ -20,6 +20,7 @@ Plain = dict[str, int | float | str]
 
 _PRECISION = {"no": "fp32", "32": "fp32", "32-true": "fp32", "16": "fp16", "16-mixed": "fp16"}
 _PRECISION |= {"bf16-mixed": "bf16", "bf16-true": "bf16", "16-true": "fp16"}
+_COUNTS = ("nodes", "procs", "procs_per_node", "tasks", "tasks_per_node", "cpus_per_task")
 _ACCELERATE = {
     "num_processes": "procs",
     "num_machines": "nodes",
@@ -131,8 +132,12 @@ def _precision(text: str) -> Plain:
     return {"precision": _PRECISION.get(text.lower(), text.lower())}
 
 
+def _text(fact: str, text: str) -> Plain:
+    return {fact: text} if re.fullmatch(r"[\w.,:/%+=@-]+", text) else {}
+
+
 _READERS: dict[str, Callable[[str], Plain]] = {
-    **{name: _whole(name) for name in ("nodes", "procs", "procs_per_node", "cpus_per_task")},
+    **{name: _whole(name) for name in _COUNTS},
     **{name: _whole(name) for name in ("zero_stage", "gradient_accumulation_steps")},
     **{name: _typed(name) for name in ("gpus", "gpus_per_node", "gpus_per_task")},
     "gres": _gres,
@@ -166,7 +171,7 @@ def from_options(table: Table, options: Options, repo: Repo, cwd: str) -> Facts:
             elif content is not None:
                 facts |= _hostfile(content, path)
         else:
-            plain = _READERS[fact](text) if fact in _READERS else {fact: text}
+            plain = _READERS[fact](text) if fact in _READERS else _text(fact, text)
             facts |= {key: Value(data, origin) for key, data in plain.items()}
     return config | facts
 
@@ -238,25 +243,39 @@ def product(facts: Facts, *names: str) -> int | None:
     return result
 
 
+def _total(facts: Facts, total: str, factors: tuple[str, ...]) -> None:
+    """Set a total where it is not stated and its factors are known."""
+    if total not in facts and (count := product(facts, *factors)) is not None:
+        facts[total] = Value(count, facts[factors[-1]].origin)
+
+
+def _times(value: Value, factor: int) -> Value:
+    return Value(int(value.data) * factor, value.origin)
+
+
 def complete(
     facts: Facts, env: dict[str, Value], launch: LaunchConfig, warnings: list[str]
 ) -> Facts:
-    """Totals that follow from the facts; the launch configuration given by the user wins."""
+    """Totals that follow from the facts; the launch configuration given by the user wins.
+
+    GPUs: what the allocation says, else one for each process of a launcher (a bare Slurm task is
+    none), else the visible devices.
+    """
     facts = dict(facts)
-    derived = Origin("derived")
-    if "procs" not in facts and (procs := product(facts, "nodes", "procs_per_node")) is not None:
-        facts["procs"] = Value(procs, facts["procs_per_node"].origin)
+    nodes = product(facts, "nodes") or launch.nodes or 1
+    _total(facts, "procs", ("nodes", "procs_per_node"))
+    _total(facts, "tasks", ("nodes", "tasks_per_node"))
+    if "gpus_per_node" in facts and "gpus" not in facts:
+        facts["gpus"] = _times(facts["gpus_per_node"], nodes)
+    _total(facts, "gpus", ("gpus_per_task", "tasks"))
+    _total(facts, "gpus", ("gpus_per_task", "procs"))
+    _total(facts, "gpus", ("procs",))
+    _total(facts, "procs", ("tasks",))
     visible = env.get("CUDA_VISIBLE_DEVICES")
-    if "gpus" not in facts:
-        if (total := product(facts, "gpus_per_node")) is not None:
-            nodes = product(facts, "nodes") or launch.nodes or 1
-            facts["gpus"] = Value(total * nodes, facts["gpus_per_node"].origin or derived)
-        elif (total := product(facts, "gpus_per_task", "procs")) is not None:
-            facts["gpus"] = Value(total, facts["gpus_per_task"].origin)
-        elif "procs" in facts:
-            facts["gpus"] = facts["procs"]
-        elif visible is not None and (count := count_devices(token(visible))) is not None:
-            facts["gpus"] = Value(count * (product(facts, "nodes") or 1), visible.origin)
+    if "gpus" not in facts and visible is not None and not isinstance(visible.data, Unknown):
+        count = count_devices(token(visible))
+        if count is not None:
+            facts["gpus"] = Value(count * nodes, visible.origin)
     given: dict[str, int | float | str | None] = {
         "gpus": launch.gpus,
         "nodes": launch.nodes,

@@ -39,7 +39,9 @@ class Shell:
         self.follower = follower
         self.state = state
         self.depth = depth
-        self.expander = Expander(state, self._substitute, follower.provided(state))
+        self.expander = Expander(
+            state, self._substitute, follower.provided(state), follower.ignore_exits
+        )
 
     def run(self, nodes: Sequence[tree.Node]) -> Decision:
         """Follow commands in order; the decision is the last one's exit status (True: success)."""

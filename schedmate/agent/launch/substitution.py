@@ -45,7 +45,7 @@ def _block(shell: Shell, nodes: Sequence[tree.Node]) -> Text | None:
 def _node(shell: Shell, node: tree.Node) -> Text | None:
     match node:
         case tree.AndOr() if all(operator == "&&" for operator, _ in node.items):
-            return _block(shell, [item for _, item in node.items])
+            return _chain(shell, [item for _, item in node.items])
         case tree.AndOr():  # `command || fallback`
             return _node(shell, node.items[0][1]) if len(node.items) == 2 else None
         case tree.Group():
@@ -56,6 +56,26 @@ def _node(shell: Shell, node: tree.Node) -> Text | None:
             return _simple(shell, node)
         case _:
             return None
+
+
+def _chain(shell: Shell, nodes: Sequence[tree.Node]) -> Text | None:
+    """`a && b`, where a test may decide that nothing more is printed."""
+    output: Text = ()
+    for node in nodes:
+        simple = isinstance(node, tree.Simple) and node.words
+        name = node.words[0].bare if isinstance(node, tree.Simple) and simple else None
+        if isinstance(node, tree.Condition) or name in ("[", "test"):
+            decision = shell.node(node)
+            if decision is None:
+                return None
+            if not decision:
+                return output
+            continue
+        printed = _node(shell, node)
+        if printed is None:
+            return None
+        output += printed
+    return output
 
 
 def _simple(shell: Shell, node: tree.Simple) -> Text | None:
@@ -71,6 +91,8 @@ def _simple(shell: Shell, node: tree.Simple) -> Text | None:
         return ()
     if name == "pwd":
         return (Piece(shell.follower.absolute(shell.state.cwd), origin),)
+    if name == "cat" and not arguments and node.heredoc is not None:
+        return shell.expander.heredoc(node.heredoc)
     if name == "echo":
         while arguments and re.fullmatch(r"-[neE]+", joined(arguments[0])):
             arguments = arguments[1:]
