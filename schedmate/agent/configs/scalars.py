@@ -92,12 +92,14 @@ class LiteralReader:
     """Reads quoted strings, lists, tuples, mappings and plain text out of one line of text.
 
     `plain` gives unquoted text its meaning; `${...}` and backslash escapes belong to that text.
+    Without `tuples` a parenthesis is text.
     """
 
-    def __init__(self, text: str, plain: Callable[[str], Literal]) -> None:
+    def __init__(self, text: str, plain: Callable[[str], Literal], *, tuples: bool = True) -> None:
         self.text = text
         self.at = 0
         self._plain = plain
+        self._open = "[(" if tuples else "["
         self._nesting = 0
 
     def peek(self) -> str:
@@ -109,7 +111,7 @@ class LiteralReader:
     def value(self, stop: str) -> Literal:
         """One value; unquoted text ends before any character of `stop`."""
         first = self.peek()
-        if first in ("[", "("):
+        if first and first in self._open:
             return self._sequence("]" if first == "[" else ")")
         if first == "{":
             return self._mapping()

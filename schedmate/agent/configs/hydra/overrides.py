@@ -1,0 +1,172 @@
+"""The command line of a Hydra program: its own flags and the override grammar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal as Choice
+
+from schedmate.agent.configs.interpolation import grammar_scalar
+from schedmate.agent.configs.scalars import Literal, LiteralError, LiteralReader
+from schedmate.agent.values import Origin, Unknown, Value
+
+Kind = Choice["change", "add", "force", "delete"]
+
+_VALUE_FLAGS = {
+    "--config-name": "config_name",
+    "-cn": "config_name",
+    "--config-path": "config_path",
+    "-cp": "config_path",
+    "--config-dir": "config_dir",
+    "-cd": "config_dir",
+    "--package": "",
+    "-p": "",
+    "--cfg": "",
+    "-c": "",
+    "--info": "",
+    "-i": "",
+    "--experimental-rerun": "",
+}
+_SWITCHES = {
+    "--multirun",
+    "-m",
+    "--run",
+    "-r",
+    "--resolve",
+    "--help",
+    "-h",
+    "--hydra-help",
+    "--version",
+    "--shell-completion",
+    "-sc",
+}
+_OVERRIDE = re.compile(
+    r"(?P<sign>\+\+|\+|~|)(?P<key>[\w$./-]*)(?:@(?P<package>[\w$.:-]*))?(?:=(?P<value>.*))?",
+    re.DOTALL,
+)
+_FUNCTION = re.compile(r"([A-Za-z_][\w-]*)\s*\((.*)\)", re.DOTALL)
+_SWEEPS = ("choice", "range", "interval", "shuffle", "sort", "tag", "glob")
+
+
+def _as_bool(value: Literal) -> bool:
+    return value.lower() == "true" if isinstance(value, str) else bool(value)
+
+
+_CASTS: dict[str, Callable[[Literal], Literal]] = {
+    "int": lambda value: int(value) if isinstance(value, int | float | str) else value,
+    "float": lambda value: float(value) if isinstance(value, int | float | str) else value,
+    "str": lambda value: str(value).lower() if isinstance(value, bool) else str(value),
+    "bool": _as_bool,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One override: `+group@package=option`, `a.b=c`, `~key`, ..."""
+
+    kind: Kind
+    key: str
+    package: str | None
+    value: Literal
+    has_value: bool
+    text: str
+    origin: Origin | None
+
+    @property
+    def group_key(self) -> str:
+        """`group` or `group@package`, as defaults lists are overridden by."""
+        return f"{self.key}@{self.package}" if self.package is not None else self.key
+
+
+@dataclass(slots=True)
+class CommandLine:
+    """What the tokens after the program say."""
+
+    overrides: list[Override] = field(default_factory=list)
+    config_name: str | None = None
+    config_path: str | None = None
+    config_dir: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def parse_command_line(tokens: Sequence[Value]) -> CommandLine:
+    """Hydra's flags and overrides among `tokens`; what is neither is warned of and skipped."""
+    line = CommandLine()
+    remaining: Iterator[Value] = iter(tokens)
+    for token in remaining:
+        text = token.data
+        if not isinstance(text, str):
+            line.warnings.append("an override is not known and was left out")
+            continue
+        name, equals, given = text.partition("=")
+        if name in _VALUE_FLAGS:
+            following = None if equals else next(remaining, None)
+            value = given if equals else (following.data if following else None)
+            if _VALUE_FLAGS[name] and isinstance(value, str):
+                setattr(line, _VALUE_FLAGS[name], value)
+        elif text in _SWITCHES:
+            continue
+        elif text.startswith("-"):
+            line.warnings.append(f"'{text}' is not a flag of Hydra; it was left out")
+        else:
+            _override(text, token.origin, line)
+    return line
+
+
+def _override(text: str, origin: Origin | None, line: CommandLine) -> None:
+    match = _OVERRIDE.fullmatch(text)
+    if match is None or not match["key"] or (match["value"] is None and match["sign"] != "~"):
+        line.warnings.append(f"'{text}' is not an override (key=value); it was left out")
+        return
+    kinds: dict[str, Kind] = {"": "change", "+": "add", "++": "force", "~": "delete"}
+    package = match["package"]
+    if package is not None and ":" in package:  # the old renaming form group@from:to
+        package = package.rpartition(":")[2]
+    raw = match["value"]
+    value, swept = _value(raw.strip()) if raw else ("" if raw is not None else None, False)
+    if swept:
+        line.warnings.append(f"'{text}' sweeps over several values; the first is used")
+    kind = kinds[match["sign"]]
+    line.overrides.append(
+        Override(kind, match["key"], package, value, raw is not None, text, origin)
+    )
+
+
+def _value(text: str) -> tuple[Literal, bool]:
+    """The value of an override's right side, and whether it is the first of a sweep."""
+    call = _FUNCTION.fullmatch(text)
+    try:
+        if call and (call[1] in _SWEEPS or call[1] in _CASTS):
+            return _call(call[1], call[2], text)
+        elements = _elements(text)
+    except (LiteralError, ValueError, OverflowError):
+        return text, False
+    return elements[0], len(elements) > 1
+
+
+def _elements(text: str) -> list[Literal]:
+    """Comma-separated elements; parentheses are text here, as there are no tuples in Hydra."""
+    reader = LiteralReader(text, grammar_scalar, tuples=False)
+    elements = [reader.value(",")]
+    while reader.peek() == ",":
+        reader.at += 1
+        elements.append(reader.value(","))
+    if reader.at < len(text):
+        raise LiteralError(f"unexpected text at column {reader.at + 1}")
+    return elements
+
+
+def _call(name: str, arguments: str, text: str) -> tuple[Literal, bool]:
+    if name in _CASTS:
+        value, swept = _value(arguments.strip())
+        return _CASTS[name](value), swept
+    if name in ("interval", "glob"):
+        return Unknown(text), True
+    if name == "tag":
+        return _value(arguments.rpartition(",")[2].strip())[0], True
+    first, _ = _value(arguments.strip())
+    first = first[0] if isinstance(first, list) and first and name in ("shuffle", "sort") else first
+    if name == "range" and "," not in arguments:
+        return 0, True
+    return first, True
