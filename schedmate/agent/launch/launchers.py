@@ -40,8 +40,8 @@ class Table:
     defaults: dict[str, Any] = field(default_factory=dict)
     subcommands: dict[str, Table] = field(default_factory=dict)
     skip: int = 0
-    skip_words: frozenset[str] = frozenset()
     assignments: bool = False
+    plain: bool = False
 
 
 class Option(NamedTuple):
@@ -112,7 +112,7 @@ def rules() -> Rules:
 def _table(name: str, entry: dict[str, Any]) -> Table:
     sets = {
         key: frozenset(map(str, entry.get(key, ())))
-        for key in ("boolean", "module", "command", "env", "chdir", "wrap", "skip_words")
+        for key in ("boolean", "module", "command", "env", "chdir", "wrap")
     }
     arity: dict[str, int] = {}
     for item in entry.get("values", ()):
@@ -129,6 +129,7 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
         subcommands={k: _table(name, v) for k, v in entry.get("subcommands", {}).items()},
         skip=entry.get("skip", 0),
         assignments=entry.get("assignments", False),
+        plain=entry.get("plain", False),
         **sets,
     )
 

@@ -94,6 +94,7 @@ class Token:
     heredoc: Heredoc | None = None
 
 
+MAX_TOKENS = 60_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED = re.compile(
     r"(?P<prefix>[#!]?)(?P<name>[A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[(?P<index>[^\]]*)\])?(?P<op>.*)",
@@ -116,14 +117,18 @@ class Lexer:
     def __init__(self, text: str, line: int = 1) -> None:
         self.text = text.replace("\r\n", "\n")
         self.pos = 0
+        self.truncated = False
         self._first_line = line
         self._newlines = [i for i, char in enumerate(self.text) if char == "\n"]
         self._heredocs: list[tuple[Token, Word]] = []
 
     def tokens(self) -> list[Token]:
-        """All tokens of the text."""
+        """All tokens of the text, up to `MAX_TOKENS`; then `truncated` is set."""
         out: list[Token] = []
         while (token := self._next(out)) is not None:
+            if len(out) >= MAX_TOKENS:
+                self.truncated = True
+                break
             out.append(token)
         return out
 

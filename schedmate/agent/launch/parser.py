@@ -143,7 +143,12 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?)=", re.ASCII)
 
 def parse(text: str, line: int = 1) -> list[Node]:
     """The commands of a script whose first line has the number `line`."""
-    return _Parser(Lexer(text, line).tokens()).block(frozenset())
+    return parse_tokens(Lexer(text, line).tokens())
+
+
+def parse_tokens(tokens: list[Token]) -> list[Node]:
+    """The commands that a sequence of tokens spells."""
+    return _Parser(tokens).block(frozenset())
 
 
 def as_assignment(word: Word) -> Assignment | None:

@@ -22,7 +22,7 @@ from schedmate.agent.launch.entry import (
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import from_options
 from schedmate.agent.launch.state import to_value, token
-from schedmate.agent.values import Unknown, Value
+from schedmate.agent.values import Origin, Unknown, Value
 
 if TYPE_CHECKING:
     from schedmate.agent.launch.follow import Follower
@@ -38,7 +38,7 @@ def start(follower: Follower, call: Call) -> Decision:
             return True
         follower.tick()
         name = call.name
-        table, skipped = _table(follower, call.words)
+        table, skipped, called = _table(follower, call.words)
         if table is None and PYTHON.fullmatch(name):
             return python(follower, call)
         if name in follower.rules.shells:
@@ -49,6 +49,8 @@ def start(follower: Follower, call: Call) -> Decision:
             return _program(follower, call)
         options = parse_options(table, call.words[skipped:])
         _apply(follower, call, table, options)
+        if not table.plain:
+            call.launchers.append(called or table.name)
         if not options.rest and not any(option.name in table.wrap for option in options.given):
             if table.run == "shell" and call.heredoc is not None:
                 return _heredoc(follower, call)
@@ -62,32 +64,33 @@ def start(follower: Follower, call: Call) -> Decision:
     return None
 
 
-def _table(follower: Follower, words: list[Value]) -> tuple[Table | None, int]:
-    """The launcher that the first words name, and how many words that takes."""
+def _table(follower: Follower, words: list[Value]) -> tuple[Table | None, int, str]:
+    """The launcher that the first words name, how many words that takes, and its module if any."""
     name = posixpath.basename(token(words[0]))
     table = follower.rules.launchers.get(name)
-    position = 1
+    position, module = 1, ""
     if PYTHON.fullmatch(name):
-        position, module = python_options(words)
-        text = token(words[position]) if module and position < len(words) else ""
-        in_repo = text and follower.repo.module(text, ["."]) is not None
-        table = None if in_repo else follower.rules.modules.get(text)
+        position, as_module = python_options(words)
+        module = token(words[position]) if as_module and position < len(words) else ""
+        in_repo = module and follower.repo.module(module, ["."]) is not None
+        table = None if in_repo else follower.rules.modules.get(module)
         position += 1
     while table is not None and table.subcommands:
-        options = parse_options(table, words[position:])
-        position = len(words) - len(options.rest)
-        inner = table.subcommands.get(token(words[position])) if options.rest else None
+        rest = parse_options(table, words[position:]).rest
+        inner = table.subcommands.get(token(rest[0])) if rest else None
         if inner is None:
-            return None, 0
-        table, position = inner, position + 1
-    return table, position
+            return (table, position, module) if table.run else (None, 0, "")
+        table, position = inner, len(words) - len(rest) + 1
+    return table, position, module
 
 
 def _apply(follower: Follower, call: Call, table: Table, options: Options) -> None:
     """Take a launcher's options into the call and leave in `words` what it runs."""
     call.facts |= from_options(table, options, follower.repo, call.cwd)
-    defaults = {name: Value(data) for name, data in table.defaults.items()}
-    call.facts = defaults | call.facts
+    stated = {table.facts.get(option.name) for option in options.given}
+    for name, data in table.defaults.items():
+        if name not in stated:  # what is stated but cannot be known has no default
+            call.facts.setdefault(name, Value(data, Origin("library", text=table.name)))
     for option in options.given:
         if option.name in table.env and option.values:
             _set_variable(call, token(option.values[0]), option.values[0])
@@ -98,12 +101,8 @@ def _apply(follower: Follower, call: Call, table: Table, options: Options) -> No
     rest = options.rest[table.skip :]
     if rest and token(rest[0]) == "--":
         rest = rest[1:]
-    while rest and token(rest[0]) in table.skip_words:
-        rest = rest[1:]
     while table.assignments and rest and _set_variable(call, token(rest[0]), rest[0]):
         rest = rest[1:]
-    if table.facts or table.defaults or table.run == "python":
-        call.launchers.append(table.name)
     options.rest = call.words = rest
 
 

@@ -53,8 +53,12 @@ class Shell:
 
     def script(self, text: str, line: int = 1) -> Decision:
         """Parse and follow a text in this shell; `exit` ends it."""
+        lexer = Lexer(text, line)
+        nodes = tree.parse_tokens(lexer.tokens())
+        if lexer.truncated:
+            self.follower.warn(f"{self.state.file or 'the command'} is too long to be read whole")
         try:
-            return self.run(tree.parse(text, line))
+            return self.run(nodes)
         except LeaveSignal as leave:
             if leave.level == "exit":
                 self.follower.left = (self.state.file, leave.line)

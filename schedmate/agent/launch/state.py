@@ -153,24 +153,18 @@ class State:
 def merge(before: State, branches: list[State]) -> None:
     """Make `before` what is known after one of several branches, of which any may have run.
 
-    A variable that all branches agree on keeps that value, one that only some of them set takes
-    it (the usual "fill in a default"), and one that two branches set differently is unknown.
+    A variable takes the value that all branches which set it agree on: so a branch that fills in
+    a default counts. Where they differ, what they have in common at the start stays (a list of
+    arguments to which a branch adds some), and if that is nothing the variable is unknown.
     """
-    start = dict(before.variables)
-    names = {name for branch in branches for name in branch.variables}
-    for name in names:
-        changed: list[Variable] = []
-        for branch in branches:
-            variable = branch.variables.get(name)
-            if variable is None or variable is start.get(name) or not _readable(variable):
-                continue
-            if all(_plain(other) != _plain(variable) for other in changed):
-                changed.append(variable)
-        if len(changed) == 1:
-            before.variables[name] = changed[0]
-        elif changed:
-            texts = [text for v in changed for text in v.items.values() if text]
-            origin = texts[0][0].origin if texts else Origin("script", before.file)
+    for name in {name for branch in branches for name in branch.variables}:
+        values = [branch.variables[name] for branch in branches if name in branch.variables]
+        known = [value for value in values if _readable(value)] or values
+        shortest = min(known, key=lambda value: len(_flat(value)))
+        if all(_flat(value).startswith(_flat(shortest)) for value in known):
+            before.variables[name] = shortest
+        else:
+            origin = Origin("script" if before.file else "command", before.file)
             before.variables[name] = Variable({"0": (Piece(f"${name}", origin, known=False),)})
     for branch in branches:
         before.exported |= branch.exported
@@ -178,8 +172,11 @@ def merge(before: State, branches: list[State]) -> None:
         before.facts |= {k: v for k, v in branch.facts.items() if k not in before.facts}
 
 
-def _plain(variable: Variable) -> dict[str, str]:
-    return {key: joined(text) for key, text in variable.items.items()}
+def _flat(variable: Variable) -> str:
+    """The whole value as text, items closed by a mark, so that a prefix is a prefix of items."""
+    if not variable.array:
+        return joined(variable.items.get("0", ()))
+    return "".join(f"{key}={joined(text)}\0" for key, text in variable.items.items())
 
 
 def _readable(variable: Variable) -> bool:

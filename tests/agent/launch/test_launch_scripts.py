@@ -1,0 +1,175 @@
+"""Scripts: control flow, several runs, guards, bounds, bad text."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schedmate.agent.launch import LaunchPlan
+from schedmate.errors import InputError
+
+Plan = Callable[..., LaunchPlan]
+
+
+def arguments(plan: LaunchPlan) -> list[str | None]:
+    return [value.plain() for value in plan.argv]
+
+
+def test_a_loop_gives_its_first_run(plan: Plan) -> None:
+    script = "for lr in 0.1 0.2 0.3; do\n  python train.py --lr $lr\ndone\n"
+    result = plan("bash s.sh", {"s.sh": script})
+    assert arguments(result) == ["--lr", "0.1"]
+    assert result.warnings == [
+        "s.sh:1 loops over lr: the run with lr=0.1 is described, 2 more follow"
+    ]
+
+
+def test_the_training_is_chosen_among_steps(plan: Plan) -> None:
+    script = (
+        "python tools/preprocess.py --in x\n"
+        "python download_data.py\n"
+        "torchrun --nproc_per_node 2 main.py --epochs 3\n"
+        "python evaluate.py --ckpt y\n"
+    )
+    files = dict.fromkeys(["tools/preprocess.py", "download_data.py", "main.py", "evaluate.py"], "")
+    result = plan("bash s.sh", files | {"s.sh": script})
+    assert result.entry == "main.py"
+    (warning,) = result.warnings
+    assert "s.sh:3" in warning
+    assert "evaluate.py (s.sh:4)" in warning
+
+
+def test_train_and_eval_by_the_same_file(plan: Plan) -> None:
+    script = "python main.py --eval-only\npython main.py --epochs 3\n"
+    result = plan("bash s.sh", {"s.sh": script, "main.py": ""})
+    assert arguments(result) == ["--epochs", "3"]
+
+
+def test_undecided_branches_are_followed_in_order(plan: Plan) -> None:
+    script = (
+        "if [ -d /data/x ]; then\n  python train.py --data x\n"
+        "else\n  python train.py --data y\nfi\n"
+    )
+    result = plan("bash s.sh", {"s.sh": script})
+    assert arguments(result) == ["--data", "x"]
+    assert any("not decided" in warning for warning in result.warnings)
+
+
+def test_files_of_the_repository_decide_tests(plan: Plan) -> None:
+    script = "if [[ -f cfg.yaml ]]; then C=cfg.yaml; else C=other; fi\npython train.py $C\n"
+    assert arguments(plan("bash s.sh", {"s.sh": script, "cfg.yaml": ""})) == ["cfg.yaml"]
+
+
+def test_scripts_call_scripts_with_their_environment(plan: Plan) -> None:
+    files = {
+        "scripts/outer.sh": 'export LR=0.5\nNO=1\nDIR=$(dirname "$0")\nbash $DIR/inner.sh "$@"\n',
+        "scripts/inner.sh": "source scripts/common.sh\npython train.py $LR ${NO:-no} $WD $1\n",
+        "scripts/common.sh": "WD=0.01\n",
+    }
+    assert arguments(plan("bash scripts/outer.sh a", files)) == ["0.5", "no", "0.01", "a"]
+
+
+def test_script_directory_idiom(plan: Plan) -> None:
+    script = (
+        'HERE="$( cd "$( dirname "${BASH_SOURCE[0]}" )" >/dev/null 2>&1 && pwd )"\n'
+        "cd $HERE/..\npython train.py\n"
+    )
+    result = plan("bash scripts/s.sh", {"scripts/s.sh": script})
+    assert (result.entry, result.cwd) == ("train.py", ".")
+
+
+def test_script_written_for_its_own_directory(plan: Plan) -> None:
+    result = plan("bash exp/s.sh", {"exp/s.sh": "python main.py\n", "exp/main.py": ""})
+    assert (result.entry, result.cwd) == ("exp/main.py", "exp")
+    assert any("exp/main.py is taken" in warning for warning in result.warnings)
+
+
+def test_arguments_in_a_here_document(plan: Plan) -> None:
+    script = (
+        "read -r -d '' cmd <<EOF\npkg.train \\\n  --lr 0.1\nEOF\n"
+        'if [[ ${1} != "slurm" ]]; then\n  deepspeed --module $cmd\nfi\n'
+    )
+    result = plan("bash s.sh", {"s.sh": script, "pkg/train.py": "", "pkg/__init__.py": ""})
+    assert (result.entry, arguments(result)) == ("pkg/train.py", ["--lr", "0.1"])
+
+
+def test_a_guarded_script_is_read_as_if_its_arguments_were_given(plan: Plan) -> None:
+    script = "if [ $# -lt 1 ]; then\n  echo usage\n  exit 1\nfi\npython train.py --cfg $1\n"
+    result = plan("bash s.sh", {"s.sh": script})
+    assert arguments(result) == ["--cfg", None]
+    assert any(warning.startswith("s.sh:3 ends before") for warning in result.warnings)
+    assert arguments(plan("bash s.sh c.yaml", {"s.sh": script})) == ["--cfg", "c.yaml"]
+
+
+def test_exit_ends_a_script(plan: Plan) -> None:
+    result = plan("bash s.sh", {"s.sh": "python train.py a\nexit 0\npython train.py b\n"})
+    assert arguments(result) == ["a"]
+    assert result.warnings == []
+
+
+def test_slurm_script_that_submits_itself(plan: Plan) -> None:
+    script = "sbatch --nodes 2 <<EOF\n#!/bin/bash\n#SBATCH -J x\nsrun python train.py $1\nEOF\n"
+    result = plan("bash s.sh 7", {"s.sh": script})
+    assert result.launchers == ["sbatch", "srun"]
+    assert result.facts["nodes"].data == 2
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "bash s.sh\n",
+        "source s.sh\n",
+        "f() { f; }; f\n",
+        "while true; do :; done\n",
+        "for ((;;)); do :; done\n",
+        "while :; do while :; do while :; do :; done; done; done\n",
+        "eval 'eval \"eval $(cat s.sh)\"'\n",
+        "f() { f; f; }; f\n",
+        "for a in {1..200}; do for b in {1..200}; do for c in {1..200}; do :; done; done; done\n",
+        "X=" + "$(echo " * 200 + ")" * 200 + "\n",
+        "X=" + "${Y:-" * 500 + "}" * 500 + "\n",
+        "(" * 5_000 + "\n",
+        "if true; then " * 500 + "\n",
+        "X='" + "a" * 500_000 + "\n",
+        "x " * 300_000 + "\n",
+        "\\\n" * 100_000,
+    ],
+)
+def test_no_script_takes_long(plan: Plan, script: str) -> None:
+    start = time.monotonic()
+    with contextlib.suppress(InputError):
+        plan("bash s.sh && python train.py", {"s.sh": script})
+    assert time.monotonic() - start < 8.0
+
+
+def test_a_large_script_is_refused(plan: Plan) -> None:
+    with pytest.raises(InputError, match="larger than 2 MB"):
+        plan("bash s.sh", {"s.sh": "# x\n" * 700_000 + "python train.py\n"})
+
+
+def test_broken_utf8_and_windows_line_ends(plan: Plan, repo: Path) -> None:
+    (repo / "s.sh").write_bytes(
+        b"\xef\xbb\xbf# caf\xe9 \xff\r\npython train.py \\\r\n  --lr 0.1\r\n"
+    )
+    result = plan("bash s.sh")
+    assert arguments(result) == ["--lr", "0.1"]
+    assert result.argv[0].origin is not None
+    assert result.argv[0].origin.line == 3
+
+
+def test_a_comment_ends_a_continued_command(plan: Plan) -> None:
+    script = "python train.py \\\n  --a 1 \\\n  # --b 2 \\\n  --c 3\n"
+    assert arguments(plan("bash s.sh", {"s.sh": script})) == ["--a", "1"]
+
+
+def test_missing_files_in_a_script_give_way_to_what_is_there(plan: Plan) -> None:
+    script = "python train_gone.py --x\npython main.py --y\n"
+    result = plan("bash s.sh", {"s.sh": script, "main.py": ""})
+    assert (result.entry, arguments(result)) == ("main.py", ["--y"])
+    assert "train_gone.py" in result.warnings[0]
+    with pytest.raises(InputError, match=r"train_gone\.py, started by s\.sh:1, is not in project"):
+        plan("bash s.sh", {"s.sh": "python train_gone.py\n"})
