@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from schedmate.agent.launch import parser as tree
+from schedmate.agent.launch import tree
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.expand import split_fields
+from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.state import Piece, Text, joined, plain
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _cd(call: Invocation) -> Decision:
 
 
 def _eval(call: Invocation) -> Decision:
-    return call.shell.run(tree.parse(" ".join(map(joined, call.arguments)), call.node.line))
+    return call.shell.run(parse(" ".join(map(joined, call.arguments)), call.node.line))
 
 
 def _source(call: Invocation) -> Decision:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.lexer import Heredoc
 from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.resources import Facts
 from schedmate.agent.launch.state import token
+from schedmate.agent.launch.words import Heredoc
 from schedmate.agent.values import Unknown, Value
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from schedmate.agent.launch import arith, patterns
-from schedmate.agent.launch.lexer import (
+from schedmate.agent.launch.lexer import Lexer
+from schedmate.agent.launch.state import Piece, State, Text, Variable, bounded, joined, plain
+from schedmate.agent.launch.words import (
     Arithmetic,
     Heredoc,
-    Lexer,
     Literal,
     Param,
     Part,
     Substitution,
     Word,
 )
-from schedmate.agent.launch.state import Piece, State, Text, Variable, bounded, joined, plain
 from schedmate.agent.values import Origin
 
 MAX_DEPTH = 20

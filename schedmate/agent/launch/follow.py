@@ -8,17 +8,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schedmate.agent.launch import parser as tree
+from schedmate.agent.launch import tree
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.entry import Call, locate
 from schedmate.agent.launch.launchers import rules
-from schedmate.agent.launch.lexer import Heredoc
+from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.plan import Run
 from schedmate.agent.launch.programs import start
 from schedmate.agent.launch.repo import MAX_BYTES, Repo
 from schedmate.agent.launch.resources import from_batch_lines, product
 from schedmate.agent.launch.shell import Shell
 from schedmate.agent.launch.state import Piece, State, Text, from_value, joined, plain, to_value
+from schedmate.agent.launch.words import Heredoc
 from schedmate.agent.values import Origin, Value
 from schedmate.jobs import LaunchConfig
 
@@ -168,7 +169,7 @@ class Follower:
         shell.state.positional = arguments[1:] or shell.state.positional
         self._scripts.append(path)
         try:
-            shell.run(tree.parse(text))
+            shell.run(parse(text))
         finally:
             self._scripts.pop()
             shell.state.file, shell.state.positional = outer

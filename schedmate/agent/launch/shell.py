@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from schedmate.agent.launch import arith, conditions, patterns
-from schedmate.agent.launch import parser as tree
+from schedmate.agent.launch import arith, conditions, patterns, tree
 from schedmate.agent.launch.conditions import Decision, Term
 from schedmate.agent.launch.expand import Expander
-from schedmate.agent.launch.lexer import Lexer, Substitution, Word
+from schedmate.agent.launch.lexer import Lexer
+from schedmate.agent.launch.parser import parse_tokens
 from schedmate.agent.launch.state import Piece, State, Text, joined, merge, plain
+from schedmate.agent.launch.words import Substitution, Word
 
 if TYPE_CHECKING:
     from schedmate.agent.launch.follow import Follower
@@ -54,7 +55,7 @@ class Shell:
     def script(self, text: str, line: int = 1) -> Decision:
         """Parse and follow a text in this shell; `exit` ends it."""
         lexer = Lexer(text, line)
-        nodes = tree.parse_tokens(lexer.tokens())
+        nodes = parse_tokens(lexer.tokens())
         if lexer.truncated:
             self.follower.warn(f"{self.state.file or 'the command'} is too long to be read whole")
         try:

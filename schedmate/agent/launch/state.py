@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from schedmate.agent.launch.parser import Node
+from schedmate.agent.launch.tree import Node
 from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.jobs import Source
 

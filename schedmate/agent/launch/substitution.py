@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from schedmate.agent.launch import parser as tree
+from schedmate.agent.launch import tree
 from schedmate.agent.launch.builtins import BUILTINS, Invocation
-from schedmate.agent.launch.lexer import Substitution
+from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.state import Piece, Text, joined, plain
+from schedmate.agent.launch.words import Substitution
 
 if TYPE_CHECKING:
     from schedmate.agent.launch.shell import Shell
@@ -22,7 +23,7 @@ def evaluate(shell: Shell, part: Substitution) -> Text | None:
     """What a substitution prints, or None where that depends on the machine or on time."""
     if part.raw.startswith(("<", ">")):
         return None
-    output = _block(shell, tree.parse(part.text, part.line))
+    output = _block(shell, parse(part.text, part.line))
     if output is None:
         return None
     trimmed = list(output)

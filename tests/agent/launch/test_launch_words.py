@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from schedmate.agent.launch import arith, patterns
 from schedmate.agent.launch.follow import Follower
-from schedmate.agent.launch.lexer import Lexer, Literal
+from schedmate.agent.launch.lexer import Lexer
 from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.shell import Shell
 from schedmate.agent.launch.state import State, joined, plain
+from schedmate.agent.launch.words import Literal
 from schedmate.jobs import LaunchConfig
 
 
