@@ -1,0 +1,147 @@
+"""How often static extraction gets the mandatory fields right on public repositories.
+
+    python benchmarks/extraction.py benchmarks/labels/heldout.jsonl --repos DIR
+
+DIR holds a plain checkout of every repository as OWNER+NAME, at the commit each label names
+(`--list` prints them). A label file has one JSON object a line: id, repo, commit, command, launch,
+expected (accepted forms of each mandatory field; null where the code does not say) and why.
+
+A string is right when, letters and digits only and in lower case, it equals an accepted form, or
+an accepted form is a whole run of its `/`-separated parts. Numbers must be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import resource
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from _record import record
+
+from schedmate.agent.static import extract
+from schedmate.errors import SchedmateError
+from schedmate.jobs import LaunchConfig
+
+FIELDS = {
+    "model_name": "model_config.model_name",
+    "task_type": "model_config.task_type",
+    "iters": "training_config.iters",
+    "iter_type": "training_config.iter_type",
+    "train": "dataset_config.train",
+    "valid": "dataset_config.valid",
+}
+
+
+def normal(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def right(got: Any, accepted: Any) -> bool:
+    """Whether an answer is one of the accepted forms."""
+    if got is None or accepted is None:
+        return got is accepted
+    options = accepted if isinstance(accepted, list) else [accepted]
+    if isinstance(got, int | float):
+        return any(isinstance(o, int | float) and float(o) == float(got) for o in options)
+    parts = str(got).split("/")
+    runs = {
+        normal("/".join(parts[i:j]))
+        for i in range(len(parts))
+        for j in range(i + 1, len(parts) + 1)
+    }
+    return any(normal(str(option)) in runs for option in options)
+
+
+def verdict(got: Any, accepted: Any) -> str:
+    if right(got, accepted):
+        return "right"
+    if got is None:
+        return "missing"
+    return "spurious" if accepted is None else "wrong"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("labels", type=Path)
+    parser.add_argument("--repos", type=Path, help="folder of checkouts named OWNER+NAME")
+    parser.add_argument("--only", help="ids to run, comma-separated")
+    parser.add_argument("--list", action="store_true", help="print repositories and commits")
+    parser.add_argument("--quiet", action="store_true", help="do not print the cases got wrong")
+    parser.add_argument("--no-record", action="store_true")
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in options.labels.read_text().splitlines() if line.strip()]
+    if options.list:
+        for repo, commit in sorted({(row["repo"], row["commit"]) for row in rows}):
+            print(repo, commit)
+        return
+    if options.only:
+        rows = [row for row in rows if row["id"] in options.only.split(",")]
+    counts: dict[str, Counter[str]] = {field: Counter() for field in FIELDS}
+    times: list[float] = []
+    for row in rows:
+        root = options.repos / row["repo"].replace("/", "+")
+        started = time.perf_counter()
+        try:
+            found = extract(root, row["command"], LaunchConfig(**row.get("launch", {})))
+            metadata = found.metadata
+            got = {field: metadata.get(path) for field, path in FIELDS.items()}
+            evidence = metadata.evidence
+        except SchedmateError as error:
+            print(f"{row['id']}: {error}")
+            got, evidence = dict.fromkeys(FIELDS), {}
+        times.append(time.perf_counter() - started)
+        for field, path in FIELDS.items():
+            accepted = row["expected"].get(field)
+            outcome = verdict(got[field], accepted)
+            counts[field][outcome] += 1
+            if outcome != "right" and not options.quiet:
+                where = evidence[path].where() if path in evidence else ""
+                print(f"{row['id']}: {field} {outcome}: got {got[field]!r} [{where}], expected {accepted}")
+    table = []
+    for field, counter in counts.items():
+        total = sum(counter.values())
+        table.append(
+            {
+                "field": field,
+                "right": counter["right"],
+                "wrong": counter["wrong"],
+                "missing": counter["missing"],
+                "spurious": counter["spurious"],
+                "of": total,
+                "accuracy": round(counter["right"] / total, 3) if total else None,
+            }
+        )
+    total = sum((counter for counter in counts.values()), Counter())
+    every = sum(total.values())
+    table.append(
+        {
+            "field": "all",
+            **{key: total[key] for key in ("right", "wrong", "missing", "spurious")},
+            "of": every,
+            "accuracy": round(total["right"] / every, 3) if every else None,
+        }
+    )
+    times.sort()
+    meta = {
+        "labels": options.labels.name,
+        "jobs": len(rows),
+        "repositories": len({row["repo"] for row in rows}),
+        "median_s": round(times[len(times) // 2], 3),
+        "max_s": round(times[-1], 3),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+    if options.no_record:
+        for line in table:
+            print(line)
+        print(meta)
+    else:
+        record(f"extraction_{options.labels.stem}", table, **meta)
+
+
+if __name__ == "__main__":
+    main()

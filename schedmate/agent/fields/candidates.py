@@ -1,0 +1,224 @@
+"""What a field could be, and how sure that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Symbol
+from schedmate.agent.interp.trace import CallEvent, Settings, Trace
+from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.jobs import Evidence
+
+
+@cache
+def rules(name: str) -> dict[str, Any]:
+    """One of this package's data files."""
+    text = resources.files(__package__).joinpath(f"{name}.yaml").read_text("utf-8")
+    loaded: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return loaded
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A possible value of a field. `score` orders candidates; 100 is as good as certain."""
+
+    data: Any
+    origin: Origin | None
+    score: float
+    note: str | None = None
+
+    def evidence(self) -> Evidence:
+        origin = self.origin or Origin("code")
+        return Evidence(
+            value=self.data,
+            source=origin.source,
+            file=origin.file,
+            line=origin.line or None,
+            text=origin.text,
+            confidence=round(max(0.05, min(1.0, self.score / 100)), 2),
+            note=self.note,
+        )
+
+
+def best(candidates: Iterable[Candidate]) -> Candidate | None:
+    """The highest-scored candidate; the first of equals."""
+    chosen: Candidate | None = None
+    for candidate in candidates:
+        if chosen is None or candidate.score > chosen.score:
+            chosen = candidate
+    return chosen
+
+
+# -- settings ----------------------------------------------------------------------------------------
+
+EXPLICIT = ("command", "script", "environment", "launch")
+_SOURCE_BONUS = {"command": 6, "script": 6, "environment": 5, "launch": 5, "config": 3}
+MAX_SETTINGS = 6000
+
+
+@dataclass(slots=True)
+class Setting:
+    """One leaf of the program's settings."""
+
+    path: tuple[str, ...]
+    value: Value
+    kind: str
+    owner: str
+
+    @property
+    def key(self) -> str:
+        return normal(self.path[-1])
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the user set it for this launch."""
+        origin = self.value.origin
+        return origin is not None and origin.source in EXPLICIT
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_ ]", "", str(name)).lower()
+
+
+def leaves(trace: Trace) -> list[Setting]:
+    """All settings of the program, those closest to what it finally used first."""
+    found: list[Setting] = []
+    seen: set[int] = set()
+    order = {"arguments": 0, "dataclass": 0, "config": 1, "choices": 2, "globals": 3}
+    groups = sorted(trace.settings, key=lambda s: order.get(s.kind, 2))
+    for group in _latest_first(groups):
+        _collect(group.value, (), group, found, seen, 0)
+        if len(found) > MAX_SETTINGS:
+            break
+    return found
+
+
+def _latest_first(groups: list[Settings]) -> list[Settings]:
+    """Within a kind, later settings were made from earlier ones."""
+    out: list[Settings] = []
+    for kind in dict.fromkeys(g.kind for g in groups):
+        out.extend(reversed([g for g in groups if g.kind == kind]))
+    return out
+
+
+def _collect(
+    value: Value,
+    path: tuple[str, ...],
+    group: Settings,
+    out: list[Setting],
+    seen: set[int],
+    depth: int,
+) -> None:
+    data = value.data
+    if depth > 7 or len(out) > MAX_SETTINGS:
+        return
+    items: dict[Any, Value] | None = None
+    if isinstance(data, Instance):
+        if group.kind == "globals" and data.cls.external_bases():
+            return
+        items = data.items.data if data.items is not None else data.attrs
+        if not isinstance(items, dict):
+            items = data.attrs
+    elif isinstance(data, dict):
+        items = data
+    if items is not None:
+        if id(items) in seen:
+            return
+        seen.add(id(items))
+        if group.kind == "globals" and depth >= 1 and not isinstance(data, AttrDict | Instance):
+            return
+        for key, item in list(items.items()):
+            if isinstance(key, str) and not key.startswith("__"):
+                _collect(item, (*path, key), group, out, seen, depth + 1)
+        return
+    if path and (value.known or isinstance(data, list | tuple | Symbol | Class | Function)):
+        out.append(Setting(path, value, group.kind, group.name))
+
+
+def named(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]]:
+    """Settings whose name is one of `names`, with the rank of the name."""
+    single: dict[str, int] = {}
+    double: dict[tuple[str, str], int] = {}
+    for rank, name in enumerate(names):
+        head, _, tail = name.rpartition(".")
+        if head:
+            double.setdefault((normal(head), normal(tail)), rank)
+        else:
+            single.setdefault(normal(name), rank)
+    out = []
+    for setting in settings:
+        rank = single.get(setting.key)
+        if len(setting.path) > 1:
+            other = double.get((normal(setting.path[-2]), setting.key))
+            if other is not None and (rank is None or other < rank):
+                rank = other
+        if rank is not None:
+            out.append((rank, setting))
+    return out
+
+
+def source_bonus(origin: Origin | None) -> float:
+    """How much more a value weighs for where it was set."""
+    return _SOURCE_BONUS.get(origin.source, 0) if origin is not None else 0
+
+
+# -- calls -------------------------------------------------------------------------------------------
+
+
+@cache
+def pattern(text: str) -> re.Pattern[str]:
+    """A call pattern of calls.yaml as a regular expression."""
+    escaped = re.escape(text).replace(r"\*", ".*")
+    return re.compile(f"^{escaped}$")
+
+
+def matches(event: CallEvent, rule: dict[str, Any]) -> bool:
+    """Whether a rule of calls.yaml is about this call."""
+    return bool(pattern(rule["call"]).match(event.path))
+
+
+def argument(event: CallEvent, spec: list[Any]) -> Value | None:
+    """The first of the rule's positions and keywords that the call was given."""
+    for item in spec:
+        found = event.argument(item, *()) if isinstance(item, int) else event.kwargs.get(item)
+        if found is not None:
+            return found
+    return None
+
+
+def text_of(value: Value | None) -> str | None:
+    """The string a value holds, or the name of the thing it is."""
+    if value is None:
+        return None
+    data = value.data
+    if isinstance(data, str):
+        return data
+    if isinstance(data, list | tuple) and data and isinstance(data[0], Value):
+        return text_of(data[0])
+    if isinstance(data, Class | Function):
+        return data.name
+    if isinstance(data, Symbol):
+        return data.path.rsplit(".", 1)[-1]
+    return None
+
+
+def is_number(value: Value | None) -> bool:
+    return (
+        value is not None
+        and isinstance(value.data, int | float)
+        and not isinstance(value.data, bool)
+    )
+
+
+def unresolved(value: Value | None) -> str | None:
+    """The text of a value that could not be known."""
+    if value is not None and isinstance(value.data, Unknown):
+        return value.data.text
+    return None

@@ -1,0 +1,364 @@
+"""`dataset_config.train` and `valid`: what is trained and validated on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    argument,
+    best,
+    matches,
+    named,
+    rules,
+    source_bonus,
+    text_of,
+)
+from schedmate.agent.fields.words import class_dataset, dataset_name, is_path
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.values import Origin, Value
+
+_EVAL = re.compile(r"(^|[^a-z])(val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
+                   r"(?![a-z]*(ue|ues|uat))", re.I)  # fmt: skip
+_EVAL_WORD = re.compile(r"val(id|idation)?$|^(val|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
+                        r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split)", re.I)  # fmt: skip
+_EVAL_CALL = re.compile(r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|"
+                        r"test_one_epoch|val_one_epoch|estimate_loss|test|do_eval|run_eval|"
+                        r"run_evaluation|evaluate_model|test_model|val|valid|eval_model|"
+                        r"val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$", re.I)  # fmt: skip
+_TRAIN_WORD = re.compile(r"train", re.I)
+
+
+@dataclass(slots=True)
+class Use:
+    """A dataset that the program opens."""
+
+    candidate: Candidate
+    evaluates: bool | None
+
+
+def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candidate | None]:
+    """The training and the validation dataset; None where the code does not say."""
+    uses = [use for event in trace.calls for use in _uses(event)]
+    train = best(
+        [
+            *(u.candidate for u in uses if u.evaluates is not True),
+            *_from_settings(settings, rules("names")["dataset"], uses),
+        ]
+    )
+    explicit_valid = best(_from_settings(settings, rules("names")["valid"], uses))
+    valid = best([u.candidate for u in uses if u.evaluates is True])
+    if explicit_valid is not None and (
+        valid is None or explicit_valid.score >= valid.score
+    ):
+        valid = explicit_valid
+    same = _validates(trace, settings)
+    if train is None and valid is not None and valid is not explicit_valid:
+        train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
+    if same is False:
+        return train, None
+    if valid is None and train is not None and same is not None:
+        origin = same if isinstance(same, Origin) else train.origin
+        valid = Candidate(train.data, origin, train.score - 12, "another split of the training set")
+    if valid is not None and train is not None and valid.score < train.score - 18:
+        # a weakly named validation file beside a well named dataset is a split of it
+        valid = Candidate(train.data, valid.origin, valid.score, "another split of the training set")
+    return train, valid
+
+
+# -- datasets opened ---------------------------------------------------------------------------------
+
+
+def _uses(event: CallEvent) -> list[Use]:
+    if event.inside:
+        return []
+    if event.cls is not None:
+        return _own_class(event)
+    for rule in rules("calls")["dataset"]:
+        if not matches(event, rule):
+            continue
+        last = classes.last(event.path)
+        if "only" in rule and not re.search(rule["only"], last):
+            continue
+        if "only_arg" in rule:
+            text = text_of(argument(event, rule["name"]))
+            if text is None or not re.search(rule["only_arg"], text, re.I):
+                continue
+        found = _opened(event, rule, last)
+        if found is not None:
+            return found
+    return []
+
+
+def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | None:
+    score = 84.0 if event.certain else 68.0
+    if rule.get("weak"):
+        score -= 24
+    spec = rule["name"]
+    origin = event.result.origin if event.result is not None else None
+    root = argument(event, rule["root"]) if "root" in rule else None
+    name: str | None
+    text: str | None = None
+    if spec in ("path", "owner"):
+        name = last if spec == "path" else classes.last(event.path.rsplit(".", 1)[0])
+        if not name[:1].isalpha() or event.path.count("()") > 0:
+            return None
+        if "from_path" in rule and re.search(rule["from_path"], name):
+            text = text_of(root)
+            found = dataset_name(text, path=True) if text is not None else None
+            if found is None:
+                return None
+            name, origin = found, (root.origin if root is not None else None) or origin
+        name = re.sub(r"Dataset$", "", name) or name
+    else:
+        value = argument(event, spec)
+        text = text_of(value)
+        if text is None or value is None:
+            return None
+        name = dataset_name(text, path=bool(rule.get("path")))
+        if name is None and root is not None:
+            other = text_of(root)
+            name = dataset_name(other, path=True) if other is not None else None
+        if name is None or (rule.get("weak") and rule["call"] == "open" and not _data_file(text)):
+            return None
+        origin = value.origin or origin
+        name = _with_subset(event, rule, name, text)
+        name = name if name is not None else _generic_builder(event)
+        if name is None:
+            return None
+    score += source_bonus(origin) / 2
+    candidate = Candidate(name, origin, score)
+    if rule.get("both"):
+        return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
+    return [Use(candidate, _role(event, rule, text))]
+
+
+def _data_file(text: str) -> bool:
+    return bool(re.search(r"\.(txt|json|jsonl|csv|tsv|pkl|bin|npz|npy)$", text)) and not re.search(
+        r"config|log|result|metric|arg|param|vocab|label|class|state|history|requirements|readme|"
+        r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta", text, re.I
+    )
+
+
+_BUILDERS = ("json", "csv", "text", "parquet", "imagefolder", "audiofolder", "webdataset", "arrow",
+             "pandas")  # fmt: skip
+
+
+def _with_subset(event: CallEvent, rule: dict[str, Any], name: str, text: str) -> str | None:
+    if "subset" not in rule:
+        return name
+    if name.lower() in _BUILDERS:
+        return None
+    subset = text_of(argument(event, rule["subset"]))
+    if subset and not is_path(subset) and subset not in ("default", "main") and subset != name:
+        return f"{name}/{subset}"
+    return name
+
+
+def _generic_builder(event: CallEvent) -> str | None:
+    """`load_dataset("json", data_files=...)`: named by its files."""
+    files = event.kwargs.get("data_files") or event.kwargs.get("data_dir")
+    if files is None:
+        return None
+    if isinstance(files.data, dict):
+        for key in ("train", *files.data):
+            text = text_of(files.data.get(key))
+            if text is not None:
+                return dataset_name(text, path=True)
+        return None
+    text = text_of(files)
+    return dataset_name(text, path=True) if text is not None else None
+
+
+def _role(event: CallEvent, rule: dict[str, Any], text: str | None) -> bool | None:
+    """Whether this is for evaluation: by its split argument, its path, its variable or function."""
+    for key in rule.get("split", []):
+        value = argument(event, [key])
+        if value is None:
+            continue
+        if isinstance(value.data, bool):
+            return not value.data
+        split = text_of(value)
+        if split is not None:
+            if _TRAIN_WORD.search(split):
+                return False
+            if _EVAL.search(split):
+                return True
+    for word in (event.target, text.rsplit("/", 1)[-1] if text else "", text or "", event.function):
+        if not word:
+            continue
+        if _TRAIN_WORD.search(word):
+            return False
+        if _EVAL_WORD.search(word) or (word is not event.function and _EVAL.search(word)):
+            return True
+    return None
+
+
+def _own_class(event: CallEvent) -> list[Use]:
+    """A dataset class of the repository: named by a path or name it is given, else by its name."""
+    cls = event.cls
+    assert cls is not None
+    if not classes.is_dataset(cls):
+        return []
+    role = _own_role(event)
+    origin = event.result.origin if event.result is not None else None
+    score = 70.0 if event.certain else 56.0
+    out: list[Use] = []
+    named_by_class = class_dataset(cls.name)
+    if named_by_class is not None:
+        out.append(Use(Candidate(named_by_class, origin, score), role))
+    for key, value in [*((None, v) for v in event.args[:3]), *event.kwargs.items()]:
+        text = value.data if isinstance(value.data, str) else None
+        if text is None or not _is_data_argument(key, text):
+            continue
+        name = dataset_name(text, path=is_path(text))
+        if name is not None and not _EVAL.fullmatch(name):
+            place = value.origin or origin
+            bonus = -2.0 if named_by_class is not None else 2.0
+            out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
+            break
+    return out
+
+
+def _is_data_argument(key: str | None, text: str) -> bool:
+    if key is None:
+        return is_path(text)
+    return bool(re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.I)) and not (
+        re.search(r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column", key, re.I)
+    )
+
+
+def _own_role(event: CallEvent) -> bool | None:
+    for key, value in event.kwargs.items():
+        if key in ("train", "is_train", "training", "is_training") and isinstance(value.data, bool):
+            return not value.data
+        if key in ("split", "mode", "phase", "subset", "set", "stage", "partition", "image_set"):
+            text = text_of(value)
+            if text is not None:
+                return False if _TRAIN_WORD.search(text) else bool(_EVAL.search(text)) or None
+    for value in event.args:
+        text = value.data if isinstance(value.data, str) else None
+        if text in ("train", "training", "trainval"):
+            return False
+        if text in ("val", "valid", "validation", "test", "eval", "dev", "testing"):
+            return True
+    for word in (event.target, event.cls.name if event.cls else "", event.function):
+        if _TRAIN_WORD.search(word):
+            return False
+        if _EVAL_WORD.search(word):
+            return True
+    paths = [v.data for v in event.args if isinstance(v.data, str) and is_path(v.data)]
+    for text in paths:
+        tail = text.rstrip("/").rsplit("/", 1)[-1]
+        if _TRAIN_WORD.search(tail):
+            return False
+        if _EVAL.search(tail):
+            return True
+    return None
+
+
+# -- datasets named by settings ----------------------------------------------------------------------
+
+
+def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -> list[Candidate]:
+    out: list[Candidate] = []
+    for rank, setting in named(settings, names):
+        if any(
+            re.search(r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric", part, re.I)
+            for part in setting.path[:-1]
+        ):
+            continue
+        text = text_of(setting.value)
+        if text is None or (setting.kind == "globals" and not isinstance(setting.value.data, str)):
+            continue
+        last = setting.path[-1].lower()
+        name = dataset_name(text, path=is_path(text) or last.endswith(("dir", "path", "root", "file")))
+        if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.I):
+            continue
+        name = _with_config_name(settings, setting, name)
+        origin = setting.value.origin
+        score = 74.0 + source_bonus(origin) * 1.2 - 0.4 * rank
+        if is_path(text):
+            score -= 8
+        if setting.kind == "globals":
+            score -= 8
+        if origin is not None and origin.source == "library":
+            score -= 25
+        out.append(Candidate(name, origin, score))
+    return out
+
+
+def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> str:
+    """`dataset_name` with its `dataset_config_name`, as Hugging Face scripts keep them."""
+    key = setting.path[-1]
+    if key not in ("dataset_name", "dataset"):
+        return name
+    for other in settings:
+        if other.path[:-1] == setting.path[:-1] and other.path[-1] in (
+            f"{key}_config_name", f"{key}_config", "dataset_config_name", "dataset_config",
+        ):  # fmt: skip
+            subset = other.value.data
+            if isinstance(subset, str) and subset and not is_path(subset):
+                return f"{name}/{subset}"
+    return name
+
+
+# -- whether the run validates -----------------------------------------------------------------------
+
+
+def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
+    """Where the run validates; False when it says that it does not, None when nothing shows it."""
+    hugging = _hugging_face(trace, settings)
+    if hugging is not None:
+        return hugging
+    for event in trace.calls:
+        if _EVAL_CALL.match(event.function) and not event.inside:
+            return Origin("code", event.site.file, event.site.line)
+        word = event.target
+        if word and _EVAL_WORD.search(word) and re.search(r"load|set|data|dl|ds|iter", word, re.I):
+            return Origin("code", event.site.file, event.site.line)
+        for key in ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
+                    "valid_loader", "val_loader", "eval_dataloader"):  # fmt: skip
+            if key in event.kwargs and event.kwargs[key].data is not None:
+                return Origin("code", event.site.file, event.site.line)
+        if event.path.endswith((".evaluate", ".validate")) and event.certain:
+            return Origin("code", event.site.file, event.site.line)
+    return None
+
+
+def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
+    """The Hugging Face trainer evaluates when told to and given an evaluation dataset."""
+    trainers = [e for e in trace.calls if re.search(r"(^|\.)(\w*Trainer)$", e.path)
+                and e.path.startswith(("transformers.", "trl."))]  # fmt: skip
+    own = [e for e in trace.calls if e.cls is not None
+           and any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer")
+                   for base in e.cls.external_bases())]  # fmt: skip
+    if not trainers and not own:
+        return None
+    event = (trainers or own)[-1]
+    given = event.kwargs.get("eval_dataset")
+    if given is None and any("eval_dataset" in e.kwargs for e in trainers + own):
+        given = next(e.kwargs["eval_dataset"] for e in trainers + own if "eval_dataset" in e.kwargs)
+    flags: dict[str, Value] = {}
+    for setting in settings:
+        if setting.path[-1] in ("do_eval", "eval_strategy", "evaluation_strategy"):
+            flags.setdefault(setting.path[-1], setting.value)
+    for args_event in trace.calls:
+        if args_event.path.endswith(("TrainingArguments", "Config")):
+            for key in ("do_eval", "eval_strategy", "evaluation_strategy"):
+                if key in args_event.kwargs:
+                    flags[key] = args_event.kwargs[key]
+    asked = any(
+        value.data is True or (isinstance(value.data, str) and value.data not in ("no", "none"))
+        for value in flags.values()
+    )
+    if given is not None and given.data is None:
+        return False
+    if not asked and (flags or given is None):
+        return False
+    return Origin("code", event.site.file, event.site.line)
+

@@ -1,0 +1,167 @@
+"""`training_config.iters` and `iter_type`: what ends the training."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    argument,
+    best,
+    is_number,
+    matches,
+    named,
+    rules,
+    source_bonus,
+)
+from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
+from schedmate.agent.values import Origin, Value
+
+Kind = Literal["step", "epoch"]
+
+_EPOCH = re.compile(r"epoch|(^|_)ep(s|och)?($|_)|nepoch", re.I)
+_STEP = re.compile(
+    r"(^|_|\.|\b)(global_?|train_?|cur_?|current_?|n_?|num_?|total_?|max_?)*"
+    r"(step|steps|iter|iters|iteration|iterations|update|updates|it|itr|timestep|timesteps|batch_idx|"
+    r"batch_num|niter|n_iter|num_iter|t|i_iter|frame_idx|steps_done)(_?(num|idx|no|count|i))?($|_|\b)",
+    re.I,
+)
+_NOT_TOTAL = re.compile(
+    r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
+    r"dry|limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|n_step|"
+    r"batch_size|burn|ckpt|checkpoint|vis|plot|grad",
+    re.I,
+)
+_PARTS_NOT_LENGTH = re.compile(
+    r"warm|scheduler|sched|optim|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
+    r"log|save|callback|distill|finetune_head|discriminator|ema|augment|profil",
+    re.I,
+)
+
+
+def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None:
+    """The length of training and its unit, None when the code does not say."""
+    epochs: list[Candidate] = []
+    steps: list[Candidate] = []
+    for event in trace.calls:
+        _from_call(event, epochs, steps)
+    for loop in trace.loops:
+        _from_loop(loop, epochs, steps)
+    _from_settings(settings, epochs, steps)
+    epoch, step = best(epochs), best(steps)
+    if epoch is None and step is None:
+        return None
+    if epoch is None or step is None:
+        chosen = epoch or step
+        assert chosen is not None
+        return chosen, "epoch" if step is None else "step"
+    return _arbitrate(epoch, step)
+
+
+def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
+    """A step limit that is as well supported as the epochs ends the training first."""
+    epoch_set, step_set = source_bonus(epoch.origin), source_bonus(step.origin)
+    if step.score >= epoch.score:
+        return step, "step"
+    if step_set >= 5 > epoch_set and step.score >= 60:
+        return step, "step"
+    return epoch, "epoch"
+
+
+def _whole(number: Any) -> Any:
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _positive(value: Value | None) -> bool:
+    return is_number(value) and value is not None and value.data > 0
+
+
+def _from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
+    for rule in rules("calls")["length"]:
+        if not matches(event, rule):
+            continue
+        base = 95.0 if event.certain else 75.0
+        if "duration" in rule:
+            _duration(argument(event, rule["duration"]), base, epochs, steps)
+            continue
+        step = argument(event, rule.get("steps", []))
+        epoch = argument(event, rule.get("epochs", []))
+        if _positive(step) and step is not None:
+            steps.append(_candidate(step, base + 2))
+        if _positive(epoch) and epoch is not None:
+            epochs.append(_candidate(epoch, base))
+        elif "default_epochs" in rule and (epoch is None or epoch.data is None):
+            if not _positive(step) and (step is None or step.known):
+                origin = Origin("library", text=rule["text"])
+                epochs.append(Candidate(rule["default_epochs"], origin, base - 20))
+
+
+def _duration(
+    value: Value | None, base: float, epochs: list[Candidate], steps: list[Candidate]
+) -> None:
+    """Composer's `10ep`, `1000ba` time strings; a bare number counts epochs."""
+    if value is None:
+        return
+    if is_number(value):
+        epochs.append(_candidate(value, base))
+        return
+    found = re.fullmatch(r"(\d+)\s*(ep|ba)", value.data) if isinstance(value.data, str) else None
+    if found:
+        made = Candidate(int(found[1]), value.origin, base)
+        (epochs if found[2] == "ep" else steps).append(made)
+
+
+def _candidate(value: Value, score: float, note: str | None = None) -> Candidate:
+    return Candidate(_whole(value.data), value.origin, score + source_bonus(value.origin) / 10, note)
+
+
+def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
+    if not _positive(loop.bound):
+        return
+    counter = loop.counter.rsplit(".", 1)[-1]
+    text = loop.bound_text
+    bound_is_epoch, counter_is_epoch = bool(_EPOCH.search(text)), bool(_EPOCH.search(counter))
+    counter_is_step = bool(_STEP.search(counter))
+    note = f"loop over {text}"
+    if loop.kind == "for":
+        if not loop.has_backward:
+            return
+        score = (88.0 if loop.certain else 66.0) - 8 * max(0, loop.depth)
+        if counter_is_epoch or (bound_is_epoch and not counter_is_step):
+            if "per_epoch" not in text:
+                epochs.append(_candidate(loop.bound, score, note))
+        elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
+            steps.append(_candidate(loop.bound, score - 3, note))
+        return
+    if _NOT_TOTAL.search(text) or loop.bound.data <= 1:
+        return
+    score = 86.0 if loop.certain else 64.0
+    if counter_is_epoch and loop.kind == "while":
+        epochs.append(_candidate(loop.bound, score, note))
+    elif counter_is_epoch:
+        epochs.append(_candidate(loop.bound, score - 20, note))
+    elif counter_is_step or re.search(r"step|iter|update", text, re.I):
+        explicit_name = re.search(r"max|total|num|n_|train|niter|iterations|steps$", text, re.I)
+        steps.append(_candidate(loop.bound, score if explicit_name else score - 22, note))
+
+
+def _from_settings(
+    settings: list[Setting], epochs: list[Candidate], steps: list[Candidate]
+) -> None:
+    names = rules("names")
+    for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
+        for rank, setting in named(settings, aliases):
+            if not _positive(setting.value):
+                text = setting.value.data
+                if not (isinstance(text, str) and re.fullmatch(r"\d+", text)):
+                    continue
+            if any(_PARTS_NOT_LENGTH.search(part) for part in setting.path[:-1]):
+                continue
+            number = setting.value.data
+            data = int(number) if isinstance(number, str) else _whole(number)
+            score = 74.0 - 0.25 * rank + source_bonus(setting.value.origin)
+            if setting.kind == "globals":
+                score -= 6
+            target.append(Candidate(data, setting.value.origin, score))

@@ -1,0 +1,239 @@
+"""`model_config.model_name`: the architecture this launch trains."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    argument,
+    best,
+    matches,
+    named,
+    normal,
+    rules,
+    source_bonus,
+    text_of,
+)
+from schedmate.agent.fields.words import model_name
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.objects import Call, Instance
+from schedmate.agent.interp.trace import CallEvent, Trace
+
+_TARGET = re.compile(r"^(\w*_)?(model|net|network|classifier|policy|agent|backbone|generator|netg|"
+                     r"actor_critic|q_network|unet|transformer|module|encoder|student|"
+                     r"detector|llm|lm|ac|pi)(_\w*)?\d*$", re.I)  # fmt: skip
+_AUXILIARY = re.compile(
+    r"teacher|ema|target|discriminator|netd|critic|loss|criterion|tokenizer|vae|text_encoder|"
+    r"reward|ref(erence)?_?model|ref_|head|embed|sampler|metric|scheduler|extractor|vgg|lpips|averag",
+    re.I,
+)
+_NOT_NETWORK = re.compile(
+    r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
+    r"dropout|activation|wrapper|ema$|meter|mixup|optimizer|parallel$|lora|noise|schedule|"
+    r"preprocess|postprocess|tokenizer|logger|policyhead|flow$",
+    re.I,
+)
+_NOT_A_MODEL_CALL = re.compile(
+    r"^(torch\.(nn|optim|utils|cuda|distributed|jit|load|device|tensor|zeros|ones|randn|no_grad|"
+    r"autocast|amp|compile|save|manual_seed)|numpy|os\b|sys\b|logging|json|yaml|time|random|"
+    r"collections|datetime|argparse|re\b|wandb|tensorboard|pathlib|typing|dataclasses|copy|math|"
+    r"functools|itertools|shutil|accelerate|deepspeed|omegaconf|hydra|open|print|jax\.(numpy|random|"
+    r"lax)|optax|tensorflow\.(constant|random|data|config|distribute|train|keras\.(Input|layers))|"
+    r"keras\.(Input|layers|optimizers|callbacks|losses|models\.load_model)|ray|absl|ml_collections)"
+)
+
+
+def find(trace: Trace, settings: list[Setting]) -> Candidate | None:
+    """The model's name, None when the code does not say."""
+    built = _built(trace)
+    from_settings = list(_from_settings(trace, settings, built))
+    from_calls = list(_from_calls(trace))
+    return best([*from_settings, *from_calls, *built])
+
+
+def _built(trace: Trace) -> list[Candidate]:
+    """The repository's own network classes, the outermost ones."""
+    out: list[Candidate] = []
+    optimised = _optimised(trace)
+    for event in trace.calls:
+        cls = event.cls
+        if cls is None or event.inside or not classes.is_network(cls):
+            continue
+        if _NOT_NETWORK.search(cls.name):
+            continue
+        score = 72.0
+        if event.result is not None and id(event.result.data) in optimised:
+            score += 8
+        target = event.target or event.function
+        if _AUXILIARY.search(target) or _AUXILIARY.search(cls.name):
+            score -= 20
+        elif _TARGET.match(event.target) or re.search(r"(build|create|get|make)_?(model|net)", target):
+            score += 4
+        if not event.certain:
+            score -= 15
+        if event.in_loop:
+            score -= 8
+        origin = event.result.origin if event.result is not None else None
+        out.append(Candidate(cls.name, origin, score, "class constructed"))
+    return out
+
+
+def _optimised(trace: Trace) -> set[int]:
+    """Identities of objects whose parameters go to an optimiser."""
+    pattern = re.compile(rules("calls")["optimizer"])
+    found: set[int] = set()
+    for event in trace.calls:
+        if not pattern.match(event.path) and not event.path.endswith(("Optimizer", ".initialize")):
+            continue
+        for value in [*event.args[:2], *event.kwargs.values()]:
+            call = value.data
+            if isinstance(call, Call) and call.callee is not None:
+                found.add(id(call.callee.data))
+            if isinstance(call, Instance):
+                found.add(id(call))
+    return found
+
+
+def _from_calls(trace: Trace) -> list[Candidate]:
+    out: list[Candidate] = []
+    for event in trace.calls:
+        if len(event.inside) > 1 or event.cls is not None:
+            continue
+        known = False
+        for rule in rules("calls")["model"]:
+            if not matches(event, rule):
+                continue
+            known = True
+            found = _named_by(event, rule)
+            if found is not None:
+                out.append(found)
+                break
+        if not known and _TARGET.match(event.target) and not _AUXILIARY.search(event.target):
+            generic = _generic(event)
+            if generic is not None:
+                out.append(generic)
+    return out
+
+
+def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
+    last = classes.last(event.path)
+    if "skip" in rule and re.search(rule["skip"], event.path):
+        return None
+    if "only" in rule and not re.search(rule["only"], last):
+        return None
+    score = 84.0 if event.certain else 66.0
+    if rule.get("weak"):
+        score -= 22
+    if _AUXILIARY.search(event.target) or (event.inside and not rule.get("weak")):
+        score -= 14
+    spec = rule["name"]
+    site = event.result.origin if event.result is not None else None
+    if spec == "path":
+        if not last[:1].isalpha() or last in ("from_pretrained", "load", "list_models"):
+            return None
+        return Candidate(last, site, score, None)
+    if spec == "owner":
+        return Candidate(classes.last(event.path.rsplit(".", 1)[0]), site, score, None)
+    value = argument(event, spec)
+    if rule.get("via_config") and value is not None and isinstance(value.data, Call):
+        config = value.data
+        value = config.args[0] if config.args else config.kwargs.get("pretrained_model_name_or_path")
+    text = text_of(value)
+    name = model_name(text) if text is not None else None
+    if name is None:
+        return None
+    origin = value.origin if value is not None and value.origin is not None else site
+    return Candidate(name, origin, score + 6 + source_bonus(origin) / 2, None)
+
+
+def _generic(event: CallEvent) -> Candidate | None:
+    """A third-party class or factory whose result goes into a variable called model."""
+    if _NOT_A_MODEL_CALL.match(event.path) or event.path.startswith("?") or event.in_loop:
+        return None
+    last = classes.last(event.path)
+    if event.path.count("()") > 0 or not last[:1].isupper():
+        return None
+    score = 64.0 if event.certain else 50.0
+    if last in ("Sequential", "Model", "Trainer", "Module"):
+        score -= 20
+    origin = event.result.origin if event.result is not None else None
+    return Candidate(last, origin, score, "class constructed")
+
+
+def _from_settings(
+    trace: Trace, settings: list[Setting], built: list[Candidate]
+) -> list[Candidate]:
+    out: list[Candidate] = []
+    used = _used_words(trace, built)
+    for rank, setting in named(settings, rules("names")["model"]):
+        if _wrong_part(setting) or setting.kind == "globals" and len(setting.path) > 1:
+            continue
+        text = text_of(setting.value)
+        name = model_name(text) if text is not None else None
+        if name is None:
+            continue
+        origin = setting.value.origin
+        # a name that the program looked something up by weighs more than one that stands alone
+        linked = normal(name) in used
+        score = 78.0 if linked else 62.0
+        score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
+        if not built:
+            score += 6
+        if setting.kind == "globals":
+            score -= 8
+        if origin is not None and origin.source == "library":
+            score -= 25
+        out.append(Candidate(name, origin, score))
+    out.extend(_config_classes(settings))
+    return out
+
+
+def _wrong_part(setting: Setting) -> bool:
+    return any(
+        re.search(r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|"
+                  r"callback|metric|critic|reward|vae|cond_stage|first_stage|neck|head|aug|lora", part, re.I)
+        for part in setting.path[:-1]
+    )  # fmt: skip
+
+
+def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
+    """Normalised names that were called, or passed to something that was."""
+    words = {normal(str(candidate.data)) for candidate in built}
+    for event in trace.calls:
+        if event.function:
+            words.add(normal(event.function))
+        words.add(normal(classes.last(event.path)))
+        for value in event.args[:3]:
+            if isinstance(value.data, str) and len(value.data) < 80:
+                words.add(normal(value.data))
+    return words
+
+
+def _config_classes(settings: list[Setting]) -> list[Candidate]:
+    """`model: {type: X}` and `model: {_target_: pkg.X}` of config-driven programs."""
+    out: list[Candidate] = []
+    for setting in settings:
+        key, parts = setting.path[-1], [part.lower() for part in setting.path[:-1]]
+        if key not in ("type", "_target_", "class_path", "target", "_class_name") or not parts:
+            continue
+        if parts[-1] not in ("model", "net", "network", "module", "arch", "generator", "unet",
+                             "architecture", "unet_config", "init_args") and parts[0] != "model":
+            continue  # fmt: skip
+        if _wrong_part(setting) or len(parts) > 4:
+            continue
+        text = text_of(setting.value)
+        if text is None:
+            continue
+        score = 76.0 - 3 * max(0, len(parts) - 1)
+        name = text.rsplit(".", 1)[-1]
+        inner = parts[-1] in ("net", "network", "unet", "arch", "architecture") and len(parts) > 1
+        if inner:
+            score += 8
+        if re.search(r"Lit|Module$|Wrapper|Lightning|Task$", name) and not inner:
+            score -= 12
+        out.append(Candidate(name, setting.value.origin, score))
+    return out
+

@@ -1,0 +1,92 @@
+"""`model_config.task_type`: the domain of the job, by a weighted vote of what is known of it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import cast
+
+from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
+from schedmate.agent.interp.trace import Trace
+from schedmate.agent.values import Origin
+from schedmate.jobs import TaskType
+
+_MARGIN = 1.0
+_ENOUGH = 2.0
+
+
+def find(
+    trace: Trace,
+    settings: list[Setting],
+    model: Candidate | None,
+    datasets: list[Candidate],
+) -> tuple[Candidate, TaskType] | None:
+    """The job's domain and what decided it, None when nothing or too little speaks for one."""
+    votes: dict[str, float] = defaultdict(float)
+    reasons: dict[str, tuple[float, Origin | None, str]] = {}
+
+    def vote(domain: str, weight: float, origin: Origin | None, reason: str) -> None:
+        votes[domain] += weight
+        if weight > reasons.get(domain, (0.0, None, ""))[0]:
+            reasons[domain] = (weight, origin, reason)
+
+    words = rules("vocabulary")
+    if model is not None:
+        for domain in _domains(str(model.data), words["models"]):
+            vote(domain, 5.0, model.origin, f"model {model.data}")
+    for dataset in datasets:
+        for domain in _domains(str(dataset.data), words["datasets"]):
+            vote(domain, 5.0, dataset.origin, f"dataset {dataset.data}")
+    _vote_calls(trace, words["calls"], vote)
+    keys: dict[str, Setting] = {}
+    for setting in settings:
+        keys.setdefault(setting.key, setting)
+    for domain, names in words["settings"].items():
+        found = [keys[normal(name)] for name in names if normal(name) in keys]
+        if found:
+            vote(domain, min(2.0, 0.7 * len(found)), found[0].value.origin,
+                 f"setting {found[0].path[-1]}")  # fmt: skip
+    if not votes:
+        return None
+    ordered = sorted(votes.items(), key=lambda item: -item[1])
+    domain, weight = ordered[0]
+    runner_up = ordered[1][1] if len(ordered) > 1 else 0.0
+    if weight < _ENOUGH or weight - runner_up < _MARGIN:
+        return None
+    _, origin, reason = reasons[domain]
+    score = 55 + 40 * min(1.0, (weight - runner_up) / 8)
+    where = Origin("derived", origin.file if origin else None, origin.line if origin else None)
+    return Candidate(domain, where, score, f"from {reason}"), cast(TaskType, domain)
+
+
+def _domains(name: str, table: dict[str, str]) -> list[str]:
+    """Domains whose vocabulary has the name; of several, those with the longest match."""
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
+    texts = {re.sub(r"[_ ./]+", "-", form.lower()) for form in (name, split)}
+    found: dict[str, int] = {}
+    for domain, pattern in table.items():
+        for text in texts:
+            for match in re.finditer(pattern, text):
+                found[domain] = max(found.get(domain, 0), len(match.group()))
+    if not found:
+        return []
+    longest = max(found.values())
+    return [domain for domain, length in found.items() if length == longest]
+
+
+def _vote_calls(trace: Trace, table: list[list[object]], vote: object) -> None:
+    """Each kind of library speaks once, however often it is called."""
+    for pattern, domain, weight in table:
+        compiled = re.compile(str(pattern))
+        for event in trace.calls:
+            if compiled.search(event.path):
+                amount = float(cast(float, weight)) * (1.0 if event.certain else 0.6)
+                origin = Origin("code", event.site.file, event.site.line)
+                vote(str(domain), amount, origin, event.path.split("()")[0])  # type: ignore[operator]
+                break
+        else:
+            root = re.match(r"^\^\(?([\w|]+)", str(pattern))
+            names = set(root[1].split("|")) if root else set()
+            if names & trace.imports:
+                vote(str(domain), float(cast(float, weight)) * 0.4, None,  # type: ignore[operator]
+                     f"import {sorted(names & trace.imports)[0]}")  # fmt: skip

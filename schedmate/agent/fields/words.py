@@ -1,0 +1,134 @@
+"""Names of models and datasets read out of values and paths."""
+
+from __future__ import annotations
+
+import re
+
+_GENERIC = frozenset(
+    "train training trainset val valid validation test testing eval dev data dataset datasets raw "
+    "processed preprocessed images image imgs img jpegimages annotations labels label split splits "
+    "root home mnt path to your my workspace work tmp temp scratch storage project projects local "
+    "user users input inputs output outputs nfs share shared disk ssd hdd public private default "
+    "files file folder dir directory shards tar tfrecord tfrecords lmdb hdf5 npy csv json jsonl "
+    "parquet txt text all full final clean cache download downloads content drive opt var code src "
+    "the some a example examples tokenized tokens bin binarized data-bin corpus large small "
+    "research ml dl ai gpfs lustre efs s3 gs bucket blob none null".split()
+)
+_EXTENSIONS = re.compile(
+    r"\.(json|jsonl|csv|tsv|txt|parquet|arrow|pkl|pickle|pt|pth|npy|npz|h5|hdf5|bin|yaml|yml|tar|gz|"
+    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|list|lst|idx|vec|xml|data|dat)$",
+    re.I,
+)
+_SPLIT_SUFFIX = re.compile(
+    r"([-_./]?(training|train|validation|valid|val|test|eval|dev)([-_]?(set|data|split|ing))?"
+    r"(?:19|20)?\d{0,4}([-_](files|list|labels?|annotations?|images?|ids?))?)$",
+    re.I,
+)
+_PLACEHOLDER = re.compile(
+    r"^(/?(path|your|my|some)[-_/ ]|<|\$|\{|\.\.\.|todo|xxx|/path|path/to|none$|null$)", re.I
+)
+
+
+def from_path(text: str) -> str | None:
+    """The dataset a path is of: its last component that says something, without extension.
+
+    `/data/coco/train2017` is coco, `data/alpaca_data.json` is alpaca_data, `/path/to/data` is None.
+    """
+    cleaned = text.strip().replace("\\", "/")
+    cleaned = re.sub(r"^(pipe:|file://|gs://|s3://|https?://|hf://)", "", cleaned)
+    cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
+    for component in reversed([part for part in cleaned.split("/") if part not in ("", ".", "..", "~")]):
+        stem = component
+        while _EXTENSIONS.search(stem):
+            stem = _EXTENSIONS.sub("", stem)
+        stem = stem.strip("-_. ")
+        if _is_generic(stem):
+            continue
+        shorter = _SPLIT_SUFFIX.sub("", stem).strip("-_. ")
+        if shorter and not _is_generic(shorter):
+            return shorter
+        if not shorter:
+            continue
+        return stem if not _is_generic(stem) else None
+    return None
+
+
+def _is_generic(stem: str) -> bool:
+    lowered = stem.lower()
+    if not lowered or lowered in _GENERIC or re.fullmatch(r"[\d.\-_]+", lowered):
+        return True
+    return bool(re.fullmatch(r"(train|val|valid|test|eval|dev)(ing|set)?[-_]?\d*", lowered))
+
+
+def is_path(text: str) -> bool:
+    """Whether a dataset string is a place rather than a name."""
+    if re.match(r"^(/|\./|\.\./|~|[A-Za-z]:\\|s3://|gs://|pipe:|https?://|file://)", text):
+        return True
+    if _EXTENSIONS.search(text):
+        return True
+    return text.count("/") > 1
+
+
+def dataset_name(text: str, path: bool = False) -> str | None:
+    """A dataset's name from a setting or argument; None when it does not say."""
+    text = text.strip().strip("'\"")
+    if not text or len(text) > 300 or "\n" in text:
+        return None
+    if _PLACEHOLDER.match(text) and not re.search(r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.I):
+        return from_path(text) if is_path(text) else None
+    if path or is_path(text):
+        return from_path(text)
+    if "/" in text:
+        owner, _, name = text.partition("/")
+        if owner.lower() in ("data", "dataset", "datasets", "input", ".", "..", "train"):
+            return from_path(text)
+        return text if name else owner
+    return None if _is_generic(text) else text
+
+
+def model_name(text: str) -> str | None:
+    """A model's name from a setting or argument; None when it does not say."""
+    text = text.strip().strip("'\"")
+    if not text or len(text) > 200 or "\n" in text or text.lower() in _NOT_MODELS:
+        return None
+    if re.search(r"\.(py|sh|txt|json)$", text):
+        return None
+    if re.match(r"^(/|\./|\.\./|~|s3://|gs://)", text) or text.count("/") > 1 or re.search(
+        r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", text
+    ):
+        parts = [p for p in re.split(r"/", text) if p not in ("", ".", "..", "~")]
+        for part in reversed(parts):
+            stem = re.sub(r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", "", part)
+            if stem.lower() in _GENERIC or stem.lower() in _NOT_MODELS or re.fullmatch(
+                r"(checkpoint|ckpt|epoch|step|model|best|last|latest|weights?|pretrained|output|"
+                r"models|checkpoints|saved|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
+                r"[-_]?(model|\d*)?", stem, re.I
+            ):
+                continue
+            return stem
+        return None
+    if re.match(r"^(path|your|<|\$|\{)", text, re.I):
+        return None
+    return text
+
+
+_NOT_MODELS = frozenset(
+    "none null auto default true false model models net network custom base train fp16 fp32 bf16 "
+    "cuda cpu gpu scratch pretrained checkpoint best latest last ".split()
+)
+
+
+def class_dataset(name: str) -> str | None:
+    """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection."""
+    stripped = re.sub(r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
+                      r"(Dataset|DataModule|DataLoader|Loader|Data|DS)$", "", name)  # fmt: skip
+    stripped = re.sub(r"(Lit|Lightning)$", "", stripped)
+    generic = ("", "Image", "Text", "My", "Custom", "Base", "Simple", "Sequence", "Video", "Audio",
+               "Train", "Token", "Memmap", "Tensor", "Iterable", "Prompt", "Folder", "Image" "Folder",
+               "Instruction", "Chat", "Conversation", "Token", "Numpy", "Subset", "Concat", "Cached",
+               "Segmentation", "Detection", "Classification", "Json", "CSV", "Csv", "HF", "Paired",
+               "LazySupervised", "Supervised", "SFT", "LM", "TextLine", "H5", "LMDB", "Graph",
+               "Tokenized", "Pretrain", "PreTrain", "Finetune", "Streaming", "Time", "TimeSeries",
+               "Window", "Sequences", "Char", "Lit", "Window" "ed", "Unpaired", "Aligned", "Single",
+               "Main", "Dummy", "Synthetic", "Random", "Multi", "Combined", "Mixed")  # fmt: skip
+    return None if stripped in generic else stripped

@@ -1,0 +1,247 @@
+"""What `base.name` and `base[index]` give, by the kind of `base`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp import classes, methods
+from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Bound,
+    Call,
+    Class,
+    DefaultDict,
+    FileHandle,
+    Function,
+    Instance,
+    Module,
+    Native,
+    Partial,
+    PathStr,
+    Site,
+    Super,
+    Symbol,
+)
+from schedmate.agent.interp.values_ops import plain_key
+from schedmate.agent.values import Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def get_attribute(state: State, base: Value, name: str) -> Value:
+    """`base.name`."""
+    data = base.data
+    if isinstance(data, Instance):
+        return _of_instance(state, base, data, name)
+    if isinstance(data, AttrDict):
+        return _of_attrdict(state, base, data, name)
+    if isinstance(data, Module):
+        return _of_module(state, data, name)
+    if isinstance(data, Symbol):
+        path = state.sources.canonical(f"{data.path}.{name}")
+        return classes.symbol(state, path) if data.base is None else Value(Symbol(path, data.base))
+    if isinstance(data, Call):
+        if name in data.attrs:
+            return data.attrs[name]
+        return Value(Symbol(f"{data.path}().{name}", base), base.origin)
+    if isinstance(data, Class):
+        return _of_class(state, base, data, name)
+    if isinstance(data, Function):
+        if name in ("__name__", "__qualname__"):
+            return Value(data.name, base.origin)
+        if name in ("main", "callback") or data.decorators:
+            return Value(Symbol(f"?{data.name}.{name}", base), base.origin)
+        return unknown(name)
+    if isinstance(data, Super):
+        return _of_super(state, data, name)
+    if isinstance(data, Bound):
+        return get_attribute(state, data.func, name)
+    if isinstance(data, Partial):
+        return {"func": data.func, "args": Value(tuple(data.args)),
+                "keywords": Value(data.kwargs)}.get(name, unknown(name))  # fmt: skip
+    if isinstance(data, PathStr | str | list | tuple | dict | FileHandle | int | float):
+        return methods.bound_method(base, name)
+    return Value(Symbol(f"?.{name}", base), base.origin)
+
+
+def _missing(state: State, name: str, error: str) -> Value:
+    if state.certain and state.catches(error):
+        raise Raised(error)
+    return unknown(name)
+
+
+def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
+    if name in data.attrs:
+        return data.attrs[name]
+    if name == "__dict__":
+        return Value(data.items.data if data.items is not None else data.attrs, base.origin)
+    if name == "__class__":
+        return Value(data.cls)
+    found = data.cls.lookup(name)
+    items = data.items.data if data.items is not None else None
+    if found is None and isinstance(items, dict) and name in items:
+        return items[name]
+    if found is not None:
+        return _bind(state, found, base, data.cls)
+    if items is not None:
+        method = methods.bound_method(Value(items, base.origin), name)
+        if isinstance(method.data, Native):
+            return method
+    getter = data.cls.lookup("__getattr__")
+    if getter is not None and isinstance(getter.data, Function) and not name.startswith("__"):
+        return state.call(getter, [base, Value(name)], {}, Site(data.cls.module.file, 1))
+    for external in data.cls.external_bases():
+        return Value(Symbol(f"{external}().{name}", base), base.origin)
+    return _missing(state, name, "AttributeError")
+
+
+def _bind(state: State, found: Value, owner: Value, cls: Class) -> Value:
+    function = found.data
+    if isinstance(function, Function):
+        if function.kind == "property":
+            return state.call_function(function, [owner], {}, Site(function.module.file, 1))
+        if function.kind == "staticmethod":
+            return found
+        if function.kind == "classmethod":
+            return Value(Bound(found, Value(cls)), found.origin)
+        return Value(Bound(found, owner), found.origin)
+    return found
+
+
+def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
+    if name in data:
+        return data[name]
+    if name == "__dict__":
+        return base
+    method = state.library.config_method(state, base, name)
+    if method is not None:
+        return method
+    if data.flavour != "namespace":
+        plain = methods.bound_method(base, name)
+        if isinstance(plain.data, Native):
+            return plain
+    return _missing(state, name, "AttributeError")
+
+
+def _of_module(state: State, data: Module, name: str) -> Value:
+    found = state.module_attr(data, name)
+    if found is not None:
+        return found
+    if name == "__dict__":
+        return Value(data)
+    child = state.sources.find(f"{data.name}.{name}", None, state.search_path())
+    if child is not None:
+        state.load(child)
+        return Value(child)
+    return unknown(name)
+
+
+def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
+    found = data.lookup(name)
+    if found is not None:
+        function = found.data
+        if isinstance(function, Function) and function.kind == "classmethod":
+            return Value(Bound(found, base), found.origin)
+        if found.known and any(
+            classes.last(path) in ("Enum", "IntEnum", "StrEnum") for path in data.external_bases()
+        ):
+            return classes.enum_member(data, name, found)
+        return found
+    if name in ("__name__", "__qualname__"):
+        return Value(data.name, base.origin)
+    if name == "__dict__":
+        return Value(data.attrs)
+    if name in ("__annotations__", "__dataclass_fields__"):
+        return Value({key: unknown() for key in classes.fields(state, data)})
+    for external in data.external_bases():
+        return Value(Symbol(f"{external}.{name}", base), base.origin)
+    return _missing(state, name, "AttributeError")
+
+
+def _of_super(state: State, data: Super, name: str) -> Value:
+    owner = data.self.data
+    start = owner.cls if isinstance(owner, Instance) else owner if isinstance(owner, Class) else data.cls
+    order = start.mro()
+    position = order.index(data.cls) + 1 if data.cls in order else 1
+    for cls in order[position:]:
+        if name in cls.attrs:
+            return _bind(state, cls.attrs[name], data.self, start)
+    if isinstance(owner, Instance) and owner.items is not None:
+        if name == "__init__" and isinstance(owner.items.data, dict):
+            return Value(Native("dict.__init__", _fill(owner.items.data)))
+        return methods.bound_method(owner.items, name)
+    if name in ("__setattr__", "__getattribute__", "__getattr__") and isinstance(owner, Instance):
+        return Value(Native(name, _raw_attribute(owner)))
+    for external in data.cls.external_bases():
+        return Value(Symbol(f"{external}().{name}", data.self), data.self.origin)
+    return unknown(name)
+
+
+def _fill(items: dict[Any, Value]) -> Any:
+    def fill(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+        classes.fill_mapping(state, items, args, kwargs)
+        return Value(None)
+
+    return fill
+
+
+def _raw_attribute(owner: Instance) -> Any:
+    def access(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+        key = plain_key(args[0]) if args else None
+        if not isinstance(key, str):
+            return unknown()
+        if len(args) > 1:
+            owner.attrs[key] = args[1]
+            return Value(None)
+        return owner.attrs.get(key, unknown(key))
+
+    return access
+
+
+def get_item(state: State, base: Value, index: Value) -> Value:
+    """`base[index]`."""
+    data = base.data
+    key = plain_key(index)
+    mapping = state.mapping(base)
+    if isinstance(data, Module) and isinstance(key, str):
+        return state.module_attr(data, key) or unknown(key)
+    if mapping is not None:
+        if key in mapping:
+            return mapping[key]
+        if isinstance(data, Instance):
+            found = data.cls.lookup("__missing__")
+            if found is not None:
+                return state.call(found, [base, index], {}, Site(data.cls.module.file, 1))
+        if isinstance(mapping, DefaultDict) and key is not None:
+            mapping[key] = state.call(mapping.factory, [], {}, Site("", 1))
+            return mapping[key]
+        return _missing(state, str(key), "KeyError")
+    if isinstance(data, list | tuple | str) and isinstance(key, int):
+        if -len(data) <= key < len(data):
+            item = data[key]
+            return item if isinstance(item, Value) else Value(item, base.origin)
+        return _missing(state, str(key), "IndexError")
+    if isinstance(data, Instance):
+        if data.items is not None:
+            return get_item(state, data.items, index)
+        getter = data.cls.lookup("__getitem__")
+        if getter is not None and isinstance(getter.data, Function):
+            if classes.is_dataset(data.cls) or classes.is_network(data.cls):
+                return unknown()
+            return state.call(getter, [base, index], {}, Site(data.cls.module.file, 1))
+        return unknown()
+    if isinstance(data, Class):
+        for name in (key,):
+            if isinstance(name, str) and name in data.attrs:
+                return get_attribute(state, base, name)
+        return base
+    if isinstance(data, Symbol):
+        if data.path == "os.environ":
+            return state.environ.get(str(key), unknown(str(key)))
+        return Value(Symbol(f"{data.path}[]", data.base or base), base.origin)
+    if isinstance(data, Call):
+        suffix = f"[{key!r}]" if isinstance(key, str) else "[]"
+        return Value(Symbol(f"{data.path}(){suffix}", base), base.origin)
+    return Value(Unknown(), base.origin)

@@ -1,0 +1,31 @@
+"""How control leaves a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schedmate.agent.values import Value
+
+
+class BudgetSpent(Exception):
+    """The step or time limit is reached; what was traced so far stands."""
+
+
+class Raised(Exception):
+    """The followed program raises; `name` is the exception's class name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A block that did not fall through: return, break or continue."""
+
+    kind: str
+    value: Value | None = None
+
+
+BREAK = Flow("break")
+CONTINUE = Flow("continue")

@@ -1,0 +1,225 @@
+"""Hydra: composing the config a decorated main function receives, and instantiating targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.configs import compose_hydra
+from schedmate.agent.interp.libs.files import attr_tree, omega_structured, plain_tree
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Partial,
+    Site,
+    Symbol,
+)
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.errors import InputError
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import Handler, Invocation, State
+
+_MARKS = ("_target_", "class_path", "target", "__target__", "_class_name")
+
+
+def store(state: State, call: Invocation) -> Value:
+    """`ConfigStore.instance().store(name=..., node=..., group=...)`."""
+    name = call.argument(1, "name")
+    node = call.argument(2, "node")
+    group = call.argument(0, "group")
+    if name is None or node is None or not isinstance(name.data, str):
+        return Value(None)
+    tree = omega_structured(state, state.invocation("omegaconf.OmegaConf.structured", [node], {}, call.site))
+    prefix = f"{group.data}/" if group is not None and isinstance(group.data, str) else ""
+    held: dict[str, Value] = state.shared.setdefault("hydra_store", {})
+    held[prefix + name.data] = plain_tree(tree)
+    return Value(None)
+
+
+def compose_for(state: State, function: Function, decorator: Symbol | Call) -> Value:
+    """The config that `@hydra.main(config_path=..., config_name=...)` passes to `function`."""
+    args = decorator.args if isinstance(decorator, Call) else []
+    kwargs = decorator.kwargs if isinstance(decorator, Call) else {}
+    path = _text(kwargs.get("config_path", args[0] if args else Value(None)))
+    name = _text(kwargs.get("config_name", args[1] if len(args) > 1 else Value(None)))
+    overrides: list[Value] = []
+    argv = list(state.argv[1:])
+    index = 0
+    directory: str | None = None
+    while index < len(argv):
+        text = argv[index].data
+        flag, equals, given = text.partition("=") if isinstance(text, str) else ("", "", "")
+        if flag in ("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd"):
+            if not equals and index + 1 < len(argv):
+                index += 1
+                given = str(argv[index].data)
+            if flag in ("--config-name", "-cn"):
+                name = given
+            elif flag in ("--config-path", "-cp"):
+                path = given
+            else:
+                directory = given
+        else:
+            overrides.append(argv[index])
+        index += 1
+    folder = _folder(state, function.module.path, path, bool(args or kwargs))
+    return compose(state, folder, name, overrides, [directory] if directory else [])
+
+
+def _text(value: Value) -> str | None:
+    return value.data if isinstance(value.data, str) else None
+
+
+def _folder(state: State, module: Path, path: str | None, given: bool) -> Path:
+    if path is None:
+        return module.parent
+    if path.startswith("pkg://"):
+        path = path.removeprefix("pkg://").replace(".", "/")
+    for base in (module.parent, *state.sources.roots, state.sources.root):
+        candidate = base / path
+        if candidate.is_dir() and state.sources.inside(candidate):
+            return candidate.resolve()
+    state.trace.warn(f"{path}: the Hydra config directory is not in the repository")
+    return module.parent
+
+
+def compose(
+    state: State, folder: Path, name: str | None, overrides: list[Value], more: list[str]
+) -> Value:
+    """Compose and note a Hydra config; unknown when it cannot be read."""
+    if name is None:
+        result = Value({})
+        return attr_tree(result, "omegaconf")
+    extra = [found for text in more if (found := state.sources.locate(text)) is not None]
+    try:
+        composed = compose_hydra(
+            folder,
+            name.removesuffix(".yaml").removesuffix(".yml"),
+            overrides,
+            state.sources.root,
+            structured=state.shared.get("hydra_store"),
+            search_path=extra,
+        )
+    except InputError as error:
+        state.trace.warn(str(error))
+        return unknown(name)
+    for warning in composed.warnings:
+        state.trace.warn(warning)
+    config = attr_tree(composed.config, "omegaconf")
+    choices = Value({key: value for key, value in composed.choices.items()})
+    state.trace.settings.append(Settings("hydra", config, "config"))
+    state.trace.settings.append(Settings("hydra choices", choices, "choices"))
+    return config
+
+
+def initialize(state: State, call: Invocation) -> Value:
+    path = call.argument(1, "config_path", "config_dir")
+    state.shared["hydra_path"] = _text(path) if path is not None else None
+    return unknown()
+
+
+def compose_call(state: State, call: Invocation) -> Value:
+    """`hydra.compose(config_name=..., overrides=[...])` after `hydra.initialize`."""
+    name = call.argument(0, "config_name")
+    given = call.argument(1, "overrides")
+    overrides = list(given.data) if given is not None and isinstance(given.data, list) else []
+    path = state.shared.get("hydra_path")
+    folder = _folder(state, state.frames[-1].scope.module.path, path, True)
+    return compose(state, folder, _text(name) if name is not None else None, overrides, [])
+
+
+# -- instantiate -------------------------------------------------------------------------------------
+
+
+def instantiate(state: State, call: Invocation) -> Value:
+    """`hydra.utils.instantiate(config, *args, **kwargs)`."""
+    config = call.argument(0, "config")
+    if config is None:
+        return unknown()
+    rest = call.args[1:] if "config" not in call.kwargs else call.args
+    kwargs = {k: v for k, v in call.kwargs.items() if k != "config"}
+    return build(state, config, list(rest), kwargs, call.site)
+
+
+def build(
+    state: State, config: Value, args: list[Value], kwargs: dict[str, Value], site: Site
+) -> Value:
+    """Make what a config with a `_target_` (or `class_path`) describes; other values as they are."""
+    if isinstance(config.data, list | tuple):
+        return Value([build(state, item, [], {}, site) for item in config.data], config.origin)
+    if not isinstance(config.data, dict):
+        if isinstance(config.data, Instance):
+            mapping = state.mapping(config) or config.data.attrs
+            if any(mark in mapping for mark in _MARKS):
+                return build(state, Value(dict(mapping), config.origin), args, kwargs, site)
+        return config
+    target = next((config.data[m] for m in _MARKS[:2] if m in config.data), None)
+    if target is None:
+        made = {key: build(state, item, [], {}, site) for key, item in config.data.items()}
+        return Value(AttrDict(made, "omegaconf"), config.origin)
+    given = config.data.get("init_args") or config.data.get("params")
+    source = given.data if "class_path" in config.data and given is not None else config.data
+    merged: dict[Any, Value] = {}
+    recursive = config.data.get("_recursive_")
+    follow = recursive is None or recursive.data is not False
+    for key, item in (source if isinstance(source, dict) else {}).items():
+        if key in ("_target_", "_partial_", "_recursive_", "_convert_", "_args_", "class_path"):
+            continue
+        merged[key] = build(state, item, [], {}, site) if follow else item
+    merged.update(kwargs)
+    positional = config.data.get("_args_")
+    if positional is not None and isinstance(positional.data, list) and not args:
+        args = [build(state, item, [], {}, site) for item in positional.data]
+    func = resolve(state, target)
+    partial = config.data.get("_partial_")
+    named = {str(key): value for key, value in merged.items()}
+    if partial is not None and partial.data is True:
+        return Value(Partial(func, args, named), config.origin)
+    if isinstance(func.data, Unknown):
+        return unknown(origin=config.origin)
+    place = Site(target.origin.file or "", target.origin.line or 1) if target.origin else site
+    return state.call(func, args, named, place)
+
+
+def resolve(state: State, target: Value) -> Value:
+    """The class or function a dotted name means."""
+    if isinstance(target.data, Class | Function | Symbol | Partial):
+        return target
+    if not isinstance(target.data, str):
+        return unknown()
+    parts = target.data.replace(":", ".").split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        name = ".".join(parts[:count])
+        module = state.sources.find(name, None, state.search_path())
+        if module is None:
+            continue
+        value = Value(module)
+        for part in parts[count:]:
+            value = state.getattr(value, part)
+        if not isinstance(value.data, Unknown):
+            return value
+    return Value(Symbol(state.sources.canonical(target.data)), target.origin)
+
+
+def get_class(state: State, call: Invocation) -> Value:
+    return resolve(state, call.args[0]) if call.args else unknown()
+
+
+HANDLERS: dict[str, Handler] = {
+    "hydra.utils.instantiate": instantiate,
+    "hydra.utils.call": instantiate,
+    "hydra_zen.instantiate": instantiate,
+    "hydra.utils.get_class": get_class,
+    "hydra.utils.get_method": get_class,
+    "hydra.utils.get_object": get_class,
+    "pydoc.locate": get_class,
+    "hydra.initialize": initialize,
+    "hydra.initialize_config_dir": initialize,
+    "hydra.compose": compose_call,
+    "hydra.core.config_store.ConfigStore.instance().store": store,
+}

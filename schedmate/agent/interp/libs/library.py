@@ -1,0 +1,107 @@
+"""Everything schedmate knows of third-party libraries, in one place for the interpreter."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from schedmate.agent.configs.trees import wrap
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.libs import argparse, commands, files, hydra, records, runtime, standard
+from schedmate.agent.interp.objects import Class
+from schedmate.agent.values import Origin, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import Handler, Invocation, State
+
+
+@cache
+def _data() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("libraries.yaml").read_text("utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+class Library:
+    """Models of third-party libraries for one launch.
+
+    Args:
+        facts: values for the placeholders in `libraries.yaml`: gpus, gpus_per_node, nodes,
+            distributed, cwd; None where the launch does not say.
+    """
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        data = _data()
+        self.facts = facts
+        self.constants = {path: self._fact(value) for path, value in data["constants"].items()}
+        self.handlers: dict[str, Handler] = {
+            **standard.HANDLERS,
+            **argparse.HANDLERS,
+            **records.HANDLERS,
+            **commands.HANDLERS,
+            **files.HANDLERS,
+            **hydra.HANDLERS,
+            **runtime.HANDLERS,
+        }
+        for path, value in data["results"].items():
+            self.handlers.setdefault(path, _constant(self._fact(value)))
+        for path in data["identity"]:
+            self.handlers[path] = runtime.identity
+        for name in data["fluent"]:
+            self.handlers[f"*.{name}"] = runtime.fluent
+        for path, (position, how, keyword) in data["callbacks"].items():
+            self.handlers[path] = runtime.callback(position, how, keyword)
+
+    def _fact(self, value: Any) -> Value:
+        if isinstance(value, str) and value.startswith("{") and value.endswith("}"):
+            fact = self.facts.get(value[1:-1])
+            return unknown() if fact is None else Value(fact, Origin("launch"))
+        return Value(value)
+
+    def constant(self, state: State, path: str) -> Value | None:
+        """The value a library name stands for, where that is known."""
+        if path in self.constants:
+            return self.constants[path]
+        if path in commands.FLAGS_PATHS:
+            return Value(commands.flags_object(state))
+        if path == "sys.argv":
+            return Value(state.argv)
+        if path == "sys.path":
+            return state.shared.setdefault("sys.path", Value([]))
+        if path == "os.environ":
+            return None
+        return None
+
+    def record_defaults(self, path: str) -> dict[str, Value]:
+        """Documented defaults of a library's configuration class, by field."""
+        name = classes.last(path)
+        for known, fields in _data()["records"].items():
+            if known == path or (known.rsplit(".", 1)[-1] == name and path.split(".")[0] != "?"):
+                origin = Origin("library", text=f"{known}")
+                return {key: Value(value, origin) for key, value in fields.items()}
+        return {}
+
+    def config_defaults(self, name: str) -> Value:
+        """A library's default configuration tree."""
+        return wrap(_data()["configs"][name], Origin("library", text=name))
+
+    read_file = staticmethod(files.read_file)
+    config_method = staticmethod(files.config_method)
+    enter = staticmethod(commands.enter)
+    defined = staticmethod(commands.defined)
+    bound_arguments = staticmethod(files.gin_arguments)
+
+    def constructed(self, state: State, instance: Value, cls: Class, call: Invocation) -> bool:
+        return runtime.constructed(state, instance, cls, call)
+
+
+def _constant(value: Value) -> Handler:
+    def answer(state: State, call: Invocation) -> Value:
+        return Value(value.data, value.origin)
+
+    return answer
+
+

@@ -1,0 +1,206 @@
+"""Libraries that run what they are given: launchers, trainers, wrappers, registries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedmate.agent.configs import parse_scalar, set_dotted
+from schedmate.agent.configs.trees import wrap
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.libs.files import merge, plain_tree, read_file
+from schedmate.agent.interp.libs.hydra import build
+from schedmate.agent.interp.objects import Call, Function, Instance, Site
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import Handler, Invocation, State
+
+
+def callback(position: int | None, how: str, keyword: str) -> Handler:
+    """A model of a call that runs a function given at `position` or as `keyword`."""
+
+    def run(state: State, call: Invocation) -> Value | None:
+        function = call.argument(position, keyword)
+        if function is None or not isinstance(function.data, Function | classes.Class):
+            return None
+        given = call.kwargs.get("args")
+        if given is None and how == "rank" and len(call.args) > 1:
+            given = call.args[1]
+        args = (iterate(given) if given is not None else None) or []
+        if how == "rank":
+            args = [Value(0), *args]
+        elif how == "none":
+            args = []
+        elif how == "config":
+            args = [call.kwargs.get("config", unknown())]
+        return state.call(function, args, {}, call.site)
+
+    return run
+
+
+def identity(state: State, call: Invocation) -> Value:
+    return call.argument(0, "model", "module", "fun", "cfg") or unknown()
+
+
+def fluent(state: State, call: Invocation) -> Value | None:
+    """`x.to(device)`: x itself, for objects of unknown libraries and for networks."""
+    base = call.base
+    if base is not None and isinstance(base.data, Instance | Call):
+        return base
+    return None
+
+
+def prepare(state: State, call: Invocation) -> Value:
+    """`accelerator.prepare(a, b)` and `fabric.setup(a, b)`: the same objects."""
+    return call.args[0] if len(call.args) == 1 else Value(tuple(call.args))
+
+
+def deepspeed_initialize(state: State, call: Invocation) -> Value:
+    config = call.kwargs.get("config") or call.kwargs.get("config_params")
+    if config is not None:
+        loaded = read_file(state, config) if isinstance(config.data, str) else config
+        if loaded is not None and isinstance(loaded.data, dict):
+            state.trace.settings.append(Settings("deepspeed", loaded, "config"))
+    model = call.argument(1, "model") or unknown()
+    optimizer = call.argument(2, "optimizer") or unknown()
+    return Value((model, optimizer, unknown(), unknown()))
+
+
+def trainer_fit(state: State, call: Invocation) -> Value | None:
+    """A Lightning trainer runs hooks of the module and the data module."""
+    path = call.path
+    state.record(path, call.args, call.kwargs, call.site)
+    model = call.argument(0, "model")
+    data = call.argument(1, "train_dataloaders", "datamodule") or call.kwargs.get("datamodule")
+    for target, hooks in ((data, _DATA_HOOKS), (model, _MODULE_HOOKS)):
+        if target is None or not isinstance(target.data, Instance):
+            continue
+        for name, args in hooks:
+            method = target.data.cls.lookup(name)
+            if method is not None and isinstance(method.data, Function):
+                state.call_function(method.data, [target, *args], {}, call.site)
+    return Value(None)
+
+
+_DATA_HOOKS: tuple[tuple[str, list[Value]], ...] = (
+    ("prepare_data", []),
+    ("setup", [Value("fit")]),
+    ("train_dataloader", []),
+    ("val_dataloader", []),
+)
+_MODULE_HOOKS: tuple[tuple[str, list[Value]], ...] = (
+    ("prepare_data", []),
+    ("setup", [Value("fit")]),
+    ("configure_model", []),
+    ("configure_optimizers", []),
+    ("train_dataloader", []),
+    ("val_dataloader", []),
+)
+
+
+# -- LightningCLI ------------------------------------------------------------------------------------
+
+
+def lightning_cli(state: State, call: Invocation) -> Value:
+    """Read the sub-command, `--config` files and dotted options, build and fit what they say."""
+    config = Value({})
+    argv = state.argv[1:]
+    subcommand = next((a.data for a in argv if a.data in ("fit", "validate", "test", "predict")), None)
+    defaults = call.kwargs.get("parser_kwargs")
+    mapping = state.mapping(defaults) if defaults is not None else None
+    for section in (mapping or {}, (state.mapping((mapping or {}).get("fit", Value({}))) or {})):
+        for path in iterate(section.get("default_config_files", Value([]))) or []:
+            config = _layer(state, config, path, subcommand)
+    index = 0
+    while index < len(argv):
+        text = str(argv[index].data)
+        if not text.startswith("--"):
+            index += 1
+            continue
+        key, equals, given = text[2:].partition("=")
+        origin = argv[index].origin
+        if not equals and index + 1 < len(argv):
+            index += 1
+            given = str(argv[index].data)
+        index += 1
+        if key in ("config", "c"):
+            config = _layer(state, config, Value(given, origin), subcommand)
+        elif key in ("model", "data", "trainer.logger") and not given.startswith("{"):
+            config = set_dotted(config, f"{key}.class_path", Value(given, origin))
+        else:
+            config = set_dotted(config, _into_init(config, key), wrap(parse_scalar(given), origin))
+    state.trace.settings.append(Settings("lightning", config, "config"))
+    return _run_cli(state, call, config)
+
+
+def _into_init(config: Value, key: str) -> str:
+    head, _, rest = key.partition(".")
+    section = config.data.get(head) if isinstance(config.data, dict) else None
+    if section is not None and isinstance(section.data, dict) and "class_path" in section.data:
+        return key if rest.startswith(("init_args", "class_path")) else f"{head}.init_args.{rest}"
+    return key
+
+
+def _layer(state: State, config: Value, path: Value, subcommand: object) -> Value:
+    loaded = read_file(state, path)
+    if loaded is None or not isinstance(loaded.data, dict):
+        return config
+    inner = loaded.data.get(subcommand)
+    if inner is not None and isinstance(inner.data, dict) and "model" not in loaded.data:
+        loaded = inner
+    return merge(config, plain_tree(loaded))
+
+
+def _run_cli(state: State, call: Invocation, config: Value) -> Value:
+    sections = state.mapping(config) or {}
+    model = _cli_part(state, call.argument(0, "model_class"), sections.get("model"), call.site)
+    data = _cli_part(state, call.argument(1, "datamodule_class"), sections.get("data"), call.site)
+    defaults = call.kwargs.get("trainer_defaults")
+    trainer = dict((state.mapping(defaults) if defaults is not None else None) or {})
+    trainer.update(state.mapping(sections.get("trainer", Value({}))) or {})
+    kwargs = {str(key): value for key, value in trainer.items()}
+    state.record("pytorch_lightning.Trainer", [], kwargs, call.site)
+    fit = state.invocation("pytorch_lightning.Trainer().fit", [model], {"datamodule": data}, call.site)
+    trainer_fit(state, fit)
+    return unknown()
+
+
+def _cli_part(state: State, kind: Value | None, section: Value | None, site: Site) -> Value:
+    mapping = (state.mapping(section) if section is not None else None) or {}
+    if "class_path" in mapping:
+        assert section is not None
+        return build(state, section, [], {}, site)
+    if kind is None or not isinstance(kind.data, classes.Class):
+        return unknown()
+    kwargs = {str(key): build(state, value, [], {}, site) for key, value in mapping.items()}
+    return state.call(kind, [], kwargs, site)
+
+
+def constructed(state: State, instance: Value, cls: classes.Class, call: Invocation) -> bool:
+    """A class built on a library's was constructed; True when the library took over."""
+    bases = {classes.last(base) for base in cls.external_bases()}
+    if bases & {"LightningCLI", "CLI"}:
+        for name in ("add_arguments_to_parser",):
+            method = cls.lookup(name)
+            if method is not None and isinstance(method.data, Function):
+                state.call_function(method.data, [instance, unknown("parser")], {}, call.site)
+        lightning_cli(state, call)
+        return True
+    return False
+
+
+_LIGHTNING = ("pytorch_lightning.Trainer()", "pytorch_lightning.trainer.Trainer()",
+              "lightning.Trainer()", "pytorch_lightning.trainer.trainer.Trainer()")  # fmt: skip
+_CLI = ("pytorch_lightning.cli.LightningCLI", "pytorch_lightning.utilities.cli.LightningCLI",
+        "lightning.cli.LightningCLI", "pytorch_lightning.LightningCLI")  # fmt: skip
+
+HANDLERS: dict[str, Handler] = {
+    **{f"{trainer}.fit": trainer_fit for trainer in _LIGHTNING},
+    **{path: lightning_cli for path in _CLI},
+    "accelerate.Accelerator().prepare": prepare,
+    "lightning.fabric.Fabric().setup": prepare,
+    "lightning.Fabric().setup": prepare,
+    "deepspeed.initialize": deepspeed_initialize,
+}

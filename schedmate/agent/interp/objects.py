@@ -1,0 +1,236 @@
+"""What a `Value` can hold besides plain data while code is being followed.
+
+The interpreter works on these stand-ins instead of real Python objects: nothing of the repository
+is ever imported, and a call into a third-party library yields a `Call` that only remembers what
+was called with which arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.values import Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.interpreter import Interpreter
+
+
+class Scope:
+    """Names visible in one module, class body or function call."""
+
+    __slots__ = ("globals_", "module", "names", "nonlocals", "parent", "stars")
+
+    def __init__(self, module: Module, parent: Scope | None = None) -> None:
+        self.module = module
+        self.parent = parent
+        self.names: dict[str, Value] = {}
+        self.stars: list[Module] = []
+        self.globals_: set[str] = set()
+        self.nonlocals: set[str] = set()
+
+
+@dataclass(eq=False, slots=True)
+class Module:
+    """A module of the repository; `scope` is filled when it is first needed."""
+
+    name: str
+    path: Path
+    file: str
+    package: str
+    scope: Scope = field(init=False)
+    loaded: bool = False
+
+    def __post_init__(self) -> None:
+        self.scope = Scope(self)
+
+
+@dataclass(eq=False, slots=True)
+class Symbol:
+    """Something of a third-party library known by its dotted path only."""
+
+    path: str
+    base: Value | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """The result of calling a third-party callable; `path` names the callable."""
+
+    path: str
+    args: list[Value]
+    kwargs: dict[str, Value]
+    attrs: dict[str, Value] = field(default_factory=dict)
+    callee: Value | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A function, method or lambda of the repository."""
+
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    scope: Scope
+    defaults: dict[str, Value]
+    cls: Class | None = None
+    decorators: list[Value] = field(default_factory=list)
+    kind: str = "function"  # function | classmethod | staticmethod | property | fixture
+
+    @property
+    def module(self) -> Module:
+        return self.scope.module
+
+
+@dataclass(eq=False, slots=True)
+class Class:
+    """A class of the repository."""
+
+    name: str
+    node: ast.ClassDef
+    scope: Scope
+    bases: list[Value]
+    attrs: dict[str, Value] = field(default_factory=dict)
+    annotations: dict[str, ast.expr] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    decorators: list[Value] = field(default_factory=list)
+
+    @property
+    def module(self) -> Module:
+        return self.scope.module
+
+    def mro(self) -> list[Class]:
+        """The repository's classes in lookup order (depth first, first seen wins)."""
+        order: list[Class] = []
+        stack: list[Class] = [self]
+        while stack:
+            cls = stack.pop(0)
+            if cls in order or len(order) > 64:
+                continue
+            order.append(cls)
+            stack = [b.data for b in cls.bases if isinstance(b.data, Class)] + stack
+        return order
+
+    def external_bases(self) -> list[str]:
+        """Dotted paths of third-party classes among the ancestors."""
+        paths = []
+        for cls in self.mro():
+            for base in cls.bases:
+                if isinstance(base.data, Symbol | Call):
+                    paths.append(base.data.path)
+                elif isinstance(base.data, Native):
+                    paths.append(base.data.name)
+        return paths
+
+    def lookup(self, name: str) -> Value | None:
+        """A class attribute by method resolution order."""
+        for cls in self.mro():
+            if name in cls.attrs:
+                return cls.attrs[name]
+        return None
+
+
+@dataclass(eq=False, slots=True)
+class Instance:
+    """An object of a class of the repository. `items` is set for subclasses of dict or list."""
+
+    cls: Class
+    attrs: dict[str, Value] = field(default_factory=dict)
+    items: Value | None = None
+    args: list[Value] = field(default_factory=list)
+    kwargs: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Bound:
+    """A method bound to its object."""
+
+    func: Value
+    self: Value
+
+
+@dataclass(eq=False, slots=True)
+class Super:
+    """`super()` inside a method of `cls`."""
+
+    cls: Class
+    self: Value
+
+
+@dataclass(eq=False, slots=True)
+class Partial:
+    """`functools.partial` or a library's equivalent."""
+
+    func: Value
+    args: list[Value]
+    kwargs: dict[str, Value]
+
+
+@dataclass(eq=False, slots=True)
+class Native:
+    """A function modelled by schedmate itself."""
+
+    name: str
+    fn: Callable[[Interpreter, list[Value], dict[str, Value], Site], Value]
+
+
+@dataclass(eq=False, slots=True)
+class RangeOf:
+    """`range(start, stop, step)` whose ends may be unknown."""
+
+    start: Value
+    stop: Value
+    step: Value
+
+
+@dataclass(eq=False, slots=True)
+class FileHandle:
+    """A file of the repository opened for reading."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The place of a call: module file and line, and the call's source node."""
+
+    file: str
+    line: int
+    node: ast.AST | None = None
+
+
+class AttrDict(dict[Any, Value]):
+    """A dict whose items are attributes as well: namespaces and configuration nodes.
+
+    `flavour` names the library it stands for, which decides the methods it has.
+    """
+
+    __slots__ = ("flavour", "label")
+
+    def __init__(
+        self, items: dict[Any, Value] | None = None, flavour: str = "", label: str = ""
+    ) -> None:
+        super().__init__(items or {})
+        self.flavour = flavour
+        self.label = label
+
+    # identity, as for the mutable object it stands for
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class PathStr(str):
+    """A `pathlib.Path`."""
+
+    __slots__ = ()
+
+
+class DefaultDict(dict[Any, Value]):
+    """A `collections.defaultdict` and the factory of its missing items."""
+
+    __slots__ = ("factory",)
+
+    def __init__(self, factory: Value) -> None:
+        super().__init__()
+        self.factory = factory

@@ -1,0 +1,92 @@
+"""Following one launch from its entry file."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from schedmate.agent.interp.flow import BudgetSpent, Raised
+from schedmate.agent.interp.libs.library import Library
+from schedmate.agent.interp.objects import Function, Module, Site
+from schedmate.agent.interp.source import Sources
+from schedmate.agent.interp.state import Limits, State
+from schedmate.agent.interp.trace import Settings, Trace
+from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.values import Value
+
+
+def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limits) -> Trace:
+    """Follow the program a launch plan starts, and return what was seen.
+
+    Args:
+        root: repository root.
+        plan: entry file, arguments and environment; `plan.entry` must be set.
+        facts: launch facts for library results (gpus, gpus_per_node, nodes, distributed, cwd).
+        limits: step and time limits; past them the trace is partial and says so.
+    """
+    assert plan.entry is not None
+    entry = root / plan.entry
+    sources = Sources(root, _import_roots(root, plan, entry))
+    state = State(
+        sources,
+        Library(facts),
+        [Value(plan.entry), *plan.argv],
+        dict(plan.env),
+        limits,
+    )
+    module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
+    if plan.function is not None:
+        module.name = plan.module or entry.stem
+        sources.modules[module.path] = module
+    module.loaded = True
+    tree = sources.parse(entry, state.trace)
+    if tree is None:
+        state.trace.complete = False
+        return state.trace
+    try:
+        _run(state, module, tree, plan)
+    except Raised as error:
+        if error.name != "SystemExit":
+            state.trace.warn(f"{module.file}: following the code stopped at a raised {error.name}")
+    except BudgetSpent:
+        state.trace.complete = False
+        state.trace.warn("the code was followed up to the step or time limit only")
+    except RecursionError:
+        state.trace.complete = False
+        state.trace.warn("the code is nested too deeply to be followed to its end")
+    state.trace.settings.append(Settings("__main__", Value(dict(module.scope.names)), "globals"))
+    for name, value in state.configs:
+        state.trace.settings.append(Settings(name, value, "config"))
+    return state.trace
+
+
+def _run(state: State, module: Module, tree: ast.Module, plan: LaunchPlan) -> None:
+    state.run_module(module, tree)
+    if plan.function is None:
+        return
+    value = Value(module)
+    for part in plan.function.split("."):
+        value = state.getattr(value, part)
+    line = value.data.node.lineno if isinstance(value.data, Function) else 1
+    state.call(value, [], {}, Site(module.file, line))
+
+
+def _package(plan: LaunchPlan) -> str:
+    if plan.module is None:
+        return ""
+    assert plan.entry is not None
+    if plan.entry.endswith(("__init__.py", "__main__.py")):
+        return plan.module.removesuffix(".__main__")
+    return plan.module.rpartition(".")[0]
+
+
+def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
+    """Where Python would look: the script's folder or the working directory, then PYTHONPATH."""
+    cwd = root / plan.cwd
+    roots = [cwd] if plan.module is not None else [entry.parent, cwd]
+    extra = plan.env.get("PYTHONPATH")
+    if extra is not None and isinstance(extra.data, str):
+        for part in extra.data.split(":"):
+            if part:
+                roots.append(Path(part) if part.startswith("/") else cwd / part)
+    return [*roots, root, *(root / name for name in ("src", "lib", "python") if (root / name).is_dir())]

@@ -1,0 +1,220 @@
+"""The repository's Python sources: finding modules, reading and parsing them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from pathlib import Path
+
+from schedmate.agent.interp.objects import Module
+from schedmate.agent.interp.trace import Trace
+
+MAX_SOURCE_BYTES = 2_000_000
+EAGER_BYTES = 1_200_000
+MAX_REPAIRS = 60
+
+_ALIASES = (
+    ("tensorflow.compat.v1.", "tensorflow."),
+    ("tensorflow.compat.v2.", "tensorflow."),
+    ("tensorflow.python.keras.", "keras."),
+    ("tensorflow.keras.", "keras."),
+    ("tf_keras.", "keras."),
+    ("lightning.pytorch.", "pytorch_lightning."),
+    ("lightning_fabric.", "lightning.fabric."),
+    ("paddle.fluid.", "paddle."),
+    ("gymnasium.", "gym."),
+    ("numpy.typing.", "numpy."),
+    ("distutils.util.", "distutils."),
+    ("ruamel.yaml.", "yaml."),
+    ("tomllib.", "toml."),
+    ("tomli.", "toml."),
+    ("simplejson.", "json."),
+    ("ujson.", "json."),
+    ("commentjson.", "json."),
+    ("json5.", "json."),
+    ("torch.utils.tensorboard.", "tensorboard."),
+)
+
+
+class Sources:
+    """Modules below a repository root, parsed once each.
+
+    Args:
+        root: the repository root; nothing outside it is read.
+        roots: import roots in order, absolute and inside `root`.
+    """
+
+    def __init__(self, root: Path, roots: list[Path]) -> None:
+        self.root = root.resolve()
+        self.roots: list[Path] = []
+        for path in roots:
+            self.add_root(path)
+        self.modules: dict[Path, Module] = {}
+        self.bytes_read = 0
+        self._found: dict[tuple[str, Path | None], Module | None] = {}
+
+    def add_root(self, path: Path) -> None:
+        resolved = path.resolve()
+        if resolved not in self.roots and self.inside(resolved):
+            self.roots.append(resolved)
+            self._found = {}
+
+    def inside(self, path: Path) -> bool:
+        """Whether `path`, links resolved, lies in the repository."""
+        return path.resolve().is_relative_to(self.root)
+
+    def relative(self, path: Path) -> str:
+        """The repository-relative POSIX form of a path inside it."""
+        resolved = path.resolve()
+        if resolved.is_relative_to(self.root):
+            return resolved.relative_to(self.root).as_posix()
+        return resolved.name
+
+    def locate(self, text: str, near: Path | None = None) -> Path | None:
+        """The file of the repository a path in the program means, None when there is none."""
+        if not text or "\0" in text or len(text) > 1024:
+            return None
+        given = Path(text)
+        bases = [given] if given.is_absolute() else [base / given for base in (*self.roots,)]
+        if near is not None and not given.is_absolute():
+            bases.append(near.parent / given)
+        for candidate in bases:
+            try:
+                if candidate.exists() and self.inside(candidate):
+                    return candidate.resolve()
+            except OSError:
+                return None
+        return None
+
+    def canonical(self, path: str) -> str:
+        """One spelling for libraries that can be imported under several names."""
+        for old, new in _ALIASES:
+            if path.startswith(old):
+                return new + path[len(old) :]
+        if path == "gymnasium":
+            return "gym"
+        return path
+
+    def absolute(self, name: str, level: int, importer: Module) -> str:
+        """The absolute dotted name of a possibly relative import."""
+        if level == 0:
+            return name
+        parts = importer.package.split(".") if importer.package else []
+        parts = parts[: len(parts) - (level - 1)] if level > 1 else parts
+        return ".".join([*parts, name] if name else parts)
+
+    def find(self, name: str, importer: Module | None, extra: list[str]) -> Module | None:
+        """The repository's module called `name`, None when it is a third party's."""
+        near = importer.path.parent if importer is not None else None
+        key = (name, near)
+        if key not in self._found or (self._found[key] is None and extra):
+            self._found[key] = self._find(name, near, extra)
+        return self._found[key]
+
+    def _find(self, name: str, near: Path | None, extra: list[str]) -> Module | None:
+        if not name or not re.fullmatch(r"[\w.]+", name) or name.endswith("."):
+            return None
+        relative = Path(*name.split("."))
+        bases = list(self.roots)
+        for text in extra:
+            path = Path(text)
+            bases.extend([path] if path.is_absolute() else [root / path for root in self.roots])
+        if near is not None and near not in bases:
+            bases.append(near)
+        for base in bases:
+            for candidate in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):
+                if candidate.is_file() and self.inside(candidate):
+                    return self.module(candidate, name)
+        for base in bases:
+            folder = base / relative
+            if folder.is_dir() and self.inside(folder) and _holds_python(folder):
+                return self.module(folder, name)
+        return None
+
+    def module(self, path: Path, name: str) -> Module:
+        """The module object of a file; one per file whatever it is imported as."""
+        resolved = path.resolve()
+        if resolved not in self.modules:
+            package = name if path.name == "__init__.py" or path.is_dir() else name.rpartition(".")[0]
+            self.modules[resolved] = Module(name, resolved, self.relative(resolved), package)
+        return self.modules[resolved]
+
+    def defer(self, module: Module) -> bool:
+        """Whether a star import should wait until a name from it is needed."""
+        return not module.loaded and self.bytes_read > EAGER_BYTES
+
+    def parse(self, path: Path, trace: Trace) -> ast.Module | None:
+        """The syntax tree of a file; lines that do not parse are left out with a warning."""
+        if path.is_dir():
+            return ast.Module([], [])
+        file = self.relative(path)
+        try:
+            size = path.stat().st_size
+            if size > MAX_SOURCE_BYTES:
+                trace.warn(f"{file}: {size // 1_000_000} MB is too large for source code, not read")
+                return None
+            raw = path.read_bytes()
+        except OSError as error:
+            trace.warn(f"{file}: cannot be read ({error.strerror})")
+            return None
+        if b"\0" in raw:
+            trace.warn(f"{file}: binary data, not read as source code")
+            return None
+        self.bytes_read += len(raw)
+        return parse_tolerant(decode(raw), file, trace)
+
+
+def decode(raw: bytes) -> str:
+    """Source text whatever its encoding: UTF-8, else Latin-1."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
+    """Parse, replacing statements that are not valid Python 3 by `pass`."""
+    lines = text.split("\n")
+    first_error: SyntaxError | None = None
+    for _ in range(MAX_REPAIRS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse("\n".join(lines))
+        except SyntaxError as error:
+            first_error = first_error or error
+            number = min(error.lineno or 1, len(lines)) - 1
+            line = lines[number]
+            repaired = _repair(line)
+            if repaired == line:
+                break
+            lines[number] = repaired
+        except (ValueError, RecursionError, MemoryError):
+            trace.warn(f"{file}: cannot be parsed, left out")
+            return None
+        else:
+            if first_error is not None:
+                trace.warn(f"{file}:{first_error.lineno}: not valid Python 3, left out what is not")
+            return tree
+    line_number = first_error.lineno if first_error else 1
+    trace.warn(f"{file}:{line_number}: syntax error, the file is left out")
+    return None
+
+
+def _repair(line: str) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    stripped = line.strip()
+    old_except = re.match(r"except\s+([\w.()\s,]+?)\s*,\s*(\w+)\s*:(.*)$", stripped)
+    if old_except:
+        return f"{indent}except {old_except[1]} as {old_except[2]}:{old_except[3]}"
+    if stripped.endswith(":") or not stripped:
+        return line
+    return f"{indent}pass" if stripped != "pass" else line
+
+
+def _holds_python(folder: Path) -> bool:
+    try:
+        return any(child.suffix == ".py" or child.is_dir() for child in folder.iterdir())
+    except OSError:
+        return False

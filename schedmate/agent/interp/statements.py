@@ -1,0 +1,589 @@
+"""Execution of statements: assignments, branches, loops, definitions and imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.expressions import binary, evaluate
+from schedmate.agent.interp.flow import BREAK, CONTINUE, Flow, Raised
+from schedmate.agent.interp.objects import Class, Function, Instance, RangeOf, Scope, Site, Symbol
+from schedmate.agent.interp.trace import LoopEvent
+from schedmate.agent.interp.values_ops import iterate, truth
+from schedmate.agent.values import Origin, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+FULL_LOOP = 24
+"""Loops over at most this many known items are followed item by item, longer ones once."""
+
+_ACCESSORS = ("setter", "deleter", "getter")
+_NETWORK_STEPS = ("backward", "step", "minimize", "apply_gradients", "train_on_batch", "update")
+
+
+def execute(state: State, body: Sequence[ast.stmt], scope: Scope) -> Flow | None:
+    """Run statements in order; the flow that ended the block early, None when it fell through."""
+    for node in body:
+        state.tick()
+        handler = _EXECUTE.get(type(node))
+        if handler is not None:
+            flow = handler(state, node, scope)
+            if flow is not None:
+                return flow
+    return None
+
+
+def _expr(state: State, node: ast.Expr, scope: Scope) -> None:
+    evaluate(state, node.value, scope)
+
+
+def _assign(state: State, node: ast.Assign, scope: Scope) -> None:
+    value = evaluate(state, node.value, scope)
+    _name_event(state, node.targets[0], value)
+    for target in node.targets:
+        state.assign(target, value, scope)
+
+
+def _name_event(state: State, target: ast.expr, value: Value) -> None:
+    """Remember the variable that a recorded call's result first went into."""
+    event = state.events.get(id(value.data)) if not value.known else None
+    if event is not None and not event.target:
+        if isinstance(target, ast.Name):
+            event.target = target.id
+        elif isinstance(target, ast.Attribute):
+            event.target = target.attr
+
+
+def _annassign(state: State, node: ast.AnnAssign, scope: Scope) -> None:
+    if node.value is not None:
+        value = evaluate(state, node.value, scope)
+        _name_event(state, node.target, value)
+        state.assign(node.target, value, scope)
+
+
+def _augassign(state: State, node: ast.AugAssign, scope: Scope) -> None:
+    load = _as_load(node.target)
+    left = evaluate(state, load, scope)
+    right = evaluate(state, node.value, scope)
+    if isinstance(left.data, list) and isinstance(node.op, ast.Add):
+        left.data.extend(iterate(right) or [])
+        return
+    if isinstance(left.data, dict) and isinstance(node.op, ast.BitOr):
+        left.data.update(state.mapping(right) or {})
+        return
+    here = Origin("code", scope.module.file, node.lineno)
+    state.assign(node.target, binary(type(node.op), left, right, here), scope)
+
+
+def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    return target
+
+
+def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Subscript):
+            mapping = state.mapping(evaluate(state, target.value, scope))
+            key = (
+                state.key(evaluate(state, target.slice, scope))
+                if not isinstance(target.slice, ast.Slice)
+                else None
+            )
+            if mapping is not None and key is not None:
+                mapping.pop(key, None)
+        elif isinstance(target, ast.Attribute):
+            mapping = state.mapping(evaluate(state, target.value, scope))
+            if mapping is not None:
+                mapping.pop(target.attr, None)
+
+
+# -- branches --------------------------------------------------------------------------------------
+
+
+def _if(state: State, node: ast.If, scope: Scope) -> Flow | None:
+    decided = truth(evaluate(state, node.test, scope))
+    if decided is not None:
+        if not decided or _leaves_loop(node.body):
+            _note_bound(state, node.test, node.body, scope)
+        return execute(state, node.body if decided else node.orelse, scope)
+    _note_bound(state, node.test, node.body, scope)
+    return branch(state, [node.body, node.orelse], scope)
+
+
+def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> Flow | None:
+    """Run every alternative from the same start and join what they leave in the local names.
+
+    An alternative that leaves (return, raise, break, continue) is taken to be the exception when
+    another one goes on: its effects on names are dropped, its returned value is kept as a
+    possibility.
+    """
+    before = dict(scope.names)
+    outcomes: list[dict[str, Value]] = []
+    left: list[Flow | None] = []
+    for body in bodies:
+        scope.names = dict(before)
+        try:
+            with state.uncertain():
+                flow = execute(state, body, scope)
+        except Raised:
+            left.append(None)
+            continue
+        if flow is None:
+            outcomes.append(scope.names)
+        else:
+            left.append(flow)
+            if flow.kind == "return" and flow.value is not None:
+                state.frames[-1].returned.append(flow.value)
+    if outcomes:
+        merged = outcomes[0]
+        for other in outcomes[1:]:
+            for name, value in other.items():
+                if name not in merged:
+                    merged[name] = value
+                elif merged[name] is not value:
+                    merged[name] = state.join(merged[name], value)
+        scope.names = merged
+        return None
+    scope.names = before
+    flows = [flow for flow in left if flow is not None]
+    if not flows:
+        raise Raised("Exception")
+    return flows[0] if flows[0].kind != "return" else Flow("return", _joined_return(state, flows))
+
+
+def _joined_return(state: State, flows: list[Flow]) -> Value:
+    values = [flow.value for flow in flows if flow.value is not None]
+    result = values[0] if values else Value(None)
+    for value in values[1:]:
+        result = state.join(result, value)
+    return result
+
+
+def _match(state: State, node: ast.Match, scope: Scope) -> Flow | None:
+    subject = evaluate(state, node.subject, scope)
+    if subject.known:
+        for case in node.cases:
+            matched = _matches(state, case.pattern, subject, scope)
+            if matched is None:
+                break
+            if matched and case.guard is None:
+                return execute(state, case.body, scope)
+        else:
+            return None
+    return branch(state, [*(case.body for case in node.cases), []], scope)
+
+
+def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
+    if isinstance(pattern, ast.MatchValue):
+        value = evaluate(state, pattern.value, scope)
+        return subject.plain() == value.plain() if value.known else None
+    if isinstance(pattern, ast.MatchSingleton):
+        return subject.data is pattern.value
+    if isinstance(pattern, ast.MatchOr):
+        found = [_matches(state, option, subject, scope) for option in pattern.patterns]
+        return True if True in found else None if None in found else False
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
+        if pattern.name is not None:
+            state.bind(pattern.name, subject, scope)
+        return True
+    return None
+
+
+# -- loops -----------------------------------------------------------------------------------------
+
+
+def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
+    source = evaluate(state, node.iter, scope)
+    counted = _counted(source)
+    if counted is not None:
+        _note_loop(state, node, "for", _counter(node.target), counted, scope)
+    items = iterate(source)
+    if items is not None and len(items) <= FULL_LOOP and not (counted and _trains(node.body)):
+        for item in items:
+            state.assign(node.target, item, scope)
+            flow = execute(state, node.body, scope)
+            if flow is not None and flow.kind != "continue":
+                if flow.kind == "break":
+                    return None
+                return flow
+        return execute(state, node.orelse, scope)
+    first = items[0] if items and not counted else state.element(source)
+    state.assign(node.target, first if not counted else unknown(), scope)
+    return _once(state, node, scope)
+
+
+def _while(state: State, node: ast.While, scope: Scope) -> Flow | None:
+    decided = truth(evaluate(state, node.test, scope))
+    _note_bound(state, node.test, node.body, scope, kind="while", loop=node)
+    if decided is False:
+        return execute(state, node.orelse, scope)
+    return _once(state, node, scope)
+
+
+def _once(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> Flow | None:
+    """Follow a loop body one time, standing for any number of times."""
+    for name in _counted_up(node.body):
+        if name in scope.names:
+            scope.names[name] = unknown(name)
+    frame = state.frames[-1]
+    frame.loops += 1
+    try:
+        flow = execute(state, node.body, scope)
+    finally:
+        frame.loops -= 1
+    for name in _counted_up(node.body):
+        if name in scope.names:
+            scope.names[name] = unknown(name)
+    return flow if flow is not None and flow.kind == "return" else None
+
+
+def _counted_up(body: Sequence[ast.stmt]) -> set[str]:
+    return {
+        node.target.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def _counted(source: Value) -> Value | None:
+    """The number of passes of a loop over a range, as a value."""
+    data = source.data
+    if isinstance(data, RangeOf):
+        return data.stop
+    if isinstance(data, tuple) and data and isinstance(data[0].data, RangeOf):
+        return data[0].data.stop
+    return None
+
+
+def _counter(target: ast.expr) -> str:
+    if isinstance(target, ast.Name):
+        return target.id
+    if isinstance(target, ast.Tuple) and target.elts:
+        return _counter(target.elts[0])
+    if isinstance(target, ast.Attribute):
+        return target.attr
+    return ""
+
+
+def _trains(body: Sequence[ast.stmt]) -> bool:
+    """Whether a loop body looks like training: it steps an optimiser or calls a training function."""
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call):
+                func = node.func
+                name = (
+                    func.attr
+                    if isinstance(func, ast.Attribute)
+                    else func.id
+                    if isinstance(func, ast.Name)
+                    else ""
+                )
+                if name in _NETWORK_STEPS or "train" in name.lower():
+                    return True
+    return False
+
+
+def _note_loop(
+    state: State,
+    node: ast.For | ast.AsyncFor | ast.While,
+    kind: str,
+    counter: str,
+    bound: Value,
+    scope: Scope,
+) -> None:
+    frame = state.frames[-1]
+    text = ast.unparse(node.iter if isinstance(node, ast.For | ast.AsyncFor) else node.test)
+    state.trace.loops.append(
+        LoopEvent(
+            kind,
+            counter,
+            bound,
+            text[:200],
+            Site(scope.module.file, node.lineno),
+            state.certain,
+            sum(f.loops for f in state.frames),
+            frame.function,
+            _trains(node.body),
+        )
+    )
+
+
+def _note_bound(
+    state: State,
+    test: ast.expr,
+    body: Sequence[ast.stmt],
+    scope: Scope,
+    kind: str = "stop",
+    loop: ast.While | None = None,
+) -> None:
+    """Record `counter < bound` of a while loop, or of a condition that leaves the loop."""
+    if kind == "stop" and not (_leaves_loop(body) and any(f.loops for f in state.frames)):
+        return
+    for compare in ast.walk(test):
+        if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
+            continue
+        left, right = compare.left, compare.comparators[0]
+        op = compare.ops[0]
+        if isinstance(op, ast.Gt | ast.GtE | ast.Eq) == (kind == "stop"):
+            counter_node, bound_node = left, right
+        elif isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.NotEq):
+            counter_node, bound_node = (left, right) if kind != "stop" else (right, left)
+            if kind != "stop" and isinstance(op, ast.Gt | ast.GtE):
+                counter_node, bound_node = right, left
+        else:
+            continue
+        with state.uncertain():
+            bound = evaluate(state, bound_node, scope)
+        if isinstance(bound.data, int | float) and not isinstance(bound.data, bool):
+            frame = state.frames[-1]
+            state.trace.loops.append(
+                LoopEvent(
+                    kind,
+                    ast.unparse(counter_node)[:80],
+                    bound,
+                    ast.unparse(bound_node)[:200],
+                    Site(scope.module.file, test.lineno),
+                    state.certain,
+                    sum(f.loops for f in state.frames),
+                    frame.function,
+                    _trains(loop.body) if loop is not None else True,
+                )
+            )
+
+
+def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
+    last = body[-1] if body else None
+    if isinstance(last, ast.Break | ast.Return):
+        return True
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit")
+    if isinstance(last, ast.Assign) and isinstance(last.value, ast.Constant):
+        return isinstance(last.value.value, bool)
+    return False
+
+
+# -- definitions -----------------------------------------------------------------------------------
+
+
+def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+    if any(isinstance(d, ast.Attribute) and d.attr in _ACCESSORS for d in node.decorator_list):
+        return
+    function = Function(node.name, node, scope, state.defaults(node.args, scope))
+    value = Value(function, Origin("code", scope.module.file, node.lineno))
+    for decorator_node in reversed(node.decorator_list):
+        decorator = evaluate(state, decorator_node, scope)
+        function.decorators.append(decorator)
+        value = _decorated(state, decorator, function, value, scope, node.lineno)
+    scope.names[node.name] = value
+    if function.decorators:
+        state.library.defined(state, function)
+
+
+def _decorated(
+    state: State, decorator: Value, function: Function, value: Value, scope: Scope, line: int
+) -> Value:
+    data = decorator.data
+    if isinstance(data, Symbol) and data.path in ("classmethod", "staticmethod", "property"):
+        function.kind = data.path
+        return value
+    if isinstance(data, Symbol) and data.path.endswith("cached_property"):
+        function.kind = "property"
+        return value
+    if isinstance(data, Function | Class | Instance):
+        result = state.call(decorator, [value], {}, Site(scope.module.file, line))
+        return result if isinstance(result.data, Function | Class) else value
+    return value
+
+
+def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
+    bases = [evaluate(state, base, scope) for base in node.bases]
+    cls = Class(node.name, node, scope, bases)
+    inner = Scope(scope.module, scope)
+    inner.names["__qualname__"] = Value(node.name)
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            cls.annotations[statement.target.id] = statement.annotation
+            cls.lines[statement.target.id] = statement.lineno
+    execute(state, node.body, inner)
+    for name, value in inner.names.items():
+        if isinstance(value.data, Function) and value.data.scope is inner:
+            value.data.scope = scope
+            value.data.cls = cls
+    cls.attrs = inner.names
+    value = Value(cls, Origin("code", scope.module.file, node.lineno))
+    scope.names[node.name] = value
+    for decorator_node in reversed(node.decorator_list):
+        decorator = evaluate(state, decorator_node, scope)
+        cls.decorators.append(decorator)
+        if isinstance(decorator.data, Function | Instance):
+            result = state.call(decorator, [value], {}, Site(scope.module.file, node.lineno))
+            if isinstance(result.data, Function | Class):
+                value = result
+    scope.names[node.name] = value
+
+
+# -- imports ---------------------------------------------------------------------------------------
+
+
+def _import(state: State, node: ast.Import, scope: Scope) -> None:
+    for alias in node.names:
+        value = state.import_module(alias.name, scope.module)
+        if alias.asname is None and "." in alias.name:
+            value = state.import_module(alias.name.split(".")[0], scope.module)
+        state.bind(alias.asname or alias.name.split(".")[0], value, scope)
+
+
+def _import_from(state: State, node: ast.ImportFrom, scope: Scope) -> None:
+    name = state.sources.absolute(node.module or "", node.level, scope.module)
+    module = state.sources.find(name, scope.module, state.search_path())
+    if module is None:
+        if node.level == 0:
+            state.trace.imports.add(name.split(".")[0])
+        for alias in node.names:
+            if alias.name == "*":
+                continue
+            child = state.sources.find(f"{name}.{alias.name}", scope.module, state.search_path())
+            if child is not None:
+                state.load(child)
+                state.bind(alias.asname or alias.name, Value(child), scope)
+                continue
+            path = state.sources.canonical(f"{name}.{alias.name}")
+            state.bind(alias.asname or alias.name, classes.symbol(state, path), scope)
+        return
+    for alias in node.names:
+        if alias.name == "*":
+            if not state.sources.defer(module):
+                state.load(module)
+            scope.module.scope.stars.insert(0, module)
+            continue
+        found = state.module_attr(module, alias.name)
+        state.bind(alias.asname or alias.name, found or unknown(alias.name), scope)
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def _return(state: State, node: ast.Return, scope: Scope) -> Flow:
+    value = evaluate(state, node.value, scope) if node.value is not None else Value(None)
+    return Flow("return", value)
+
+
+def _raise(state: State, node: ast.Raise, scope: Scope) -> None:
+    """Leave by an exception where the program may catch it or a condition is in doubt.
+
+    A submitted job is taken to work, so a `raise` that would end it means that something before
+    it could not be followed exactly, and the code goes on.
+    """
+    name = "Exception"
+    if node.exc is not None:
+        target = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        name = ast.unparse(target).rsplit(".", 1)[-1]
+    if name == "SystemExit" or not state.certain or state.catches(name):
+        raise Raised(name)
+
+
+def _try(state: State, node: ast.Try, scope: Scope) -> Flow | None:
+    caught = {name for handler in node.handlers for name in _handled(handler)}
+    state.trying.append((len(state.frames), caught))
+    try:
+        flow = execute(state, node.body, scope)
+    except Raised as error:
+        state.trying.pop()
+        for handler in node.handlers:
+            names = _handled(handler)
+            if error.name in names or names & {"Exception", "BaseException"}:
+                flow = execute(state, handler.body, scope)
+                break
+        else:
+            execute(state, node.finalbody, scope)
+            raise
+    else:
+        state.trying.pop()
+        if flow is None:
+            flow = execute(state, node.orelse, scope)
+    final = execute(state, node.finalbody, scope)
+    return final or flow
+
+
+def _handled(handler: ast.ExceptHandler) -> set[str]:
+    if handler.type is None:
+        return {"BaseException"}
+    nodes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {ast.unparse(node).rsplit(".", 1)[-1] for node in nodes}
+
+
+def _with(state: State, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow | None:
+    for item in node.items:
+        value = evaluate(state, item.context_expr, scope)
+        if isinstance(value.data, Instance):
+            enter = value.data.cls.lookup("__enter__")
+            if enter is not None and isinstance(enter.data, Function):
+                site = Site(scope.module.file, node.lineno)
+                value = state.call_function(enter.data, [value], {}, site)
+        if item.optional_vars is not None:
+            state.assign(item.optional_vars, value, scope)
+    return execute(state, node.body, scope)
+
+
+def _global(state: State, node: ast.Global, scope: Scope) -> None:
+    scope.globals_.update(node.names)
+
+
+def _nonlocal(state: State, node: ast.Nonlocal, scope: Scope) -> None:
+    scope.nonlocals.update(node.names)
+
+
+def _break(state: State, node: ast.Break, scope: Scope) -> Flow:
+    return BREAK
+
+
+def _continue(state: State, node: ast.Continue, scope: Scope) -> Flow:
+    return CONTINUE
+
+
+def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
+    """Whether calling the function gives a generator."""
+    if isinstance(node, ast.Lambda):
+        return False
+    pending: list[ast.AST] = list(node.body)
+    while pending:
+        current = pending.pop()
+        if isinstance(current, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(current))
+    return False
+
+
+_EXECUTE: dict[type[ast.stmt], Callable[..., Flow | None]] = {
+    ast.Expr: _expr,
+    ast.Assign: _assign,
+    ast.AnnAssign: _annassign,
+    ast.AugAssign: _augassign,
+    ast.Delete: _delete,
+    ast.If: _if,
+    ast.Match: _match,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: define_class,
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+    ast.Return: _return,
+    ast.Raise: _raise,
+    ast.Try: _try,
+    ast.TryStar: _try,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Global: _global,
+    ast.Nonlocal: _nonlocal,
+    ast.Break: _break,
+    ast.Continue: _continue,
+}

@@ -1,0 +1,80 @@
+"""What following a program leaves behind: calls, loops, stop conditions and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from schedmate.agent.interp.objects import Class, Site
+from schedmate.agent.values import Value
+
+
+@dataclass(slots=True)
+class CallEvent:
+    """A call of a third-party callable, or the construction of one of the repository's classes.
+
+    `path` is the dotted path (`torch.optim.AdamW`, `?.fit` when the object is unknown, the
+    qualified class name for the repository's own classes, whose class is in `cls`). `certain` is
+    false under a condition that could not be decided. `inside` lists the repository's network
+    classes whose construction was under way.
+    """
+
+    path: str
+    args: list[Value]
+    kwargs: dict[str, Value]
+    site: Site
+    certain: bool
+    inside: tuple[str, ...] = ()
+    cls: Class | None = None
+    function: str = ""
+    result: Value | None = None
+    target: str = ""
+    in_loop: bool = False
+
+    def argument(self, position: int | None, *names: str) -> Value | None:
+        """The argument at `position` or under the first of `names` that was given."""
+        for name in names:
+            if name in self.kwargs:
+                return self.kwargs[name]
+        if position is not None and position < len(self.args):
+            return self.args[position]
+        return None
+
+
+@dataclass(slots=True)
+class LoopEvent:
+    """A `for` over a range or a `while`/`break` bound: what counts, and up to where."""
+
+    kind: str  # "for" | "while" | "stop"
+    counter: str
+    bound: Value
+    bound_text: str
+    site: Site
+    certain: bool
+    depth: int
+    function: str
+    has_backward: bool = False
+
+
+@dataclass(slots=True)
+class Settings:
+    """A namespace or configuration that the program read: its name there and its values."""
+
+    name: str
+    value: Value
+    kind: str  # "arguments" | "config" | "globals" | "dataclass"
+
+
+@dataclass(slots=True)
+class Trace:
+    """Everything seen while following one launch."""
+
+    calls: list[CallEvent] = field(default_factory=list)
+    loops: list[LoopEvent] = field(default_factory=list)
+    settings: list[Settings] = field(default_factory=list)
+    imports: set[str] = field(default_factory=set)
+    warnings: list[str] = field(default_factory=list)
+    complete: bool = True
+
+    def warn(self, message: str) -> None:
+        if message not in self.warnings and len(self.warnings) < 50:
+            self.warnings.append(message)

@@ -1,0 +1,80 @@
+"""Small questions about values that evaluation keeps asking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedmate.agent.interp.objects import (
+    Bound,
+    Class,
+    Function,
+    Instance,
+    Module,
+    Native,
+    Partial,
+    RangeOf,
+)
+from schedmate.agent.values import Origin, Value
+
+MAX_RANGE = 64
+
+
+def truth(value: Value) -> bool | None:
+    """Whether `value` is true; None when that cannot be decided."""
+    data = value.data
+    if data is None or isinstance(data, bool | int | float | str | bytes | dict | list | tuple):
+        return bool(data)
+    if isinstance(data, Instance):
+        if data.items is not None:
+            return truth(data.items)
+        return True
+    if isinstance(data, Function | Class | Module | Native | Bound | Partial):
+        return True
+    return None
+
+
+def iterate(value: Value) -> list[Value] | None:
+    """The items that iterating over `value` gives, None when they are not known."""
+    data = value.data
+    if isinstance(data, list | tuple):
+        return list(data)
+    if isinstance(data, dict):
+        return [Value(key, item.origin) for key, item in data.items()]
+    if isinstance(data, str):
+        return [Value(char, value.origin) for char in data[:2000]]
+    if isinstance(data, Instance) and data.items is not None:
+        return iterate(data.items)
+    if isinstance(data, RangeOf):
+        start, stop, step = data.start.data, data.stop.data, data.step.data
+        if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step:
+            numbers = range(start, stop, step)
+            if len(numbers) <= MAX_RANGE:
+                return [Value(number, value.origin) for number in numbers]
+    return None
+
+
+def plain_key(value: Value) -> Any:
+    """`value` as a dict key, None when it is not known or not hashable."""
+    data = value.data
+    if isinstance(data, tuple):
+        return value.plain() if value.known else None
+    if isinstance(data, bool | int | float | str | bytes):
+        return data
+    if isinstance(data, Class | Function):
+        return data
+    return None
+
+
+_FIRST = {"command": 0, "script": 0, "environment": 1, "launch": 1, "config": 2, "default": 3}
+
+
+def origin_of(*values: Value) -> Origin | None:
+    """The most telling origin among operands: what a user set, before what the code says."""
+    best: Origin | None = None
+    for value in values:
+        origin = value.origin
+        if origin is not None and (
+            best is None or _FIRST.get(origin.source, 9) < _FIRST.get(best.source, 9)
+        ):
+            best = origin
+    return best

@@ -1,0 +1,183 @@
+"""Static extraction: from a repository and a launch command to `WorkloadMetadata`.
+
+The launch command is planned, the program it starts is followed without running it, and the fields
+are chosen from what was seen, each with its evidence (SchedMate paper, section 3.1, in place of the
+first pass of the Metadata Extractor).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from schedmate.agent.fields import dataset, extras, length, model, task
+from schedmate.agent.fields.candidates import Candidate, Setting, leaves
+from schedmate.agent.fields.flags import from_argv
+from schedmate.agent.interp.program import follow
+from schedmate.agent.interp.state import Limits
+from schedmate.agent.interp.trace import Settings, Trace
+from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
+from schedmate.agent.values import Origin, Value
+from schedmate.errors import InputError
+from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
+
+
+@dataclass(slots=True)
+class Extraction:
+    """What static extraction found.
+
+    `launch` is the given launch configuration, completed from the command and its scripts.
+    `timing_s` is the wall time of the extraction [s].
+    """
+
+    metadata: WorkloadMetadata
+    launch: LaunchConfig
+    warnings: list[str] = field(default_factory=list)
+    timing_s: float = 0.0
+
+
+def extract(
+    repo: Path,
+    command: str | None = None,
+    launch: LaunchConfig | None = None,
+    budget_s: float = 10.0,
+) -> Extraction:
+    """Read what a job trains from its source code, running none of it.
+
+    Args:
+        repo: the job's source code.
+        command: the launch command as typed in `repo`; None to look for the likeliest entry.
+        launch: resources known to the scheduler; the command's own flags fill what it leaves out.
+        budget_s: time limit [s]; past it the answer is partial, with a warning.
+
+    Raises:
+        InputError: no such repository, an empty one, or a command that names nothing in it.
+    """
+    start = time.monotonic()
+    launch = launch or LaunchConfig()
+    root = _repository(repo)
+    plan = plan_launch(command, root, launch) if command else find_entry(root)
+    warnings = list(plan.warnings)
+    completed = _complete(launch, plan)
+    trace = Trace()
+    if plan.entry is not None:
+        limits = Limits(seconds=max(0.2, budget_s - (time.monotonic() - start)))
+        trace = follow(root, plan, _facts(root, plan, completed), limits)
+    _add_launch_settings(trace, plan)
+    warnings.extend(trace.warnings)
+    metadata = assemble(trace, plan, completed)
+    if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
+        warnings.append("nothing in the repository that this command runs looks like training")
+    return Extraction(metadata, completed, warnings, time.monotonic() - start)
+
+
+def _repository(repo: Path) -> Path:
+    if not repo.exists():
+        raise InputError(f"{repo}: no such directory; give the path of the job's source code")
+    if not repo.is_dir():
+        raise InputError(f"{repo}: not a directory; give the folder that holds the source code")
+    if not any(repo.iterdir()):
+        raise InputError(f"{repo}: the directory is empty; give the job's source code")
+    return repo.resolve()
+
+
+def _number(plan: LaunchPlan, name: str) -> int | None:
+    value = plan.facts.get(name)
+    return value.data if value is not None and isinstance(value.data, int) else None
+
+
+def _complete(launch: LaunchConfig, plan: LaunchPlan) -> LaunchConfig:
+    gpus, nodes = launch.gpus, launch.nodes
+    limit = plan.facts.get("time_limit_s")
+    gpu_type = plan.facts.get("gpu_type")
+    return LaunchConfig(
+        gpus=gpus if gpus is not None else _number(plan, "gpus"),
+        nodes=nodes if nodes is not None else _number(plan, "nodes"),
+        gpu_type=launch.gpu_type
+        or (gpu_type.data if gpu_type is not None and isinstance(gpu_type.data, str) else None),
+        time_limit_s=launch.time_limit_s
+        if launch.time_limit_s is not None
+        else float(limit.data)
+        if limit is not None and isinstance(limit.data, int | float)
+        else None,
+    )
+
+
+def _facts(root: Path, plan: LaunchPlan, launch: LaunchConfig) -> dict[str, object]:
+    gpus, nodes = launch.gpus, launch.nodes
+    per_node = _number(plan, "gpus_per_node") or _number(plan, "procs_per_node")
+    if per_node is None and gpus is not None:
+        per_node = gpus // (nodes or 1)
+    return {
+        "gpus": gpus,
+        "gpus_per_node": per_node,
+        "nodes": nodes or 1,
+        "distributed": gpus > 1 if gpus is not None else None,
+        "cwd": str(root if plan.cwd == "." else root / plan.cwd),
+    }
+
+
+def _add_launch_settings(trace: Trace, plan: LaunchPlan) -> None:
+    """What the launcher itself configures, and plain flags of a program that was not followed."""
+    if plan.facts:
+        trace.settings.append(Settings("launcher", Value(dict(plan.facts)), "config"))
+    if not any(settings.kind in ("arguments", "dataclass") for settings in trace.settings):
+
+
+        trace.settings.append(Settings("command", from_argv(plan.argv), "arguments"))
+
+
+def assemble(trace: Trace, plan: LaunchPlan, launch: LaunchConfig) -> WorkloadMetadata:
+    """Choose every field's value from what was seen."""
+    settings = leaves(trace)
+    sections: dict[str, dict[str, Any]] = {
+        "model_config": {},
+        "training_config": {},
+        "dataset_config": {},
+    }
+    evidence: dict[str, Evidence] = {}
+
+    def put(section: str, key: str, candidate: Candidate | None) -> None:
+        if candidate is not None:
+            sections[section][key] = candidate.data
+            evidence[f"{section}.{key}"] = candidate.evidence()
+
+    name = model.find(trace, settings)
+    put("model_config", "model_name", name)
+    train, valid = dataset.find(trace, settings)
+    put("dataset_config", "train", train)
+    put("dataset_config", "valid", valid)
+    domain = task.find(trace, settings, name, [d for d in (train,) if d is not None])
+    if domain is not None:
+        put("model_config", "task_type", domain[0])
+    for key, candidate in extras.architecture(settings).items():
+        put("model_config", key, candidate)
+    found = length.find(trace, settings)
+    if found is not None:
+        put("training_config", "iters", found[0])
+        unit = Candidate(found[1], found[0].origin, found[0].score)
+        put("training_config", "iter_type", unit)
+    for key, candidate in extras.find(trace, settings).items():
+        put("dataset_config" if key == "num_workers" else "training_config", key, candidate)
+    _resources(settings, plan, launch, put)
+    return WorkloadMetadata.model_validate({**sections, "evidence": evidence})
+
+
+def _resources(
+    settings: list[Setting], plan: LaunchPlan, launch: LaunchConfig, put: Any
+) -> None:
+    for key, name, given in (
+        ("num_gpus", "gpus", launch.gpus),
+        ("num_nodes", "nodes", launch.nodes),
+    ):
+        if given is None:
+            continue
+        fact = plan.facts.get(name)
+        if fact is not None and fact.data == given and fact.origin is not None:
+            put("training_config", key, Candidate(given, fact.origin, 100))
+        else:
+
+
+            put("training_config", key, Candidate(given, Origin("launch"), 100))
