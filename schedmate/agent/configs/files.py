@@ -31,7 +31,8 @@ class Source:
 
     def error(self, message: str, line: int | None = None) -> ConfigError:
         """A `ConfigError` that begins with this file and line."""
-        place = f"{self.name}:{line}" if line else str(self.name)
+        name = self.name or "configuration text"
+        place = f"{name}:{line}" if line else name
         return ConfigError(f"{place}: {message}")
 
 

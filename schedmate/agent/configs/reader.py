@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from schedmate.agent.configs.files import Source, load
 from schedmate.agent.configs.json_reader import read_json
 from schedmate.agent.configs.text_reader import read_ini, read_pairs, read_toml
+from schedmate.agent.configs.trees import set_dotted
 from schedmate.agent.configs.yaml_reader import read_yaml
+from schedmate.agent.configs.yaml_refs import REF, resolve_refs
 from schedmate.agent.values import Value
 
 _BY_SUFFIX: dict[str, Callable[[Source], Value]] = {
@@ -26,16 +28,20 @@ _BY_SUFFIX: dict[str, Callable[[Source], Value]] = {
 _FIRST_LINES = re.compile(r"^\s*(?![#;\s])(.+)$", re.MULTILINE)
 
 
-def read_config(path: Path, root: Path) -> Value:
+def read_config(path: Path, root: Path, *, overrides: Mapping[str, Value] | None = None) -> Value:
     """Read a configuration file inside `root`; every leaf has its file and 1-based line.
 
     The format follows from the extension, and from the content where that says too little
-    (`.cfg`, `.conf`, `.txt`, none). YAML with several documents gives a list of them. Raises
-    ConfigError, with file and line, for what cannot be read.
+    (`.cfg`, `.conf`, `.txt`, none). YAML with several documents gives a list of them. `overrides`
+    are set by dotted path, before HyperPyYAML's references are followed. Raises ConfigError, with
+    file and line, for what cannot be read.
     """
     source = load(path, root)
     read = _BY_SUFFIX.get(source.path.suffix.lower()) or _guess(source)
-    return read(source)
+    config = read(source)
+    for key, value in (overrides or {}).items():
+        config = set_dotted(config, key, value)
+    return resolve_refs(config) if REF in source.text and read is read_yaml else config
 
 
 def _guess(source: Source) -> Callable[[Source], Value]:

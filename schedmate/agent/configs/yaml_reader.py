@@ -22,8 +22,7 @@ from yaml.events import (
 from schedmate.agent.configs.files import Source
 from schedmate.agent.configs.scalars import CORE, construct, implicit_tag
 from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES
-from schedmate.agent.configs.yaml_refs import REF, resolve_refs
-from schedmate.agent.values import Origin, Value, unknown
+from schedmate.agent.values import Value, unknown
 
 TAG = "__tag__"
 """Key under which a mapping with an unknown tag keeps that tag."""
@@ -62,7 +61,6 @@ class _Builder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.documents: list[Value] = []
-        self.references = False
         self._frames: list[_Frame] = []
         self._anchors: dict[str, _Anchored | None] = {}
 
@@ -96,7 +94,6 @@ class _Builder:
             if implicit:
                 value = Value(text, origin)
             else:
-                self.references = self.references or tag == REF
                 value = unknown(f"{_short(tag)} {text}".strip(), origin)
         if event.anchor:
             self._anchors[event.anchor] = _Anchored(value, 1, 1)
@@ -180,7 +177,7 @@ def read_yaml(source: Source) -> Value:
     """The document of a YAML text, or a list of documents when there are several.
 
     A scalar under an unknown tag is unknown; a mapping under one gets the tag as `__tag__`, a
-    sequence becomes `{__tag__, __args__}`. HyperPyYAML's `!ref <a>` to plain values is resolved.
+    sequence becomes `{__tag__, __args__}`.
     Raises ConfigError, with the line, for broken syntax and for aliases that expand too far.
     """
     builder = _Builder(source)
@@ -201,9 +198,4 @@ def read_yaml(source: Source) -> Value:
         documents.pop()
     if not documents:
         return Value(None, source.origin(1))
-    document = documents[0] if len(documents) == 1 else Value(documents, _start(documents))
-    return resolve_refs(document) if builder.references else document
-
-
-def _start(documents: list[Value]) -> Origin | None:
-    return documents[0].origin
+    return documents[0] if len(documents) == 1 else Value(documents, documents[0].origin)
