@@ -37,6 +37,7 @@ class Call:
     cwd: str
     facts: Facts
     launchers: list[str]
+    sets: dict[str, str]
     shell: Shell
     line: int
     heredoc: Heredoc | None = None
@@ -186,7 +187,8 @@ def record(
         facts=call.facts,
         console=console,
     )
-    follower.runs.append(Run(plan, call.shell.state.file, call.line, follower.certain))
+    run = Run(plan, call.shell.state.file, call.line, call.sets, follower.certain)
+    follower.runs.append(run)
     return True
 
 
@@ -242,7 +244,7 @@ def missing(follower: Follower, call: Call, path: str) -> Decision:
     """Add a run that cannot be described because its file is not in the repository."""
     near = follower.repo.similar(path)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    run = Run(LaunchPlan(), call.shell.state.file, call.line, follower.certain)
+    run = Run(LaunchPlan(), call.shell.state.file, call.line, call.sets, follower.certain)
     run.plan.module = path
     run.problem = f"{path}, started by {run.where}, is not in {follower.repo.root.name}{hint}"
     follower.runs.append(run)

@@ -190,6 +190,7 @@ class Follower:
             cwd=state.cwd,
             facts=dict(state.facts),
             launchers=list(state.launchers),
+            sets=dict(state.sets),
             shell=shell,
             line=line,
             heredoc=heredoc,
@@ -228,7 +229,7 @@ class Follower:
             return None
         here = call.shell.state.origin(call.line)
         state = State(file=file, name=name, facts=dict(call.facts))
-        state.launchers = tuple(call.launchers)
+        state.launchers, state.sets = tuple(call.launchers), dict(call.sets)
         state.positional = [from_value(value, here) for value in arguments]
         for variable, value in call.env.items():
             state.assign(variable, from_value(value, here))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from schedmate.agent.launch.choose import score
+from schedmate.agent.launch.entry import PYTHON
+from schedmate.agent.launch.launchers import rules
 from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.planning import plan_in
 from schedmate.agent.launch.repo import Repo
@@ -17,9 +19,12 @@ from schedmate.jobs import LaunchConfig
 MAX_READMES = 8
 MAX_COMMANDS = 60
 MAX_CANDIDATES = 200
+MAX_LENGTH = 4_000
 ENOUGH = 5
+ENOUGH_SHOWN = 3
 _README = re.compile(
-    r"(readme|(pre|fine[_-]?)?(train|tun)(e|ing)?|get(ting)?_?started|usage|quick_?start)[\w.-]*\.(md|rst|txt)|readme",
+    r"(readme|(pre|fine[_-]?)?(train|tun)(e|ing)?|get(ting)?_?started|usage|quick_?start)"
+    r"[\w.-]*\.(md|rst|txt)|readme",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^ {0,3}(```|~~~)[^\n]*\n(.*?)^ {0,3}\1", re.DOTALL | re.MULTILINE)
@@ -27,13 +32,13 @@ _LITERAL = re.compile(
     r"(?:^\.\. code[^\n]*|::)\n(?:[ \t]*\n|[ \t]+:[^\n]*\n)*((?:(?:[ \t]+[^\n]*)?\n)+)",
     re.MULTILINE,
 )
-_COMMAND = re.compile(
-    r"\s*(?:[$>%]\s+)?((?:[A-Za-z_]\w*=\S*\s+)*(?:\S*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|"
-    r"mpirun|mpiexec|horovodrun|srun|sbatch|bash|sh|composer|colossalai|make|poetry|uv|conda|"
-    r"(?:\./)?[\w./-]+\.(?:sh|py))\s.*|\./[\w./-]+.*)"
-)
+_PROMPT = re.compile(r"\s*(?:[$>%]\s+)?")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PLACEHOLDER = re.compile(
     r"<[^<>|&;\n]*>|\[[A-Z_ ]+\]|\.\.\.|/path/to|path_to|PATH_TO|\{[A-Z_ ]+\}|your_"
+)
+_BRACKETED = re.compile(
+    r"(?<![<\w])<([\w/][^<>|&;$\n]{0,80})>|(?<=\s)\[(\w[^]\[|&;$\n]{0,80})\](?=\s|$)"
 )
 _TRAINING_NAMES = re.compile(
     r"Trainer|optimizer|\.backward|\.fit|optim|GradientTape|train_step|training_step|TrainingArguments",
@@ -84,14 +89,14 @@ def _from_documents(repo: Repo) -> LaunchPlan | None:
             if commands > MAX_COMMANDS:
                 break
             try:
-                plan = plan_in(repo, command, LaunchConfig())
+                plan = plan_in(repo, _without_placeholders(command), LaunchConfig())
             except InputError:
                 continue
             if plan.entry is None or plan.entry in seen:
                 continue
             points = score(Run(plan, None, 1)) - 4 * document.count("/")
             points -= bool(_PLACEHOLDER.search(command))
-            if points < ENOUGH:
+            if points < ENOUGH_SHOWN:
                 continue
             seen.add(plan.entry)  # of several commands for one program the first is the plain one
             if best is None or points > best[0]:
@@ -100,6 +105,16 @@ def _from_documents(repo: Repo) -> LaunchPlan | None:
                 )
                 best = (points, command, plan)
     return best[2] if best is not None else None
+
+
+def _without_placeholders(command: str) -> str:
+    """`<data dir>` and `[data dir]` as variables that nobody set: their value is not known."""
+
+    def variable(match: re.Match[str]) -> str:
+        name = re.sub(r"\W+", "_", match[1] or match[2]).strip("_").upper()
+        return f"${name}" if name and not name[0].isdigit() else match[0]
+
+    return _BRACKETED.sub(variable, command)
 
 
 def _short(command: str) -> str:
@@ -115,9 +130,26 @@ def shown_commands(text: str) -> Iterator[str]:
     blocks = [(match.start(), match[2]) for match in _FENCE.finditer(text)]
     blocks += [(match.start(), match[1]) for match in _LITERAL.finditer(text)]
     for _, block in sorted(blocks):
-        for line in re.sub(r"\\[ \t]*\n", "\\\\\n", block).replace("\\\n", "\0").split("\n"):
-            if found := _COMMAND.fullmatch(line):
-                yield found[1].replace("\0", "\\\n")
+        for line in re.sub(r"\\[ \t]*\n", "\0", block).split("\n"):
+            command = _PROMPT.sub("", line, count=1)
+            if len(command) <= MAX_LENGTH and _starts_a_program(command):
+                yield command.rstrip().replace("\0", "\\\n")
+
+
+def _starts_a_program(command: str) -> bool:
+    """Whether the first word that is no assignment is an interpreter, a launcher or a script."""
+    words = [word for word in command.replace("\0", " ").split() if not _ASSIGNMENT.match(word)]
+    if not words or command.startswith("#"):
+        return False
+    name = words[0].rsplit("/", 1)[-1]
+    known = rules()
+    return (
+        PYTHON.fullmatch(name) is not None
+        or name in known.launchers
+        or name in known.shells
+        or name == "make"
+        or name.endswith((".py", ".sh", ".slurm", ".sbatch"))
+    )
 
 
 def _candidates(repo: Repo) -> Iterator[tuple[int, str]]:

@@ -38,6 +38,7 @@ class Table:
     chdir: frozenset[str] = frozenset()
     wrap: frozenset[str] = frozenset()
     defaults: dict[str, Any] = field(default_factory=dict)
+    sets: dict[str, str] = field(default_factory=dict)
     subcommands: dict[str, Table] = field(default_factory=dict)
     skip: int = 0
     assignments: bool = False
@@ -126,6 +127,7 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
         facts=facts,
         flags=entry.get("flags", {}),
         defaults=entry.get("defaults", {}),
+        sets=entry.get("sets", {}),
         subcommands={k: _table(name, v) for k, v in entry.get("subcommands", {}).items()},
         skip=entry.get("skip", 0),
         assignments=entry.get("assignments", False),

@@ -44,6 +44,7 @@ class LaunchPlan:
 class Run:
     """One Python program or console script that a command starts.
 
+    `sets`: variables its launchers set, to a text or to the fact named after a `$`.
     `problem` says why it cannot be described (its file is missing); `certain` is False in a branch
     of which it is not known whether it is taken.
     """
@@ -51,6 +52,7 @@ class Run:
     plan: LaunchPlan
     file: str | None
     line: int
+    sets: dict[str, str] = field(default_factory=dict)
     certain: bool = True
     problem: str | None = None
 

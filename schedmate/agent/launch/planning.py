@@ -8,7 +8,7 @@ from schedmate.agent.launch.choose import choose, score
 from schedmate.agent.launch.follow import Follower
 from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.launch.resources import complete
+from schedmate.agent.launch.resources import complete, launcher_variables
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Unknown
 from schedmate.errors import InputError
@@ -55,6 +55,9 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
     plan = run.plan
     plan.warnings = [*follower.warnings, *_about(run, others)]
     plan.facts = complete(plan.facts, plan.env, launch, plan.warnings)
+    if "WORLD_SIZE" in run.sets and "gpus" in plan.facts:  # without a count, one for each GPU
+        plan.facts.setdefault("procs", plan.facts["gpus"])
+    plan.env = launcher_variables(run.sets, plan.facts) | plan.env
     return plan
 
 

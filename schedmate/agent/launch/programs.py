@@ -51,6 +51,7 @@ def start(follower: Follower, call: Call) -> Decision:
         _apply(follower, call, table, options)
         if not table.plain:
             call.launchers.append(called or table.name)
+            call.sets |= table.sets
         if not options.rest and not any(option.name in table.wrap for option in options.given):
             if table.run == "shell" and call.heredoc is not None:
                 return _heredoc(follower, call)

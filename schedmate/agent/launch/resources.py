@@ -293,3 +293,16 @@ def complete(
             )
         facts[name] = Value(data, Origin("launch"))
     return facts
+
+
+def launcher_variables(sets: dict[str, str], facts: Facts) -> dict[str, Value]:
+    """The variables that launchers set for the first process; unknown where the fact is."""
+    variables: dict[str, Value] = {}
+    for name, text in sets.items():
+        fact = facts.get(text.removeprefix("$")) if text.startswith("$") else None
+        if fact is not None:
+            variables[name] = Value(str(fact.data), fact.origin)
+        else:
+            known = not text.startswith("$")
+            variables[name] = Value(text if known else Unknown(f"${name}"), Origin("library"))
+    return variables

@@ -92,6 +92,7 @@ class State:
     functions: dict[str, list[Node]] = field(default_factory=dict)
     facts: dict[str, Value] = field(default_factory=dict)
     launchers: tuple[str, ...] = ()
+    sets: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> State:
         """An independent state that starts from this one."""
@@ -105,6 +106,7 @@ class State:
             dict(self.functions),
             dict(self.facts),
             self.launchers,
+            dict(self.sets),
         )
 
     def origin(self, line: int, variable: str | None = None) -> Origin:

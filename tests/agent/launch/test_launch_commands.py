@@ -116,11 +116,11 @@ def test_what_runs(plan: Plan, command: str, entry: str, argv: list[str]) -> Non
          {"procs": 8, "gpus": 8, "nodes": 2, "precision": "bf16", "zero_stage": 3,
           "deepspeed_config": "ds.json", "accelerate_config": "acc.yaml"}),
         ("deepspeed --num_gpus 4 --num_nodes=2 train.py", ["deepspeed"],
-         {"gpus_per_node": 4, "nodes": 2, "gpus": 8}),
+         {"gpus_per_node": 4, "nodes": 2, "gpus": 8, "procs": 8}),
         ("deepspeed --include localhost:0,1,2 train.py", ["deepspeed"],
-         {"nodes": 1, "gpus": 3, "gpus_per_node": 3}),
+         {"nodes": 1, "gpus": 3, "gpus_per_node": 3, "procs": 3}),
         ("deepspeed --hostfile=hosts.txt train.py", ["deepspeed"],
-         {"nodes": 2, "gpus_per_node": 8, "gpus": 16}),
+         {"nodes": 2, "gpus_per_node": 8, "gpus": 16, "procs": 16}),
         ("mpirun -np 8 -H a:4,b:4 -x A=1 -mca pml ob1 -bind-to none python train.py", ["mpirun"],
          {"procs": 8, "nodes": 2, "gpus": 8}),
         ("mpiexec -n 4 python train.py", ["mpirun"], {"procs": 4, "gpus": 4}),
@@ -170,6 +170,18 @@ def test_visible_gpus_of_the_launch_configuration(plan: Plan) -> None:
     command = "torchrun --nproc_per_node $(nvidia-smi -L | wc -l) train.py"
     assert facts(plan(command, gpus=4))["procs_per_node"] == 4
     assert "procs_per_node" not in facts(plan(command))
+
+
+def test_variables_that_launchers_set(plan: Plan) -> None:
+    result = plan("WORLD_SIZE=3 torchrun --nnodes 2 --nproc_per_node 4 train.py")
+    env = {name: value.plain() for name, value in result.env.items()}
+    assert env == {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "4"}
+    result = plan("srun -n 8 bash s.sh", {"s.sh": "deepspeed train.py\n"}, gpus=8)
+    assert result.env["SLURM_NTASKS"].data == "8"
+    assert result.env["WORLD_SIZE"].data == "8"
+    assert result.facts["procs"].data == 8
+    assert plan("deepspeed train.py").env["WORLD_SIZE"].plain() is None
+    assert plan("python train.py").env == {}
 
 
 def test_launch_configuration_wins_with_a_warning(plan: Plan) -> None:
