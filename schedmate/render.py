@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schedmate.durations import format_duration
 from schedmate.jobs import Estimate, Neighbour, WorkloadMetadata
 from schedmate.terminal import clean
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
+    from rich.table import Table
 
     from schedmate.mate import Analysis
+
+
+NAMED = 3
+"""Neighbours named in the headline."""
+LISTED = 10
+"""Neighbours listed in the table; JSON has all of them."""
 
 
 def show(analysis: Analysis, console: Console) -> None:
@@ -20,8 +27,13 @@ def show(analysis: Analysis, console: Console) -> None:
         console.print(line, soft_wrap=True)
     console.print()
     console.print(_fields(analysis.metadata))
-    if analysis.estimate.neighbours:
-        console.print(_neighbours(analysis.estimate.neighbours))
+    neighbours = analysis.estimate.neighbours
+    if neighbours:
+        console.print(_neighbours(neighbours[:LISTED]))
+    if len(neighbours) > LISTED:
+        console.print(f"and {len(neighbours) - LISTED} more past jobs, listed by --json\n")
+    if not analysis.estimate.abstained and analysis.estimate.reason:
+        console.print(f"note: {clean(analysis.estimate.reason)}", soft_wrap=True)
     for warning in analysis.warnings:
         console.print(f"warning: {clean(warning)}", soft_wrap=True)
 
@@ -29,20 +41,25 @@ def show(analysis: Analysis, console: Console) -> None:
 def headline(analysis: Analysis) -> tuple[str, str, str]:
     """What the job is; how long it will run; why."""
     estimate = analysis.estimate
+    job = _job(analysis)
     if estimate.abstained:
-        records = f"{analysis.history_size:,} record" + "s" * (analysis.history_size != 1)
-        reason = f"reason: {clean(estimate.reason)}" if estimate.reason else "no estimate"
-        return _job(analysis), f"no similar job in {records}", reason
-    names = ", ".join(
-        f"{clean(one.job_id, 40)} ({'same job' if one.exact else f'{one.similarity:.2f} similar'})"
-        for one in estimate.neighbours
-    )
-    count = len(estimate.neighbours)
-    return (
-        _job(analysis),
-        _forecast(estimate),
-        f"because of {count} past job{'s' * (count != 1)}: {names}",
-    )
+        size = analysis.history_size
+        reason = clean(estimate.reason or "no past job was close enough")
+        return job, f"no similar job in {size:,} record{_s(size)}", f"because {reason}"
+    neighbours = estimate.neighbours
+    named = [
+        f"{clean(one.job_id, 40)} "
+        + ("(same job)" if one.exact else f"(similarity {one.similarity:.2f})")
+        for one in neighbours[:NAMED]
+    ]
+    if len(neighbours) > NAMED:
+        named.append(f"{len(neighbours) - NAMED} more")
+    count = len(neighbours)
+    return job, _forecast(estimate), f"because of {count} past job{_s(count)}: {', '.join(named)}"
+
+
+def _s(count: float) -> str:
+    return "" if count == 1 else "s"
 
 
 def _job(analysis: Analysis) -> str:
@@ -53,11 +70,11 @@ def _job(analysis: Analysis) -> str:
         metadata.dataset.train or "unknown dataset",
         "unknown length"
         if training.iters is None
-        else f"{training.iters:,} {training.iter_type or 'iteration'}{'s' * (training.iters != 1)}",
+        else f"{training.iters:,} {training.iter_type or 'iteration'}{_s(training.iters)}",
     ]
     gpus = analysis.launch.gpus
     if gpus is not None:
-        parts.append(f"{gpus} GPU{'s' * (gpus != 1)}")
+        parts.append(f"{gpus} GPU{_s(gpus)}")
     return " · ".join(clean(part, 80) for part in parts)
 
 
@@ -79,7 +96,7 @@ def _forecast(estimate: Estimate) -> str:
     return text
 
 
-def _fields(metadata: WorkloadMetadata) -> RenderableType:
+def _fields(metadata: WorkloadMetadata) -> Table:
     table = _table("field", "value", "from", "sure")
     for section, values in metadata.sections().items():
         for key, value in values.items():
@@ -94,7 +111,7 @@ def _fields(metadata: WorkloadMetadata) -> RenderableType:
     return table
 
 
-def _neighbours(neighbours: list[Neighbour]) -> RenderableType:
+def _neighbours(neighbours: list[Neighbour]) -> Table:
     table = _table(
         "past job", "similar", "share", "ran", "scaled to this job", "state", "ended", "what"
     )
@@ -112,7 +129,7 @@ def _neighbours(neighbours: list[Neighbour]) -> RenderableType:
     return table
 
 
-def _table(*columns: str) -> Any:
+def _table(*columns: str) -> Table:
     from rich import box
     from rich.table import Table
 

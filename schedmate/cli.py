@@ -1,0 +1,71 @@
+"""The `schedmate` command: parse, call, render. Each command lives in `schedmate.commands`."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from schedmate import __version__
+from schedmate.commands import analyze, config, doctor, history
+from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
+from schedmate.terminal import clean, say
+
+app = typer.Typer(
+    name="schedmate",
+    help="How long will this GPU job run, and what will it use? Answered from its source code "
+    "and the history of past jobs.",
+    epilog="Exit codes: " + "; ".join(f"{code} {what}" for code, what in EXIT_CODES.items()) + ".",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("analyze")(analyze.analyze)
+app.add_typer(history.app, name="history")
+app.command("doctor")(doctor.doctor)
+app.add_typer(config.app, name="config")
+
+_debug = False
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"schedmate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[  # noqa: ARG001 - eager: `_version` has acted before this runs
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an internal error.")
+    ] = False,
+) -> None:
+    global _debug  # noqa: PLW0603 - one process, one command line
+    _debug = debug
+
+
+def main() -> None:
+    """Run the command line and exit with a documented code; never shows a traceback unasked."""
+    # What the terminal's encoding lacks is printed as a question mark, not as a failure.
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    failure: Exception
+    try:
+        app()
+        return
+    except SchedmateError as error:
+        failure, code, message = error, error.exit_code, str(error)
+    except Exception as error:  # noqa: BLE001 - the last resort between a bug and the user
+        failure, code = error, INTERNAL
+        message = (
+            f"internal error, {type(error).__name__}: {error}; "
+            "run again with `schedmate --debug ...` for the details."
+        )
+    if _debug:
+        traceback.print_exception(failure)
+    say(f"error: {clean(message)}")
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""One module a command or command group; `schedmate.cli` puts them together."""

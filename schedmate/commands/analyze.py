@@ -1,0 +1,207 @@
+"""`schedmate analyze`: from a repository and a launch command to an estimate."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.durations import parse_duration
+from schedmate.errors import ABSTAINED, InputError, UsageError
+from schedmate.files import open_output
+from schedmate.jobs import JobSpec, LaunchConfig
+
+if TYPE_CHECKING:
+    from schedmate.settings import Settings
+
+
+def analyze(
+    repo: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="REPO", help="Directory of the job's source code.", show_default=False
+        ),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--command",
+            "-c",
+            help="The launch command, as typed in REPO. Without it "
+            "the most plausible entry point is taken.",
+        ),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs over all nodes.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes.")] = None,
+    gpu_type: Annotated[str | None, typer.Option(help="GPU model, for example A100.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Time limit, for example 36h or 1-12:00:00.")
+    ] = None,
+    job_id: Annotated[str | None, typer.Option(help="The scheduler's id of the job.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document (schedmate.analyze/v1).")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write there instead, whole or not at all; - is standard output.",
+        ),
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Store the job in the history as pending.")
+    ] = False,
+    history: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory of the job history.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Most neighbours an estimate uses.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="Least similarity of a neighbour.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="How neighbours become an estimate: weighted or mean.")
+    ] = None,
+    fail_on_abstain: Annotated[
+        bool, typer.Option("--fail-on-abstain", help="Exit with 4 when no past job is similar.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")] = False,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch",
+            metavar="JOBS",
+            help="Analyse many jobs: a file with one JSON "
+            "object a line (repo, command, gpus, nodes, job_id, ...), - is standard "
+            "input. Results stream as JSON lines in order of completion.",
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes for --batch; default: one a core.")
+    ] = None,
+) -> None:
+    """Say what a training job will do, how long it will run and which past jobs say so.
+
+    Reads the code as text and runs none of it. Needs no GPU, no network and no language model.
+    """
+    from schedmate.settings import load_settings
+
+    settings = load_settings(
+        repo=repo, history=history, top_k=top_k, threshold=threshold, method=method
+    )
+    if batch is not None:
+        described = {
+            "REPO": repo,
+            "--command": command,
+            "--gpus": gpus,
+            "--nodes": nodes,
+            "--gpu-type": gpu_type,
+            "--time-limit": time_limit,
+            "--job-id": job_id,
+        }
+        for name, value in described.items():
+            if value is not None:
+                raise UsageError(f"{name} describes one job; with --batch it goes into the lines.")
+        failed, abstained = _many(
+            batch, settings, output, record, processes or len(os.sched_getaffinity(0))
+        )
+        if failed:
+            raise InputError(f"{failed} of the lines could not be analysed; see their `error`.")
+    else:
+        if repo is None:
+            raise UsageError("name the directory of a training repository, or use --batch.")
+        if processes is not None:
+            raise UsageError("--processes is for --batch.")
+        launch = LaunchConfig(
+            gpus=gpus,
+            nodes=nodes,
+            gpu_type=gpu_type,
+            time_limit_s=None if time_limit is None else parse_duration(time_limit),
+        )
+        spec = JobSpec(job_id=job_id, repo=str(repo), command=command, launch=launch)
+        abstained = _one(spec, settings, output, record, as_json, plain)
+    if abstained and fail_on_abstain:
+        raise typer.Exit(ABSTAINED)
+
+
+def _one(
+    spec: JobSpec, settings: Settings, output: Path | None, record: bool, as_json: bool, plain: bool
+) -> bool:
+    """Analyse one job and print it; gives whether the estimate abstained."""
+    from schedmate.mate import SchedMate
+    from schedmate.render import show
+    from schedmate.terminal import clean, console, say
+
+    with SchedMate(settings) as mate:
+        analysis = mate.analyze(spec)
+        with open_output(output) as stream:
+            if as_json:
+                stream.write(json.dumps(analysis.document(), indent=2, allow_nan=False) + "\n")
+            else:
+                show(analysis, console(stream, plain=plain))
+        if record:
+            job = clean(mate.store(analysis.record()))
+            say(
+                f"recorded as {job}; when it has ended: schedmate history finish {job} "
+                "--duration SECONDS --state COMPLETED"
+            )
+    return analysis.estimate.abstained
+
+
+def _many(
+    batch: str, settings: Settings, output: Path | None, record: bool, processes: int
+) -> tuple[int, int]:
+    """Analyse the lines of `batch`; gives how many failed and how many abstained."""
+    from schedmate.commands.batch import analyze_many
+    from schedmate.mate import SchedMate
+
+    failed = abstained = 0
+    with ExitStack() as stack:
+        try:
+            if batch == "-":
+                # A buffer of its own that is not closed: a thread may be waiting in it.
+                lines = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+            else:
+                path = Path(batch)
+                lines = stack.enter_context(path.open(encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise InputError(
+                f"cannot read {batch}: {error.strerror}; --batch takes a file of JSON lines or -."
+            ) from None
+        stream = stack.enter_context(open_output(output))
+        mate = stack.enter_context(SchedMate(settings))
+        advance = stack.enter_context(_progress())
+        for result in analyze_many(lines, settings, processes):
+            failed += result.failed
+            abstained += result.abstained
+            if record and result.record is not None:
+                result.document["recorded_as"] = mate.store(result.record)
+            stream.write(json.dumps(result.document, allow_nan=False) + "\n")
+            stream.flush()
+            advance()
+    return failed, abstained
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[], None]]:
+    """Count finished jobs on standard error when somebody is looking."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    from schedmate.terminal import console
+
+    columns = (TextColumn("{task.completed} jobs analysed"), TimeElapsedColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda: progress.advance(task)

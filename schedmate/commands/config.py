@@ -1,0 +1,40 @@
+"""`schedmate config`: which settings hold, and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Show the settings in force.")
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `show` a subcommand although it is the only one."""
+
+
+@app.command()
+def show(
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Also print where each value comes from.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print every setting: its name, its value and, on request, where it comes from."""
+    from schedmate.settings import explain_settings
+    from schedmate.terminal import clean
+
+    settings, origins = explain_settings()
+    values = settings.model_dump(mode="json")
+    if as_json:
+        shown = {
+            name: {"value": value, "origin": origins[name]} if origin else value
+            for name, value in values.items()
+        }
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    for name, value in values.items():
+        text = f"{name} = {clean(json.dumps(value))}"
+        typer.echo(f"{text}  # {clean(origins[name])}" if origin else text)

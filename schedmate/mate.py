@@ -1,0 +1,247 @@
+"""`SchedMate`: the library hook. Composes static extraction, the history and the advisor.
+
+    with SchedMate(load_settings()) as mate:
+        estimate = mate.on_submit(JobSpec(repo="/jobs/17", command="python train.py"))
+
+One object serves many threads.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schedmate.errors import UsageError
+from schedmate.jobs import Estimate, JobRecord, JobSpec, LaunchConfig, WorkloadMetadata
+from schedmate.settings import Settings, load_settings
+from schedmate.terminal import clean
+
+if TYPE_CHECKING:
+    from schedmate.retrieval.advisor import SchedulingAdvisor
+    from schedmate.retrieval.history import JobHistory
+
+SCHEMA = "schedmate.analyze/v1"
+# Analysis is Python code under one interpreter lock: more threads would only slow each other.
+THREADS = 2
+
+_log = logging.getLogger("schedmate")
+_log.addHandler(logging.NullHandler())
+
+
+class Analysis(BaseModel):
+    """Everything schedmate can say about one job before it runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spec: JobSpec
+    metadata: WorkloadMetadata
+    launch: LaunchConfig = Field(description="`spec.launch`, completed from command and scripts")
+    estimate: Estimate
+    history_size: int = Field(ge=0, description="Records in the history that was asked")
+    source: Literal["static"] = "static"
+    timing_s: dict[str, float] = Field(description="Wall time of each part [s]")
+    warnings: list[str] = Field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document `schedmate.analyze/v1` (docs/schemas/analyze-v1.schema.json)."""
+        # By way of JSON text: that makes an infinity or NaN of a config file null.
+        whole = json.loads(self.model_dump_json(by_alias=True))
+        metadata, estimate = whole["metadata"], whole["estimate"]
+        evidence = metadata.pop("evidence")
+        neighbours = estimate.pop("neighbours")
+        return {
+            "schema": SCHEMA,
+            "job": {
+                key: whole["spec"][key] for key in ("job_id", "name", "user", "repo", "command")
+            },
+            "metadata": metadata,
+            "evidence": evidence,
+            "fingerprint": self.metadata.fingerprint(),
+            "launch": whole["launch"],
+            "estimate": estimate,
+            "neighbours": neighbours,
+            "history_size": self.history_size,
+            "source": self.source,
+            "timing_s": {name: round(value, 6) for name, value in self.timing_s.items()},
+            "warnings": self.warnings,
+        }
+
+    def record(self) -> JobRecord:
+        """The job as a pending record of the history; without a job id, a new one."""
+        return JobRecord(
+            job_id=self.spec.job_id or f"job-{uuid.uuid4().hex[:12]}",
+            name=self.spec.name,
+            user=self.spec.user,
+            command=self.spec.command,
+            launch=self.launch,
+            metadata=self.metadata,
+            submit_time=time.time() if self.spec.submit_time is None else self.spec.submit_time,
+        )
+
+
+class SchedMate:
+    """The Scheduling Advisor behind one object (SchedMate paper, section 3.1).
+
+    `analyze` answers or raises; `on_submit` is for a scheduler's submit path: it answers within
+    the deadline or returns None, and never raises. All methods may be called from any thread.
+    """
+
+    def __init__(self, settings: Settings | None = None, *, record: bool = False) -> None:
+        """Nothing is opened yet; `record` makes `on_submit` store each job in the history."""
+        self.settings = settings if settings is not None else load_settings()
+        self._record = record
+        self._lock = threading.Lock()
+        self._advisor: SchedulingAdvisor | None = None
+        self._history: JobHistory | None = None
+        self._workers: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up work not yet begun, wait for the rest, close the history. May be repeated."""
+        with self._lock:
+            self._closed = True
+            workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            history, self._history, self._advisor = self._history, None, None
+        if history is not None:
+            history.close()
+
+    def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
+        """What the job will train, and how long it will run.
+
+        `budget_s` [s] bounds the static analysis; what it could not finish becomes a warning.
+        Raises `UsageError` without `spec.repo`, `InputError` for a repository or history that
+        cannot be read.
+        """
+        from schedmate.agent.static import extract
+
+        if spec.repo is None:
+            raise UsageError("the job names no repository; set `repo` to the path of its code.")
+        began = time.perf_counter()
+        extraction = extract(
+            Path(spec.repo),
+            spec.command,
+            spec.launch,
+            budget_s=self.settings.budget_s if budget_s is None else budget_s,
+        )
+        extracted = time.perf_counter()
+        estimate, history_size = self._estimate(
+            extraction.metadata, extraction.launch, spec.submit_time
+        )
+        ended = time.perf_counter()
+        return Analysis(
+            spec=spec,
+            metadata=extraction.metadata,
+            launch=extraction.launch,
+            estimate=estimate,
+            history_size=history_size,
+            timing_s={
+                "static": extracted - began,
+                "retrieval": ended - extracted,
+                "total": ended - began,
+            },
+            warnings=extraction.warnings,
+        )
+
+    def on_submit(self, spec: JobSpec, *, deadline_s: float | None = None) -> Estimate | None:
+        """An estimate for a job that is being submitted, or None: do as without schedmate.
+
+        None when no past job is similar, when `deadline_s` [s] (default: the setting) has passed,
+        and on any failure, which is logged to the logger `schedmate`. Never raises.
+        """
+        try:
+            return self._submit(spec, deadline_s)
+        except FutureTimeoutError:
+            _log.warning("no estimate for job %s in time", clean(spec.job_id))
+        except Exception as error:  # noqa: BLE001 - advice fails open
+            _log.warning("no estimate for job %s: %s", clean(spec.job_id), clean(error))
+        return None
+
+    def _submit(self, spec: JobSpec, deadline_s: float | None) -> Estimate | None:
+        allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
+        deadline = time.monotonic() + allowed_s
+        task = self._pool().submit(self._advise, spec, deadline)
+        try:
+            analysis = task.result(timeout=allowed_s)
+        finally:
+            task.cancel()
+        return None if analysis is None or analysis.estimate.abstained else analysis.estimate
+
+    def store(self, record: JobRecord) -> str:
+        """Add a record to the history; gives its job id.
+
+        Raises `InputError` when the history cannot be written or has a job of that id.
+        """
+        self._open_history().add(record)
+        return record.job_id
+
+    def _advise(self, spec: JobSpec, deadline: float) -> Analysis | None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return None
+        analysis = self.analyze(spec, budget_s=min(left_s, self.settings.budget_s))
+        if self._record:
+            self.store(analysis.record())
+        return analysis
+
+    def _estimate(
+        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
+    ) -> tuple[Estimate, int]:
+        history = self._open_history()
+        with self._lock:
+            if self._advisor is None:
+                from schedmate.retrieval.advisor import SchedulingAdvisor
+
+                self._advisor = SchedulingAdvisor(
+                    history,
+                    threshold=self.settings.threshold,
+                    k=self.settings.top_k,
+                    method=self.settings.method,
+                )
+            advisor = self._advisor
+        return advisor.estimate(metadata, launch, now), len(history)
+
+    def _open_history(self) -> JobHistory:
+        from schedmate.retrieval.embedders import load_embedder
+        from schedmate.retrieval.history import JobHistory
+
+        with self._lock:
+            self._refuse_when_closed()
+            if self._history is None:
+                embedder = load_embedder(self.settings.embedder)
+                self._history = JobHistory(self.settings.history, embedder)
+            return self._history
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            self._refuse_when_closed()
+            if self._workers is None:
+                self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
+            return self._workers
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise UsageError("this SchedMate is closed; make a new one.")

@@ -1,0 +1,176 @@
+"""The command line as a whole: help, version, exit codes, errors, settings, reference."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from schedmate import __version__
+from schedmate.errors import EXIT_CODES
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_version(cli: Cli) -> None:
+    result = cli("--version")
+    assert (result.code, result.out) == (0, f"schedmate {__version__}\n")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_names_the_commands_and_exit_codes(cli: Cli, flag: str) -> None:
+    result = cli(flag)
+    assert result.code == 0
+    for word in ("analyze", "history", "doctor", "config", "Exit codes"):
+        assert word in result.out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from schedmate.cli import app; app(['--help'], standalone_mode=False); "
+        "print(sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(re.findall(r"'(\w+)'", done.stderr))
+    heavy = {
+        "faiss", "FlagEmbedding", "langchain", "langchain_core", "langchain_openai", "numpy",
+        "onnxruntime", "openai", "pydantic_settings", "torch", "wordllama", "yaml",
+    }  # fmt: skip
+    assert loaded & heavy == set()
+
+
+@pytest.mark.parametrize("arguments", [["analyse"], ["analyze", "--gpus", "many", "."], ["--nope"]])
+def test_wrong_usage_is_2(cli: Cli, arguments: list[str]) -> None:
+    result = cli(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert "Usage" in result.err
+
+
+def test_no_arguments_shows_help(cli: Cli) -> None:
+    result = cli()
+    assert "analyze" in result.out + result.err
+    assert result.code == 2
+
+
+def test_input_errors_are_3_and_one_sentence(cli: Cli, tmp_path: Path) -> None:
+    result = cli("analyze", str(tmp_path / "missing"))
+    assert result.code == 3
+    assert result.err.startswith("error: ")
+    assert "missing" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_settings_errors_are_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDMATE_TOP_K", "0")
+    result = cli("config", "show")
+    assert result.code == 2
+    assert "SCHEDMATE_TOP_K" in result.err
+
+
+def test_an_unforeseen_error_is_1_without_a_traceback(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(**_: object) -> None:
+        raise ZeroDivisionError("the \x1b[31mworld\x1b[0m ended")
+
+    monkeypatch.setattr("schedmate.settings.explain_settings", broken)
+    result = cli("config", "show")
+    assert result.code == 1
+    assert result.err.startswith("error: internal error, ZeroDivisionError: the world ended; run ")
+    assert "Traceback" not in result.err
+    assert "Traceback" in cli("--debug", "config", "show").err
+    assert "Traceback" not in cli("config", "show").err
+
+
+def test_config_show(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDMATE_TOP_K", "5")
+    assert "top_k = 5\n" in cli("config", "show").out
+    assert (
+        "top_k = 5  # SCHEDMATE_TOP_K in the environment\n" in cli("config", "show", "--origin").out
+    )
+    shown = json.loads(cli("config", "show", "--origin", "--json").out)
+    assert shown["top_k"] == {"value": 5, "origin": "SCHEDMATE_TOP_K in the environment"}
+    assert shown["method"]["origin"] == "default"
+
+
+@pytest.fixture
+def waiting_batch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a batch that waits for its standard input, in a process group of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "schedmate", "analyze", "--batch", "-", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=tmp_path,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with process:
+            process.kill()
+
+
+def test_ctrl_c_is_130_and_leaves_no_file(
+    tmp_path: Path, waiting_batch: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = waiting_batch("-o", "out")
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()), "the temporary output file was never opened"
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_the_workers_too(
+    waiting_batch: Callable[..., subprocess.Popen[str]],
+) -> None:
+    process = waiting_batch("--processes", "2")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write('{"repo": "missing"}\n')
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["exit_code"] == 3
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    # The pipe ends only when the last worker that holds it has gone.
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_every_exit_code_is_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    for code, meaning in EXIT_CODES.items():
+        assert f"| {code} | {meaning} |" in page
+
+
+def test_the_command_reference_is_up_to_date() -> None:
+    subprocess.run([sys.executable, ROOT / "docs" / "generate_cli.py", "--check"], check=True)
+
+
+def test_python_dash_m() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "schedmate", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"schedmate {__version__}\n"
