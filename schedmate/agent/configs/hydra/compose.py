@@ -63,9 +63,11 @@ def compose_hydra(
     warnings = list(line.warnings)
     directory, name = config_dir, line.config_name or config_name
     if line.config_path:
-        directory = _directory(line.config_path, [config_dir.parent, root], root) or config_dir
-        if directory == config_dir:
+        # Relative to the program's file, which stands above, below or beside the directory.
+        given = _directory(line.config_path, [config_dir.parent, root, config_dir], root)
+        if given is None:
             warnings.append(f"--config-path {line.config_path} is not in the repository")
+        directory = given or config_dir
     directories = [directory]
     if line.config_dir:
         extra = _directory(line.config_dir, [root, config_dir.parent], root)

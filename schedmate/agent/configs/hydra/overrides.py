@@ -46,6 +46,7 @@ _OVERRIDE = re.compile(
     re.DOTALL,
 )
 _FUNCTION = re.compile(r"([A-Za-z_][\w-]*)\s*\((.*)\)", re.DOTALL)
+_TAGGED = re.compile(r"(?:choice|range|interval)\s*\(.*\)\s*$", re.DOTALL)
 _SWEEPS = ("choice", "range", "interval", "shuffle", "sort", "tag", "glob")
 
 
@@ -164,7 +165,8 @@ def _call(name: str, arguments: str, text: str) -> tuple[Literal, bool]:
     if name in ("interval", "glob"):
         return Unknown(text), True
     if name == "tag":
-        return _value(arguments.rpartition(",")[2].strip())[0], True
+        inner = _TAGGED.search(arguments)
+        return _value(inner[0])[0] if inner else Unknown(text), True
     first, _ = _value(arguments.strip())
     first = first[0] if isinstance(first, list) and first and name in ("shuffle", "sort") else first
     if name == "range" and "," not in arguments:

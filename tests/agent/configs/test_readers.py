@@ -1,0 +1,396 @@
+"""Configuration files of every format: values, lines, bounds and refusals."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from schedmate.agent.configs import ConfigError, parse_gin, read_config, read_detectron
+from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.errors import InputError
+
+
+def read(root: Path, name: str, text: str | bytes) -> Value:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_config(path, root)
+
+
+def lines(value: Value) -> dict[str, tuple[object, int | None]]:
+    return {
+        path: (leaf.data, leaf.origin.line if leaf.origin else None)
+        for path, leaf in value.leaves()
+    }
+
+
+def test_yaml_scalars_and_lines(tmp_path: Path) -> None:
+    text = (
+        "lr: 1e-4\n"
+        "quoted: '1e-4'\n"
+        "on: [yes, Off, ~, 0x10, 010, 1_000, .5, -1.e3, .inf]\n"
+        "date: 2024-01-01\n"
+        "nested:\n"
+        "  - a: 1\n"
+        "    b: text\n"
+        "  -\n"
+        "    c: |\n"
+        "      two\n"
+        "      lines\n"
+        "7: seven\n"
+    )
+    value = read(tmp_path, "conf/a.yaml", text)
+    assert value.plain() == {
+        "lr": 1e-4,
+        "quoted": "1e-4",
+        True: [True, False, None, 16, 8, 1000, 0.5, -1000.0, float("inf")],
+        "date": "2024-01-01",
+        "nested": [{"a": 1, "b": "text"}, {"c": "two\nlines\n"}],
+        7: "seven",
+    }
+    found = lines(value)
+    assert found["lr"] == (1e-4, 1)
+    assert found["nested.0.b"] == ("text", 7)
+    assert found["nested.1.c"] == ("two\nlines\n", 9)
+    assert value.data["lr"].origin == Origin("config", "conf/a.yaml", 1)
+
+
+def test_yaml_tags_are_data(tmp_path: Path) -> None:
+    value = read(
+        tmp_path,
+        "a.yaml",
+        "obj: !!python/object/apply:os.system [echo hi]\n"
+        "new: !new:pkg.Net\n  dim: 3\n"
+        "fn: !name:pkg.fn\n"
+        "inc: !include other.yaml\n"
+        "tup: !!python/tuple [1, 2]\n"
+        "text: !!str 3\n"
+        "num: !!float 3\n"
+        "odd: !!int x\n",
+    )
+    assert value.data["obj"].plain() == {
+        "__tag__": "!!python/object/apply:os.system",
+        "__args__": ["echo hi"],
+    }
+    assert value.data["new"].plain() == {"__tag__": "!new:pkg.Net", "dim": 3}
+    assert value.data["fn"].data == Unknown("!name:pkg.fn")
+    assert value.data["inc"].data == Unknown("!include other.yaml")
+    assert value.data["tup"].plain() == (1, 2)
+    assert value.data["text"].data == "3"
+    assert value.data["num"].data == 3.0
+    assert value.data["odd"].data == Unknown("!!int x")
+
+
+def test_yaml_anchors_merges_and_documents(tmp_path: Path) -> None:
+    value = read(
+        tmp_path,
+        "a.yaml",
+        "base: &b {x: 1, y: 2}\n"
+        "other: &o {y: 3, z: 4}\n"
+        "one: {<<: *b, y: 9}\n"
+        "two:\n  w: 0\n  <<: [*b, *o]\n"
+        "loop: &l [*l]\n",
+    )
+    assert value.data["one"].plain() == {"x": 1, "y": 9}
+    assert value.data["two"].plain() == {"w": 0, "x": 1, "y": 2, "z": 4}
+    assert value.data["two"].data["z"].origin.line == 2
+    assert value.data["loop"].data[0].data == Unknown("*l")
+    several = read(tmp_path, "b.yaml", "---\na: 1\n---\nb: 2\n---\n")
+    assert several.plain() == [{"a": 1}, {"b": 2}]
+    assert read(tmp_path, "c.yaml", "").data is None
+
+
+def test_hyperpyyaml_references(tmp_path: Path) -> None:
+    text = (
+        "lr: 0.5\n"
+        "names: {run: exp}\n"
+        "double: !ref <lr> * 2\n"
+        "chain: !ref <double>\n"
+        "path: !ref <names[run]>/lr_<lr>\n"
+        "net: !new:pkg.Net\n  lr: !ref <lr>\n"
+        "copy: !ref <net>\n"
+        "gone: !ref <nothing>\n"
+        "attr: !ref <net.weight>\n"
+        "power: !ref <lr> ** 99999999\n"
+        "self: !ref <self>\n"
+    )
+    value = read(tmp_path, "a.yaml", text)
+    assert value.data["double"].data == 1.0
+    assert value.data["chain"].data == 1.0
+    assert value.data["path"].data == "exp/lr_0.5"
+    assert value.data["net"].data["lr"].origin.line == 1
+    assert value.data["copy"].plain() == {"__tag__": "!new:pkg.Net", "lr": 0.5}
+    assert value.data["gone"].data == Unknown("!ref <nothing>")
+    assert value.data["attr"].data == Unknown("!ref <net.weight>")
+    assert value.data["power"].data == "0.5 ** 99999999"
+    assert value.data["self"].data == Unknown("!ref <self>")
+    command = Value(2.0, Origin("command", text="--lr"))
+    changed = read_config(tmp_path / "a.yaml", tmp_path, overrides={"lr": command})
+    assert changed.data["double"].data == 4.0
+    assert changed.data["net"].data["lr"].origin == command.origin
+
+
+def test_json_with_comments(tmp_path: Path) -> None:
+    value = read(
+        tmp_path,
+        "ds.json",
+        '{\n  // batch\n  "train_batch_size": 32, /* all\n of them */\n'
+        '  "fp16": {"enabled": true, "x": null,},\n  "lr": 1e-3, "t": "a\\u00e9\\n",\n'
+        "  list: ['one', NaN, -Infinity,],\n}\n",
+    )
+    found = lines(value)
+    assert found["train_batch_size"] == (32, 3)
+    assert found["fp16.enabled"] == (True, 5)
+    assert found["fp16.x"] == (None, 5)
+    assert found["lr"] == (1e-3, 6)
+    assert found["t"] == ("aé\n", 6)
+    assert found["list.0"] == ("one", 7)
+    assert found["list.2"] == (float("-inf"), 7)
+
+
+def test_toml(tmp_path: Path) -> None:
+    value = read(
+        tmp_path,
+        "a.toml",
+        'x = 1\n[train]\nlr = 1e-3\ntext = """\n[not.a.table]\ny = 2\n"""\n'
+        "list = [\n  1, # one\n  2,\n]\ninline = {a = {b = true}}\n"
+        "[[layer]]\nn = 1\n[layer.act]\nkind = 'relu'\n[[layer]]\nn = 2\nopt.lr = 0.5\n"
+        "day = 2024-01-01\n",
+    )
+    assert lines(value) == {
+        "x": (1, 1),
+        "train.lr": (1e-3, 3),
+        "train.text": ("[not.a.table]\ny = 2\n", 4),
+        "train.list.0": (1, 8),
+        "train.list.1": (2, 8),
+        "train.inline.a.b": (True, 12),
+        "layer.0.n": (1, 14),
+        "layer.0.act.kind": ("relu", 16),
+        "layer.1.n": (2, 18),
+        "layer.1.opt.lr": (0.5, 19),
+        "layer.1.day": ("2024-01-01", 20),
+    }
+
+
+def test_ini_follows_configparser(tmp_path: Path) -> None:
+    text = (
+        "; comment\n[DEFAULT]\nSeed = 1\n\n[train]\nEpochs: 10  ; ten\n"
+        "sizes = [1,\n    2]\nratio = %(x)s\nflag\n"
+    )
+    value = read(tmp_path, "a.ini", text)
+    train = value.data["train"]
+    assert train.plain() == {
+        "seed": 1,
+        "epochs": 10,
+        "sizes": [1, 2],
+        "ratio": "%(x)s",
+        "flag": "",
+    }
+    assert train.data["epochs"].origin == Origin("config", "a.ini", 6, "10")
+    assert read(tmp_path, "net.cfg", "[net]\nbatch=64\n").plain() == {"net": {"batch": 64}}
+
+
+def test_key_value_files(tmp_path: Path) -> None:
+    text = (
+        "# comment\nlr = 0.1 # inline\n--epochs 10\n--fp16\nmodel: resnet\nname two words\n"
+        "fast\npath = 'a # b'\n--layers=[1, 2]\nurl=http://h/#x\n"
+    )
+    expected = {
+        "lr": 0.1,
+        "epochs": 10,
+        "fp16": True,
+        "model": "resnet",
+        "name": "two words",
+        "fast": True,
+        "path": "a # b",
+        "layers": [1, 2],
+        "url": "http://h/#x",
+    }
+    for name in ("a.conf", "a.args", "a.properties", "a.txt"):
+        value = read(tmp_path, name, text)
+        assert value.plain() == expected, name
+        assert lines(value)["epochs"] == (10, 3)
+
+
+def test_content_decides_where_the_extension_does_not(tmp_path: Path) -> None:
+    assert read(tmp_path, "a.cfg", '{"a": 1}').plain() == {"a": 1}
+    assert read(tmp_path, "b.conf", "# c\n[s]\na = 1\n").plain() == {"s": {"a": 1}}
+    assert read(tmp_path, "config", "model:\n  dim: 3\n").plain() == {"model": {"dim": 3}}
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("a: café".encode("latin-1"), "café"),
+        ("\ufeffa: café".encode(), "café"),
+        ("a: café".encode("utf-16"), "café"),
+    ],
+)
+def test_encodings(tmp_path: Path, raw: bytes, expected: str) -> None:
+    assert read(tmp_path, "a.yaml", raw).plain() == {"a": expected}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("a.yaml", "a: 1\nb: [\n", "a.yaml:3"),
+        ("a.yaml", "a: {{ template }}", "a.yaml:1"),
+        ("a.yaml", "a: *nope", "a.yaml:1"),
+        ("a.yaml", "a: 1\n<<: 3", "a.yaml:2"),
+        ("a.yaml", b"a: \x00", "a.yaml"),
+        ("a.json", '{"a": 1,\n "b" 2}', "a.json:2"),
+        ("a.json", '{"a": tru}', "a.json:1"),
+        ("a.json", '["\\q"]', "a.json:1"),
+        ("a.json", "{} {}", "a.json:1"),
+        ("a.toml", "a = 1\nb = \n", "a.toml:2"),
+        ("a.ini", "[a]\n= 3\n", "a.ini:2"),
+    ],
+)
+def test_broken_syntax_names_the_line(
+    tmp_path: Path, name: str, text: str | bytes, place: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, name, text)
+    assert isinstance(caught.value, InputError)
+    assert str(caught.value).startswith(place + ":")
+    assert "\n" not in str(caught.value)
+
+
+_LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]\n" for i in range(12)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("laughs.yaml", _LAUGHS),
+        ("merged.yaml", _LAUGHS.replace("[x, x, x, x, x, x, x, x, x]", "{k: 1}")),
+        ("deep.yaml", "- " * 500_000),
+        ("flow.yaml", "[" * 500_000),
+        ("maps.yaml", "{a: " * 200_000),
+        ("many.yaml", "a: 1\n" * 300_000),
+        ("deep.json", "[" * 500_000),
+        ("many.json", "[" + "1," * 300_000 + "1]"),
+        ("deep.toml", "a = " + "[" * 500_000),
+        ("dots.toml", ".".join(["a"] * 300_000) + " = 1"),
+        (
+            "refs.yaml",
+            "".join(f"a{i}: [{f'!ref <a{i + 1}>, ' * 9}]\n" for i in range(12)) + "a12: 1",
+        ),
+        ("cycle.yaml", "a: {b: !ref <a>}"),
+    ],
+)
+def test_bombs_are_refused_fast(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    start = time.perf_counter()
+    with pytest.raises(ConfigError):
+        read_config(tmp_path / name, tmp_path)
+    assert time.perf_counter() - start < 3.0
+
+
+def test_ten_thousand_keys_are_fast(tmp_path: Path) -> None:
+    text = "".join(f"key_{i}: {i}\n" for i in range(10_000))
+    (tmp_path / "a.yaml").write_text(text)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        value = read_config(tmp_path / "a.yaml", tmp_path)
+        times.append(time.perf_counter() - start)
+    assert len(value.data) == 10_000
+    assert min(times) < 0.5
+
+
+def test_only_plain_files_of_the_root(tmp_path: Path) -> None:
+    root = tmp_path / "repo"
+    root.mkdir()
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("a: 1")
+    (root / "link.yaml").symlink_to(secret)
+    (root / "loop.yaml").symlink_to(root / "loop.yaml")
+    for path in (
+        root / "link.yaml",
+        root / "loop.yaml",
+        root / ".." / "secret.yaml",
+        root / "none.yaml",
+        root / "nul\0.yaml",
+        root,
+    ):
+        with pytest.raises(ConfigError):
+            read_config(path, root)
+    (root / "big.yaml").write_bytes(b"#" * (4 * 1024 * 1024 + 1))
+    with pytest.raises(ConfigError, match="larger than 4 MB"):
+        read_config(root / "big.yaml", root)
+
+
+def test_detectron_bases(tmp_path: Path) -> None:
+    files = {
+        "a/run.yaml": (
+            "_BASE_: [../base.yaml, 'detectron2://x.yaml']\n"
+            "SOLVER:\n  STEPS: (60000, 80000)\n  BASE_LR: 2e-2\n"
+        ),
+        "base.yaml": "_BASE_: root.yaml\nSOLVER: {BASE_LR: 0.1, MAX_ITER: 90000}\n",
+        "root.yaml": "MODEL: {NAME: rcnn}\nSOLVER: {GAMMA: 0.1}\n",
+        "loop1.yaml": "_BASE_: loop2.yaml\n",
+        "loop2.yaml": "_BASE_: loop1.yaml\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    value = read_detectron(tmp_path / "a/run.yaml", tmp_path)
+    assert value.plain() == {
+        "_BASE_": None,
+        "MODEL": {"NAME": "rcnn"},
+        "SOLVER": {"GAMMA": 0.1, "BASE_LR": 0.02, "MAX_ITER": 90000, "STEPS": (60000, 80000)},
+    }
+    assert value.data["_BASE_"].data == Unknown("detectron2://x.yaml")
+    solver = value.data["SOLVER"].data
+    assert (solver["MAX_ITER"].origin.file, solver["MAX_ITER"].origin.line) == ("base.yaml", 2)
+    assert solver["BASE_LR"].origin == Origin("config", "a/run.yaml", 4)
+    with pytest.raises(ConfigError, match="is its own _BASE_"):
+        read_detectron(tmp_path / "loop1.yaml", tmp_path)
+
+
+def test_gin(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/base.gin").write_text("LR = 1e-3\ntrain.steps = 100\n")
+    (tmp_path / "run.gin").write_text(
+        "# comment\nimport pkg.mod\ninclude 'sub/base.gin'\ninclude 'far/away.gin'\n"
+        "LR = 2.0  # later wins\nscope/Adam.lr = %LR\nAdam.betas = (\n  0.9,\n  0.999,  # b2\n)\n"
+        "Net.fn = @build/act()\nNet.names = ['a', \"b # c\", %LR, @x]\nNet.text = 'ab' \\\n  'cd'\n"
+        "Net.map = {'k': None, 'on': True}\nA = %B\nB = %A\nT.x = %gin.REQUIRED\n"
+        'Trainer:\n  steps = 5\n  name = "q"\n'
+    )
+    command = Value("Trainer.steps = 7", Origin("command", text="--gin.Trainer.steps=7"))
+    found = parse_gin(tmp_path / "run.gin", tmp_path, bindings=[command])
+    assert found["train.steps"].origin == Origin("config", "sub/base.gin", 2, "100")
+    assert found["scope/Adam.lr"].data == 2.0
+    assert found["scope/Adam.lr"].origin == Origin("config", "run.gin", 5, "2.0")
+    assert found["Adam.betas"].plain() == (0.9, 0.999)
+    assert found["Net.fn"].data == Unknown("@build/act()")
+    assert found["Net.names"].plain() == ["a", "b # c", 2.0, None]
+    assert found["Net.text"].data == "abcd"
+    assert found["Net.map"].plain() == {"k": None, "on": True}
+    assert found["A"].data == Unknown("%B")
+    assert found["T.x"].data == Unknown("%gin.REQUIRED")
+    assert found["include far/away.gin"].data == Unknown("far/away.gin")
+    assert (found["Trainer.steps"].data, found["Trainer.steps"].origin) == (7, command.origin)
+    assert found["Trainer.name"].origin == Origin("config", "run.gin", 21, '"q"')
+
+
+@pytest.mark.parametrize("text", ["x = [1,\n", "x", "x = 'a", "a b = 1"])
+def test_broken_gin(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_gin(text, tmp_path)
+
+
+def test_gin_cycles_and_bombs(tmp_path: Path) -> None:
+    (tmp_path / "a.gin").write_text("include 'b.gin'\n")
+    (tmp_path / "b.gin").write_text("include 'a.gin'\n")
+    with pytest.raises(ConfigError, match="includes itself"):
+        parse_gin(tmp_path / "a.gin", tmp_path)
+    bomb = "".join(f"M{i} = [{', '.join([f'%M{i + 1}'] * 10)}]\n" for i in range(15))
+    with pytest.raises(ConfigError, match="more than 200,000"):
+        parse_gin(bomb + "M15 = 1\n", tmp_path)
