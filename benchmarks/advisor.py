@@ -19,7 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -106,7 +106,7 @@ def variant(name: str) -> Iterator[str]:
         elif name == "cut-short runs as completed":
             swap("Run", lambda duration, weight, _censored: Run(duration, weight))
         elif name == "cut-short runs left out":
-            usable = advisor._usable
+            usable = advisor._usable  # noqa: SLF001 - an ablation reaches in
             swap("_usable", lambda job, now: usable(job, now) and not job.censored)
         yield "mean" if name in ("mean", "median") else "weighted"
 
@@ -152,8 +152,9 @@ def _answer(
     if keyed and name in ("mean", "median"):
         # Without words there is nothing to search; the paper's mean then takes the last three
         # completed jobs of the same key.
-        past = [one for one in history.by_fingerprint(job.metadata.fingerprint())
-                if not one.censored][-3:]
+        past = [
+            one for one in history.by_fingerprint(job.metadata.fingerprint()) if not one.censored
+        ][-3:]
         estimate = Estimate(abstained=not past)
         times = [one.duration_s or 0.0 for one in past]
     else:
@@ -225,11 +226,13 @@ def main() -> None:
         cache: dict[str, Any] = {}
         for name in VARIANTS:
             began = time.perf_counter()
-            found = list(
-                replay(trace, name, options.half, embedder, embedder.threshold, cache)
-            )
-            row = {"trace": trace.name, "method": name, **score(found),
-                   "seconds": round(time.perf_counter() - began, 1)}
+            found = list(replay(trace, name, options.half, embedder, embedder.threshold, cache))
+            row = {
+                "trace": trace.name,
+                "method": name,
+                **score(found),
+                "seconds": round(time.perf_counter() - began, 1),
+            }
             tables["synthetic" if trace.synthetic else "real"].append(row)
             print(row, flush=True)
     for kind, rows in tables.items():

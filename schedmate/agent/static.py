@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schedmate.agent.fields import dataset, extras, length, model, task
+from schedmate.agent.fields import dataset, extras, flags, length, model, task
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves
-from schedmate.agent.fields.flags import from_argv
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
@@ -65,7 +64,7 @@ def extract(
     if plan.entry is not None:
         limits = Limits(seconds=max(0.2, budget_s - (time.monotonic() - start)))
         trace = follow(root, plan, _facts(root, plan, completed), limits)
-    _add_launch_settings(trace, plan)
+    _add_launch_settings(root, trace, plan)
     warnings.extend(trace.warnings)
     metadata = assemble(trace, plan, completed)
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
@@ -119,14 +118,17 @@ def _facts(root: Path, plan: LaunchPlan, launch: LaunchConfig) -> dict[str, obje
     }
 
 
-def _add_launch_settings(trace: Trace, plan: LaunchPlan) -> None:
-    """What the launcher itself configures, and plain flags of a program that was not followed."""
+def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
+    """What the launcher configures, and flags and files of a program that was not followed."""
     if plan.facts:
         trace.settings.append(Settings("launcher", Value(dict(plan.facts)), "config"))
-    if not any(settings.kind in ("arguments", "dataclass") for settings in trace.settings):
-
-
-        trace.settings.append(Settings("command", from_argv(plan.argv), "arguments"))
+    if any(settings.kind in ("arguments", "dataclass") for settings in trace.settings):
+        return
+    if any(settings.kind == "config" and settings.name != "launcher" for settings in trace.settings):
+        return
+    trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))
+    for name, value in flags.files_in(root, plan, trace):
+        trace.settings.append(Settings(name, value, "config"))
 
 
 def assemble(trace: Trace, plan: LaunchPlan, launch: LaunchConfig) -> WorkloadMetadata:
@@ -144,7 +146,7 @@ def assemble(trace: Trace, plan: LaunchPlan, launch: LaunchConfig) -> WorkloadMe
             sections[section][key] = candidate.data
             evidence[f"{section}.{key}"] = candidate.evidence()
 
-    name = model.find(trace, settings)
+    name = model.find(trace, settings, plan.entry)
     put("model_config", "model_name", name)
     train, valid = dataset.find(trace, settings)
     put("dataset_config", "train", train)

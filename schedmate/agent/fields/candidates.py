@@ -204,7 +204,7 @@ def text_of(value: Value | None) -> str | None:
         return text_of(data[0])
     if isinstance(data, Class | Function):
         return data.name
-    if isinstance(data, Symbol):
+    if isinstance(data, Symbol) and re.fullmatch(r"[A-Za-z_][\w.]*", data.path):
         return data.path.rsplit(".", 1)[-1]
     return None
 

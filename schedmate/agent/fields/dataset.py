@@ -30,6 +30,10 @@ _EVAL_CALL = re.compile(r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_
                         r"test_one_epoch|val_one_epoch|estimate_loss|test|do_eval|run_eval|"
                         r"run_evaluation|evaluate_model|test_model|val|valid|eval_model|"
                         r"val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$", re.I)  # fmt: skip
+_TASK_WORDS = (
+    r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
+    r"recogn|forecast|imput|anomaly|tuning|sft|dpo|^(seq2seq|ner|qa|asr|tts|vqa|nli|mlm|clm|fit)$"
+)
 _TRAIN_WORD = re.compile(r"train", re.I)
 
 
@@ -43,7 +47,13 @@ class Use:
 
 def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candidate | None]:
     """The training and the validation dataset; None where the code does not say."""
-    uses = [use for event in trace.calls for use in _uses(event)]
+    uses = [
+        use
+        for event in trace.calls
+        for use in _uses(event)
+        # a test set that is opened and never handed on is not evaluated by this run
+        if use.evaluates is not True or _handed_on(trace, event)
+    ]
     train = best(
         [
             *(u.candidate for u in uses if u.evaluates is not True),
@@ -68,6 +78,10 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         # a weakly named validation file beside a well named dataset is a split of it
         valid = Candidate(train.data, valid.origin, valid.score, "another split of the training set")
     return train, valid
+
+
+def _handed_on(trace: Trace, event: CallEvent) -> bool:
+    return event.result is None or id(event.result.data) in trace.used
 
 
 # -- datasets opened ---------------------------------------------------------------------------------
@@ -202,11 +216,11 @@ def _own_class(event: CallEvent) -> list[Use]:
     """A dataset class of the repository: named by a path or name it is given, else by its name."""
     cls = event.cls
     assert cls is not None
-    if not classes.is_dataset(cls):
+    if not classes.is_dataset(cls) and not re.search(r"Data(set|sets|Module|Loader|Loaders)$", cls.name):
         return []
     role = _own_role(event)
     origin = event.result.origin if event.result is not None else None
-    score = 70.0 if event.certain else 56.0
+    score = 66.0 if event.certain else 54.0
     out: list[Use] = []
     named_by_class = class_dataset(cls.name)
     if named_by_class is not None:
@@ -218,7 +232,8 @@ def _own_class(event: CallEvent) -> list[Use]:
         name = dataset_name(text, path=is_path(text))
         if name is not None and not _EVAL.fullmatch(name):
             place = value.origin or origin
-            bonus = -2.0 if named_by_class is not None else 2.0
+            # a data file says more than the class that reads it, a folder less
+            bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if named_by_class else 2.0
             out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
             break
     return out
@@ -279,9 +294,11 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
         name = dataset_name(text, path=is_path(text) or last.endswith(("dir", "path", "root", "file")))
         if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.I):
             continue
+        if setting.key == "task" and re.search(_TASK_WORDS, name, re.I):
+            continue
         name = _with_config_name(settings, setting, name)
         origin = setting.value.origin
-        score = 74.0 + source_bonus(origin) * 1.2 - 0.4 * rank
+        score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
         if is_path(text):
             score -= 8
         if setting.kind == "globals":
@@ -315,9 +332,10 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     hugging = _hugging_face(trace, settings)
     if hugging is not None:
         return hugging
+    for name, site in trace.functions.items():
+        if _EVAL_CALL.match(name):
+            return Origin("code", site.file, site.line)
     for event in trace.calls:
-        if _EVAL_CALL.match(event.function) and not event.inside:
-            return Origin("code", event.site.file, event.site.line)
         word = event.target
         if word and _EVAL_WORD.search(word) and re.search(r"load|set|data|dl|ds|iter", word, re.I):
             return Origin("code", event.site.file, event.site.line)
@@ -338,7 +356,7 @@ def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None
            and any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer")
                    for base in e.cls.external_bases())]  # fmt: skip
     if not trainers and not own:
-        return None
+        return _arguments_without_trainer(trace)
     event = (trainers or own)[-1]
     given = event.kwargs.get("eval_dataset")
     if given is None and any("eval_dataset" in e.kwargs for e in trainers + own):
@@ -362,3 +380,16 @@ def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None
         return False
     return Origin("code", event.site.file, event.site.line)
 
+
+def _arguments_without_trainer(trace: Trace) -> bool | None:
+    """Training arguments that say no evaluation, where the trainer itself was not reached."""
+    for group in trace.settings:
+        fields = group.value.data
+        if group.kind == "dataclass" and isinstance(fields, dict) and "num_train_epochs" in fields:
+            asked = fields.get("do_eval")
+            strategies = [fields.get(k) for k in ("eval_strategy", "evaluation_strategy")]
+            if (asked is None or not asked.data) and all(
+                s is None or s.data in ("no", None) for s in strategies
+            ):
+                return False
+    return None

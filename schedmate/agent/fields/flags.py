@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs import parse_scalar
+from collections.abc import Iterator
+from pathlib import Path
+
+from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.libs.records import parse_flags
+from schedmate.agent.interp.trace import Trace
+from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin, Value
+from schedmate.errors import InputError
+
+_CONFIGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 
 
 def from_argv(argv: list[Value]) -> Value:
@@ -22,16 +30,39 @@ def from_argv(argv: list[Value]) -> Value:
             loose.extend(values[1:])
         else:
             found[name.replace("-", "_")] = Value(True, origin)
-    for token in loose:
+    for token, following in zip(loose, [*loose[1:], Value(None)], strict=False):
+        if isinstance(token.data, str) and "." in token.data and "=" not in token.data:
+            # yacs-style pairs: SOLVER.MAX_ITER 1000
+            if isinstance(following.data, str) and not token.data.endswith(_CONFIGS):
+                _put(found, token.data, wrap(parse_scalar(following.data), following.origin))
         if isinstance(token.data, str) and "=" in token.data:
             key, _, text = token.data.partition("=")
-            *parents, last = key.lstrip("+~").split(".")
-            place = found
-            for parent in parents:
-                inner = place.setdefault(parent, Value({}))
-                if not isinstance(inner.data, dict):
-                    break
-                place = inner.data
-            else:
-                place[last] = wrap(parse_scalar(text), token.origin)
+            _put(found, key.lstrip("+~"), wrap(parse_scalar(text), token.origin))
     return Value(found)
+
+
+def _put(found: dict[object, Value], dotted: str, value: Value) -> None:
+    *parents, last = dotted.split(".")
+    place = found
+    for parent in parents:
+        inner = place.setdefault(parent, Value({}))
+        if not isinstance(inner.data, dict):
+            return
+        place = inner.data
+    place[last] = value
+
+
+def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, Value]]:
+    """Configuration files of the repository that the command names."""
+    for token in plan.argv:
+        text = token.data.rpartition("=")[2] if isinstance(token.data, str) else ""
+        if not text.endswith(_CONFIGS):
+            continue
+        for base in (root / plan.cwd, root):
+            path = base / text
+            if path.is_file():
+                try:
+                    yield path.resolve().relative_to(root).as_posix(), read_config(path, root)
+                except (InputError, ValueError) as error:
+                    trace.warn(str(error))
+                break

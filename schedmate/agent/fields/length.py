@@ -19,12 +19,18 @@ from schedmate.agent.fields.candidates import (
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
 from schedmate.agent.values import Origin, Value
 
+# reinforcement learning counts environment steps, whatever its loops count
+_ENVIRONMENT_STEPS = frozenset(
+    "totaltimesteps totalenvsteps numenvsteps numtimesteps ntimesteps maxtimesteps totalframes "
+    "maxframes numframes envsteps totalenvironmentsteps".split()
+)
+
 Kind = Literal["step", "epoch"]
 
 _EPOCH = re.compile(r"epoch|(^|_)ep(s|och)?($|_)|nepoch", re.I)
 _STEP = re.compile(
     r"(^|_|\.|\b)(global_?|train_?|cur_?|current_?|n_?|num_?|total_?|max_?)*"
-    r"(step|steps|iter|iters|iteration|iterations|update|updates|it|itr|timestep|timesteps|batch_idx|"
+    r"(step|steps|iter|iters|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
     r"batch_num|niter|n_iter|num_iter|t|i_iter|frame_idx|steps_done)(_?(num|idx|no|count|i))?($|_|\b)",
     re.I,
 )
@@ -47,6 +53,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
     steps: list[Candidate] = []
     for event in trace.calls:
         _from_call(event, epochs, steps)
+    _from_training_arguments(trace, epochs, steps)
     for loop in trace.loops:
         _from_loop(loop, epochs, steps)
     _from_settings(settings, epochs, steps)
@@ -83,6 +90,8 @@ def _from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]
         if not matches(event, rule):
             continue
         base = 95.0 if event.certain else 75.0
+        if event.in_loop:
+            base -= 35
         if "duration" in rule:
             _duration(argument(event, rule["duration"]), base, epochs, steps)
             continue
@@ -96,6 +105,21 @@ def _from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]
             if not _positive(step) and (step is None or step.known):
                 origin = Origin("library", text=rule["text"])
                 epochs.append(Candidate(rule["default_epochs"], origin, base - 20))
+
+
+def _from_training_arguments(
+    trace: Trace, epochs: list[Candidate], steps: list[Candidate]
+) -> None:
+    """Hugging Face training arguments parsed into a dataclass: positive max_steps wins."""
+    for group in trace.settings:
+        fields = group.value.data
+        if group.kind != "dataclass" or not isinstance(fields, dict):
+            continue
+        if "max_steps" in fields and "num_train_epochs" in fields:
+            if _positive(fields["max_steps"]):
+                steps.append(_candidate(fields["max_steps"], 97))
+            elif _positive(fields["num_train_epochs"]):
+                epochs.append(_candidate(fields["num_train_epochs"], 96))
 
 
 def _duration(
@@ -126,9 +150,9 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
     counter_is_step = bool(_STEP.search(counter))
     note = f"loop over {text}"
     if loop.kind == "for":
-        if not loop.has_backward:
+        if not loop.has_backward and not counter_is_epoch:
             return
-        score = (88.0 if loop.certain else 66.0) - 8 * max(0, loop.depth)
+        score = (88.0 if loop.certain else 66.0) - (0 if loop.has_backward else 8) - 2 * max(0, loop.depth)
         if counter_is_epoch or (bound_is_epoch and not counter_is_step):
             if "per_epoch" not in text:
                 epochs.append(_candidate(loop.bound, score, note))
@@ -157,11 +181,15 @@ def _from_settings(
                 text = setting.value.data
                 if not (isinstance(text, str) and re.fullmatch(r"\d+", text)):
                     continue
-            if any(_PARTS_NOT_LENGTH.search(part) for part in setting.path[:-1]):
+            if not setting.key.startswith(("maxepoch", "maxsteps", "maxiter")) and any(
+                _PARTS_NOT_LENGTH.search(part) for part in setting.path[:-1]
+            ):
                 continue
             number = setting.value.data
             data = int(number) if isinstance(number, str) else _whole(number)
-            score = 74.0 - 0.25 * rank + source_bonus(setting.value.origin)
+            score = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
+            if setting.key in _ENVIRONMENT_STEPS:
+                score += 18
             if setting.kind == "globals":
                 score -= 6
             target.append(Candidate(data, setting.value.origin, score))

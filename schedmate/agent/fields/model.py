@@ -19,16 +19,27 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.words import model_name
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.objects import Call, Instance
+from schedmate.agent.interp.objects import Call, Class, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.values import Origin
+
+_STRONG = 24
+"""Names up to this rank mean the model wherever they stand on a command line."""
 
 _TARGET = re.compile(r"^(\w*_)?(model|net|network|classifier|policy|agent|backbone|generator|netg|"
-                     r"actor_critic|q_network|unet|transformer|module|encoder|student|"
+                     r"actor_critic|q_network|unet|transformer|student|"
                      r"detector|llm|lm|ac|pi)(_\w*)?\d*$", re.I)  # fmt: skip
 _AUXILIARY = re.compile(
     r"teacher|ema|target|discriminator|netd|critic|loss|criterion|tokenizer|vae|text_encoder|"
     r"reward|ref(erence)?_?model|ref_|head|embed|sampler|metric|scheduler|extractor|vgg|lpips|averag",
     re.I,
+)
+_MEASURING = re.compile(r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.I)
+_PLAIN_FILE = re.compile(r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.I)
+_PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE)$")
+_PART = re.compile(
+    r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
+    r"Value|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
@@ -46,27 +57,58 @@ _NOT_A_MODEL_CALL = re.compile(
 )
 
 
-def find(trace: Trace, settings: list[Setting]) -> Candidate | None:
-    """The model's name, None when the code does not say."""
+def find(trace: Trace, settings: list[Setting], entry: str | None = None) -> Candidate | None:
+    """The model's name, None when the code does not say. `entry` is the program's file."""
     built = _built(trace)
     from_settings = list(_from_settings(trace, settings, built))
     from_calls = list(_from_calls(trace))
-    return best([*from_settings, *from_calls, *built])
+    return best([*from_settings, *from_calls, *built, *_from_entry(trace, entry)])
+
+
+def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
+    """A script named after what it trains, where it builds a nameless model or an agent."""
+    if entry is None or not trace.calls:
+        return []
+    stem = entry.rsplit("/", 1)[-1].removesuffix(".py")
+    stem = re.sub(r"^(train|run|main|pretrain|finetune)_|_(train|main|run|training|trainer)$", "", stem)
+    known = re.compile("|".join(rules("vocabulary")["models"].values()))
+    found = max(
+        (m.group() for m in known.finditer(re.sub(r"[_ .]+", "-", stem.lower()))), key=len, default=""
+    )
+    if not found:
+        return []
+    name = stem if len(found) >= 0.6 * len(stem) else found.strip("-")
+    return [Candidate(name, Origin("code", entry, 1), 58, "the script's name")]
 
 
 def _built(trace: Trace) -> list[Candidate]:
     """The repository's own network classes, the outermost ones."""
     out: list[Candidate] = []
     optimised = _optimised(trace)
+    parts = _parts(trace)
     for event in trace.calls:
         cls = event.cls
-        if cls is None or event.inside or not classes.is_network(cls):
+        if cls is None or event.inside:
+            continue
+        if classes.is_training_module(cls):
+            out.append(_training_module(event, cls))
+            continue
+        if not classes.is_network(cls):
+            if _PLAIN_MODEL.search(cls.name) and _TARGET.match(event.target):
+                origin = event.result.origin if event.result is not None else None
+                out.append(Candidate(cls.name, origin, 57.0, "class constructed"))
             continue
         if _NOT_NETWORK.search(cls.name):
             continue
         score = 72.0
         if event.result is not None and id(event.result.data) in optimised:
             score += 8
+        if event.result is not None and id(event.result.data) in parts:
+            score -= 6
+        if _MEASURING.search(event.site.file):
+            score -= 15
+        if _PART.search(cls.name):
+            score -= 13
         target = event.target or event.function
         if _AUXILIARY.search(target) or _AUXILIARY.search(cls.name):
             score -= 20
@@ -77,8 +119,35 @@ def _built(trace: Trace) -> list[Candidate]:
         if event.in_loop:
             score -= 8
         origin = event.result.origin if event.result is not None else None
-        out.append(Candidate(cls.name, origin, score, "class constructed"))
+        out.append(Candidate(_class_name(cls), origin, score, "class constructed"))
     return out
+
+
+def _class_name(cls: Class) -> str:
+    """The class's name; a class called Model is named by its module."""
+    if cls.name not in ("Model", "Net", "Network"):
+        return cls.name
+    stem = cls.module.name.rsplit(".", 1)[-1]
+    return cls.name if _PLAIN_FILE.fullmatch(stem) else stem
+
+
+def _parts(trace: Trace) -> set[int]:
+    """Identities of networks that were given to another network's constructor."""
+    found: set[int] = set()
+    for event in trace.calls:
+        if event.cls is not None and classes.is_network(event.cls):
+            for value in [*event.args, *event.kwargs.values()]:
+                if isinstance(value.data, Instance | Call):
+                    found.add(id(value.data))
+    return found
+
+
+def _training_module(event: CallEvent, cls: Class) -> Candidate:
+    """A Lightning module: the model itself, unless it is named as a wrapper around one."""
+    wrapper = re.search(r"^(Lit|PL|Lightning|Base)[A-Z]|(Module|Task|Wrapper|System|Trainer)$", cls.name)
+    score = (70.0 if wrapper else 75.0) - (0 if event.certain else 15)
+    name = re.sub(r"^(Lit|PL)(?=[A-Z])|(Lit|Lightning)?(Module)$", "", cls.name) or cls.name
+    return Candidate(name, event.result.origin if event.result else None, score, "class constructed")
 
 
 def _optimised(trace: Trace) -> set[int]:
@@ -157,6 +226,8 @@ def _generic(event: CallEvent) -> Candidate | None:
     if event.path.count("()") > 0 or not last[:1].isupper():
         return None
     score = 64.0 if event.certain else 50.0
+    if last.endswith(("Registry", "Config", "Factory", "Cfg", "Builder", "Type", "Enum")):
+        return None
     if last in ("Sequential", "Model", "Trainer", "Module"):
         score -= 20
     origin = event.result.origin if event.result is not None else None
@@ -180,6 +251,8 @@ def _from_settings(
         linked = normal(name) in used
         score = 78.0 if linked else 62.0
         score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
+        if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
+            score = max(score, 86 - 0.2 * rank)
         if not built:
             score += 6
         if setting.kind == "globals":
@@ -212,6 +285,13 @@ def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
     return words
 
 
+_MODEL_SECTION = re.compile(
+    r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
+    r"init_args|denoiser|backbone_model)$"
+)
+_INNER = ("net", "network", "network_g", "net_g", "unet", "arch", "architecture", "unet_config")
+
+
 def _config_classes(settings: list[Setting]) -> list[Candidate]:
     """`model: {type: X}` and `model: {_target_: pkg.X}` of config-driven programs."""
     out: list[Candidate] = []
@@ -219,9 +299,8 @@ def _config_classes(settings: list[Setting]) -> list[Candidate]:
         key, parts = setting.path[-1], [part.lower() for part in setting.path[:-1]]
         if key not in ("type", "_target_", "class_path", "target", "_class_name") or not parts:
             continue
-        if parts[-1] not in ("model", "net", "network", "module", "arch", "generator", "unet",
-                             "architecture", "unet_config", "init_args") and parts[0] != "model":
-            continue  # fmt: skip
+        if not _MODEL_SECTION.match(parts[-1]) and parts[0] != "model":
+            continue
         if _wrong_part(setting) or len(parts) > 4:
             continue
         text = text_of(setting.value)
@@ -229,7 +308,7 @@ def _config_classes(settings: list[Setting]) -> list[Candidate]:
             continue
         score = 76.0 - 3 * max(0, len(parts) - 1)
         name = text.rsplit(".", 1)[-1]
-        inner = parts[-1] in ("net", "network", "unet", "arch", "architecture") and len(parts) > 1
+        inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
         if inner:
             score += 8
         if re.search(r"Lit|Module$|Wrapper|Lightning|Task$", name) and not inner:

@@ -9,7 +9,7 @@ _GENERIC = frozenset(
     "processed preprocessed images image imgs img jpegimages annotations labels label split splits "
     "root home mnt path to your my workspace work tmp temp scratch storage project projects local "
     "user users input inputs output outputs nfs share shared disk ssd hdd public private default "
-    "files file folder dir directory shards tar tfrecord tfrecords lmdb hdf5 npy csv json jsonl "
+    "custom subset files file folder dir directory shards tar tfrecord tfrecords lmdb hdf5 npy csv json jsonl "
     "parquet txt text all full final clean cache download downloads content drive opt var code src "
     "the some a example examples tokenized tokens bin binarized data-bin corpus large small "
     "research ml dl ai gpfs lustre efs s3 gs bucket blob none null".split()
@@ -121,8 +121,9 @@ _NOT_MODELS = frozenset(
 def class_dataset(name: str) -> str | None:
     """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection."""
     stripped = re.sub(r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
-                      r"(Dataset|DataModule|DataLoader|Loader|Data|DS)$", "", name)  # fmt: skip
-    stripped = re.sub(r"(Lit|Lightning)$", "", stripped)
+                      r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$", "", name)  # fmt: skip
+    stripped = re.sub(r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped)
+    stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped)
     generic = ("", "Image", "Text", "My", "Custom", "Base", "Simple", "Sequence", "Video", "Audio",
                "Train", "Token", "Memmap", "Tensor", "Iterable", "Prompt", "Folder", "Image" "Folder",
                "Instruction", "Chat", "Conversation", "Token", "Numpy", "Subset", "Concat", "Cached",

@@ -67,7 +67,7 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
 
 
 def _missing(state: State, name: str, error: str) -> Value:
-    if state.certain and state.catches(error):
+    if state.certain and state.expects(error):
         raise Raised(error)
     return unknown(name)
 
@@ -241,6 +241,8 @@ def get_item(state: State, base: Value, index: Value) -> Value:
         if data.path == "os.environ":
             return state.environ.get(str(key), unknown(str(key)))
         return Value(Symbol(f"{data.path}[]", data.base or base), base.origin)
+    if isinstance(data, Call) and key in data.attrs:
+        return data.attrs[key]
     if isinstance(data, Call):
         suffix = f"[{key!r}]" if isinstance(key, str) else "[]"
         return Value(Symbol(f"{data.path}(){suffix}", base), base.origin)

@@ -217,7 +217,7 @@ def _convert(kind: type) -> Callable[..., Value]:
         try:
             return Value(kind(data), value.origin)
         except (TypeError, ValueError, OverflowError):
-            if state.catches("ValueError"):
+            if state.expects("ValueError"):
                 raise Raised("ValueError") from None
             return unknown(origin=value.origin)
 

@@ -72,6 +72,11 @@ def is_network(cls: Class) -> bool:
     return False
 
 
+def is_training_module(cls: Class) -> bool:
+    """Whether the class is a LightningModule."""
+    return any(last(base) == "LightningModule" for base in cls.external_bases())
+
+
 def is_dataset(cls: Class) -> bool:
     """Whether the class is a dataset or a data module."""
     return any(

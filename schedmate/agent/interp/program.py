@@ -34,6 +34,7 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
         dict(plan.env),
         limits,
     )
+    state.shared["sys.path"] = Value([Value(str(entry.parent))])
     module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
     if plan.function is not None:
         module.name = plan.module or entry.stem
@@ -54,6 +55,9 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
     except RecursionError:
         state.trace.complete = False
         state.trace.warn("the code is nested too deeply to be followed to its end")
+    except Exception as error:  # a repository must never break the analysis of its own job
+        state.trace.complete = False
+        state.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
     state.trace.settings.append(Settings("__main__", Value(dict(module.scope.names)), "globals"))
     for name, value in state.configs:
         state.trace.settings.append(Settings(name, value, "config"))

@@ -15,12 +15,16 @@ EAGER_BYTES = 1_200_000
 MAX_REPAIRS = 60
 
 _ALIASES = (
+    ("os.sys.", "sys."),
     ("tensorflow.compat.v1.", "tensorflow."),
     ("tensorflow.compat.v2.", "tensorflow."),
     ("tensorflow.python.keras.", "keras."),
     ("tensorflow.keras.", "keras."),
     ("tf_keras.", "keras."),
     ("lightning.pytorch.", "pytorch_lightning."),
+    ("pytorch_lightning.trainer.trainer.", "pytorch_lightning."),
+    ("pytorch_lightning.trainer.", "pytorch_lightning."),
+    ("lightning.Trainer", "pytorch_lightning.Trainer"),
     ("lightning_fabric.", "lightning.fabric."),
     ("paddle.fluid.", "paddle."),
     ("gymnasium.", "gym."),

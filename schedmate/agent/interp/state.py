@@ -112,7 +112,7 @@ class State:
         self.deadline = time.monotonic() + self.limits.seconds
         self.step_limit = self.limits.steps
         self.doubt = 0
-        self.trying: list[tuple[int, set[str]]] = []
+        self.trying: list[tuple[int, set[str], bool]] = []
         self.networks: list[str] = []
         self.events: dict[int, CallEvent] = {}
         self.active: dict[int, int] = {}
@@ -141,7 +141,15 @@ class State:
         wanted = {*names, "Exception", "BaseException"}
         return any(
             caught & wanted and len(self.frames) - depth <= TRY_REACH
-            for depth, caught in self.trying
+            for depth, caught, _ in self.trying
+        )
+
+    def expects(self, *names: str) -> bool:
+        """Whether a `try` here is meant for one of these errors: it names it or is short."""
+        wanted, any_error = set(names), {"Exception", "BaseException"}
+        return any(
+            (caught & wanted or (short and caught & any_error)) and len(self.frames) - depth <= 1
+            for depth, caught, short in self.trying
         )
 
     @contextmanager
@@ -242,7 +250,8 @@ class State:
     def setattr(self, base: Value, name: str, value: Value) -> None:
         data = base.data
         if isinstance(data, AttrDict):
-            data[name] = value
+            if self._overrides(data.get(name), value):
+                data[name] = self.library.converted(data, value)
         elif isinstance(data, Instance):
             if data.items is not None and data.cls.lookup("__getattr__") is not None:
                 mapping = data.items.data
@@ -256,6 +265,10 @@ class State:
             self.load(data)
             data.scope.names[name] = value
 
+    def _overrides(self, held: Value | None, value: Value) -> bool:
+        """Whether an assignment replaces what is held: in doubt, a known value stays."""
+        return self.certain or held is None or held.data is None or not held.known
+
     def getitem(self, base: Value, index: Value) -> Value:
         return attributes.get_item(self, base, index)
 
@@ -265,7 +278,8 @@ class State:
         if isinstance(data, Instance) and data.items is not None:
             data = data.items.data
         if isinstance(data, dict) and key is not None:
-            data[key] = value
+            if self._overrides(data.get(key), value):
+                data[key] = self.library.converted(data, value)
         elif isinstance(data, list) and isinstance(key, int) and -len(data) <= key < len(data):
             data[key] = value
 
@@ -334,6 +348,8 @@ class State:
         data = func.data
         if isinstance(data, Native):
             return data.fn(self, args, kwargs, site)
+        for value in (*args, *kwargs.values()):
+            self._use(value)
         if isinstance(data, Function):
             return self.call_function(data, args, kwargs, site)
         if isinstance(data, Class):
@@ -352,6 +368,19 @@ class State:
             return self._call_instance(func, data, args, kwargs, site)
         text = data.text if isinstance(data, Unknown) and data.text else ""
         return self.external(Invocation(f"?{text}", args, kwargs, site))
+
+    def _use(self, value: Value) -> None:
+        """Note that an object was handed to something."""
+        data = value.data
+        if isinstance(data, Call | Instance):
+            self.trace.used.add(id(data))
+            if isinstance(data, Call) and data.callee is not None and "(" in data.path:
+                self._use(data.callee)
+        elif isinstance(data, Symbol) and data.base is not None:
+            self._use(data.base)
+        elif isinstance(data, list | tuple) and len(data) <= 8:
+            for item in data:
+                self._use(item)
 
     def _call_instance(
         self, func: Value, data: Instance, args: list[Value], kwargs: dict[str, Value], site: Site
@@ -379,6 +408,7 @@ class State:
         active = self.active.get(identity, 0)
         if len(self.frames) >= MAX_DEPTH or active >= MAX_ACTIVE:
             return unknown()
+        self.trace.functions.setdefault(function.name, site)
         scope = Scope(function.module, function.scope)
         self._bind_arguments(function, args, kwargs, scope)
         frame = Frame(scope, function.name, function.cls, args[0] if args else None)
@@ -440,7 +470,7 @@ class State:
         path = self.sources.canonical(invocation.path)
         invocation.path = path
         handler = self.library.handlers.get(path)
-        if handler is None and "()" in path:
+        if handler is None and "." in path:
             handler = self.library.handlers.get("*." + path.rsplit(".", 1)[-1])
         if handler is not None:
             answer = handler(self, invocation)
@@ -543,7 +573,7 @@ class State:
                     found = self.module_attr(star, name)
                 if found is not None:
                     return found
-        if module.path.name == "__init__.py":
+        if module.path.name == "__init__.py" or module.path.is_dir():
             child = self.sources.find(f"{module.name}.{name}", None, self.search_path())
             if child is not None:
                 self.load(child)

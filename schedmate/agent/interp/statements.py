@@ -151,6 +151,8 @@ def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> 
     scope.names = before
     flows = [flow for flow in left if flow is not None]
     if not flows:
+        if state.certain and not state.catches("Exception"):
+            return None
         raise Raised("Exception")
     return flows[0] if flows[0].kind != "return" else Flow("return", _joined_return(state, flows))
 
@@ -489,7 +491,7 @@ def _raise(state: State, node: ast.Raise, scope: Scope) -> None:
 
 def _try(state: State, node: ast.Try, scope: Scope) -> Flow | None:
     caught = {name for handler in node.handlers for name in _handled(handler)}
-    state.trying.append((len(state.frames), caught))
+    state.trying.append((len(state.frames), caught, len(node.body) <= 3))
     try:
         flow = execute(state, node.body, scope)
     except Raised as error:

@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from schedmate.agent.configs import parse_scalar
+from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.flow import Raised
-from schedmate.agent.interp.libs.records import fill_prefixed, make_record, split_records
+from schedmate.agent.interp.libs.records import fill_prefixed, make_record, parse_flags, split_records
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -203,6 +205,37 @@ def add_records(state: State, call: Invocation) -> Value:
         prefix = call.kwargs.get("prefix", Value("")).data
         parser.records.append((dest.data, kind, prefix if isinstance(prefix, str) else ""))
     return Value(None)
+
+
+def add_trainer_options(state: State, call: Invocation) -> Value:
+    """Lightning's `Trainer.add_argparse_args(parser)`; values are read as plain scalars."""
+    base = call.argument(0, "parent_parser", "parser")
+    if base is None:
+        return unknown()
+    parser = parser_of(state, base)
+    for name in state.library.trainer_options:
+        parser.options.append(
+            Option(name, (f"--{name}",), Value(None), Value(Native("scalar", _scalar)), "store", None,
+                   Value(True))
+        )  # fmt: skip
+    return base
+
+
+def _scalar(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    return wrap(parse_scalar(str(args[0].data)), args[0].origin)
+
+
+def trainer_from_options(state: State, call: Invocation) -> Value:
+    """Lightning's `Trainer.from_argparse_args(args, **kwargs)`: a Trainer with those arguments."""
+    mapping = state.mapping(call.args[0]) if call.args else None
+    kwargs = {
+        name: value
+        for name, value in (mapping or {}).items()
+        if name in state.library.trainer_options and value.data is not None
+    }
+    kwargs.update(call.kwargs)
+    path = call.path.rsplit(".", 1)[0]
+    return state.external(state.invocation(path, [], kwargs, call.site))
 
 
 def parse(
@@ -451,7 +484,12 @@ def parse_args(state: State, call: Invocation) -> Value:
     value, extras = _finish(state, call)
     unknown_flags = [e.data for e in extras if isinstance(e.data, str) and e.data.startswith("-")]
     if unknown_flags and not parser_of(state, call.base).records:
-        state.trace.warn(f"the program has no option {', '.join(unknown_flags[:5])}")
+        # a library may have added options of its own; the job's user knows that they exist
+        mapping = value.data
+        for name, values, flag in parse_flags(extras)[0]:
+            origin = _flag_origin(flag, str(flag.data).partition("=")[0])
+            given = values[0] if values else Value(True)
+            mapping[name.replace("-", "_")] = wrap(parse_scalar(str(given.data)), origin)
     return value
 
 
@@ -496,3 +534,5 @@ HANDLERS: dict[str, Handler] = {
     for constructor in _CONSTRUCTORS
     for name, method in _METHODS.items()
 }
+HANDLERS["*.add_argparse_args"] = add_trainer_options
+HANDLERS["*.from_argparse_args"] = trainer_from_options

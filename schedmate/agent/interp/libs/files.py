@@ -47,6 +47,14 @@ def attr_tree(value: Value, flavour: str) -> Value:
     return value
 
 
+def converted(holder: dict[Any, Value], value: Value) -> Value:
+    """A value as a configuration node keeps it: mappings become nodes of the same kind."""
+    if isinstance(holder, AttrDict) and holder.flavour not in ("namespace", "flags", "record"):
+        if type(value.data) is dict:
+            return attr_tree(value, holder.flavour)
+    return value
+
+
 def plain_tree(value: Value) -> Value:
     """The same tree with plain mappings; a deep copy of the containers."""
     data = value.data
@@ -519,6 +527,17 @@ def ini_get(state: State, call: Invocation) -> Value:
     return value if value is not None else call.kwargs.get("fallback", unknown())
 
 
+def ini_items(state: State, call: Invocation) -> Value:
+    base = call.base.data if call.base is not None else None
+    items = base.attrs.get("__items__") if isinstance(base, Call) else None
+    section = call.args[0].data if call.args else None
+    mapping = state.mapping(items) if items is not None else None
+    if mapping is None:
+        return unknown()
+    inner = state.mapping(mapping.get(section, Value({}))) if section is not None else mapping
+    return Value([Value((Value(key), value)) for key, value in (inner or {}).items()])
+
+
 _LOADERS = (
     "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "yaml.YAML().load",
     "json.load", "json.loads", "toml.load", "toml.loads", "yaml.safe_load_all", "pyhocon.parse",
@@ -571,6 +590,12 @@ HANDLERS: dict[str, Handler] = {
         for kind in ("ConfigParser", "RawConfigParser", "SafeConfigParser")
         for method in ("get", "getint", "getfloat", "getboolean")
     },
+    **{
+        f"configparser.{kind}().items": ini_items
+        for kind in ("ConfigParser", "RawConfigParser", "SafeConfigParser")
+    },
+    "jsonmerge.merge": omega_merge,
+    "mergedeep.merge": omega_merge,
     "ml_collections.config_dict.placeholder": placeholder,
     "ml_collections.config_dict.FieldReference": placeholder,
     "ml_collections.FieldReference": placeholder,

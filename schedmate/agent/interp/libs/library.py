@@ -36,6 +36,7 @@ class Library:
     def __init__(self, facts: dict[str, Any]) -> None:
         data = _data()
         self.facts = facts
+        self.trainer_options: list[str] = data["trainer_options"]
         self.constants = {path: self._fact(value) for path, value in data["constants"].items()}
         self.handlers: dict[str, Handler] = {
             **standard.HANDLERS,
@@ -71,8 +72,6 @@ class Library:
             return Value(state.argv)
         if path == "sys.path":
             return state.shared.setdefault("sys.path", Value([]))
-        if path == "os.environ":
-            return None
         return None
 
     def record_defaults(self, path: str) -> dict[str, Value]:
@@ -89,6 +88,7 @@ class Library:
         return wrap(_data()["configs"][name], Origin("library", text=name))
 
     read_file = staticmethod(files.read_file)
+    converted = staticmethod(files.converted)
     config_method = staticmethod(files.config_method)
     enter = staticmethod(commands.enter)
     defined = staticmethod(commands.defined)

@@ -220,7 +220,7 @@ def literal(state: State, call: Invocation) -> Value:
     try:
         return wrap(ast.literal_eval(text.data.strip()), text.origin)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        if state.catches("ValueError", "SyntaxError"):
+        if state.expects("ValueError", "SyntaxError"):
             raise Raised("ValueError") from None
         return unknown(origin=text.origin)
 
