@@ -17,6 +17,7 @@ _TOKEN = re.compile(
     r"|(?P<other>[^'\"#\\\[\](){}\n]+|.)",
     re.DOTALL,
 )
+_PREFIX = re.compile(r"(?<![\w.])[rRbBuU]{1,2}$")  # of a Python string
 _INCLUDE = re.compile(r"include\s+(['\"])(.+?)\1")
 _BINDING = re.compile(r"([A-Za-z_][\w./]*)\s*=\s*(.+)", re.DOTALL)
 _BLOCK = re.compile(r"([A-Za-z_][\w./]*)\s*:")
@@ -118,6 +119,8 @@ def _statements(source: Source) -> Iterator[tuple[int, bool, str]]:
         elif kind != "comment":
             if not begun and not token.isspace():
                 begun, start = True, line
+            if kind == "string" and parts:
+                parts[-1] = _PREFIX.sub("", parts[-1])
             depth += (kind == "open") - (kind == "close")
             parts.append(token)
         line += token.count("\n")

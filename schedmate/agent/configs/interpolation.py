@@ -91,7 +91,7 @@ class Resolver:
             return self._done[path]
         if not isinstance(value.data, dict | list | tuple | str):
             return value
-        if self._depth > MAX_DEPTH + _MAX_CHAIN:
+        if self._depth > MAX_DEPTH:
             raise ConfigError(f"'{'.'.join(path)[:80]}' nests too deeply; flatten it")
         self._depth += 1
         try:

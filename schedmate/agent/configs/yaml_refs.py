@@ -51,11 +51,17 @@ def resolve_refs(root: Value) -> Value:
 
 
 def _follow(root: Value, value: Value, chain: int) -> Value:
-    if not (isinstance(value.data, Unknown) and (value.data.text or "").startswith(REF + " ")):
+    """What `value` comes to; text that a reference leads to may hold references itself."""
+    if isinstance(value.data, Unknown) and (value.data.text or "").startswith(REF + " "):
+        text = (value.data.text or "").removeprefix(REF + " ").strip()
+    elif chain and isinstance(value.data, str) and _REFERENCE.search(value.data):
+        text = value.data
+    else:
         return value
-    text = (value.data.text or "").removeprefix(REF + " ").strip()
-    if chain >= _MAX_CHAIN or not _REFERENCE.search(text):
+    if chain >= _MAX_CHAIN:
         return value
+    if not _REFERENCE.search(text):
+        return Value(text, value.origin)
     whole = _REFERENCE.fullmatch(text)
     if whole:
         found = _lookup(root, whole[1])

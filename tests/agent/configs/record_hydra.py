@@ -39,6 +39,7 @@ CASES: list[tuple[str, list[str]]] = [
     ("global_items", []),
     ("global_items", ["db@_global_=two", "+a.b.lr2=1"]),
     ("nested_override", []),
+    ("config", ["experiment=plain"]),
     ("experiments_only", []),
     ("experiments_only", ["experiment=deep/long"]),
     ("must_choose", ["optimizer=adamw", "+lr=1"]),

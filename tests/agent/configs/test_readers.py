@@ -115,6 +115,9 @@ def test_hyperpyyaml_references(tmp_path: Path) -> None:
         "attr: !ref <net.weight>\n"
         "power: !ref <lr> ** 99999999\n"
         "self: !ref <self>\n"
+        "plain: out/<lr>\n"
+        "nested: !ref <plain>/x\n"
+        "bare: !ref just/text\n"
     )
     value = read(tmp_path, "a.yaml", text)
     assert value.data["double"].data == 1.0
@@ -126,6 +129,9 @@ def test_hyperpyyaml_references(tmp_path: Path) -> None:
     assert value.data["attr"].data == Unknown("!ref <net.weight>")
     assert value.data["power"].data == "0.5 ** 99999999"
     assert value.data["self"].data == Unknown("!ref <self>")
+    assert value.data["plain"].data == "out/<lr>"
+    assert value.data["nested"].data == "out/0.5/x"
+    assert value.data["bare"].data == "just/text"
     command = Value(2.0, Origin("command", text="--lr"))
     changed = read_config(tmp_path / "a.yaml", tmp_path, overrides={"lr": command})
     assert changed.data["double"].data == 4.0
@@ -360,7 +366,7 @@ def test_gin(tmp_path: Path) -> None:
         "# comment\nimport pkg.mod\ninclude 'sub/base.gin'\ninclude 'far/away.gin'\n"
         "LR = 2.0  # later wins\nscope/Adam.lr = %LR\nAdam.betas = (\n  0.9,\n  0.999,  # b2\n)\n"
         "Net.fn = @build/act()\nNet.names = ['a', \"b # c\", %LR, @x]\nNet.text = 'ab' \\\n  'cd'\n"
-        "Net.map = {'k': None, 'on': True}\nA = %B\nB = %A\nT.x = %gin.REQUIRED\n"
+        "Net.map = {'k': None, 'on': True, 're': r'a\\.b'}\nA = %B\nB = %A\nT.x = %gin.REQUIRED\n"
         'Trainer:\n  steps = 5\n  name = "q"\n'
     )
     command = Value("Trainer.steps = 7", Origin("command", text="--gin.Trainer.steps=7"))
@@ -372,7 +378,7 @@ def test_gin(tmp_path: Path) -> None:
     assert found["Net.fn"].data == Unknown("@build/act()")
     assert found["Net.names"].plain() == ["a", "b # c", 2.0, None]
     assert found["Net.text"].data == "abcd"
-    assert found["Net.map"].plain() == {"k": None, "on": True}
+    assert found["Net.map"].plain() == {"k": None, "on": True, "re": "a\\.b"}
     assert found["A"].data == Unknown("%B")
     assert found["T.x"].data == Unknown("%gin.REQUIRED")
     assert found["include far/away.gin"].data == Unknown("far/away.gin")
