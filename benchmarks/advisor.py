@@ -67,7 +67,7 @@ class Replay:
             self.by_text[text].append(job)
 
     def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
-        return self.by_print[fingerprint]
+        return self.by_print[fingerprint][-advisor.RUNS :]  # added in the order they ended
 
     def search(
         self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True

@@ -91,6 +91,9 @@ def main() -> None:
             metadata = found.metadata
             got = {field: metadata.get(path) for field, path in FIELDS.items()}
             evidence = metadata.evidence
+            for warning in found.warnings:
+                if "stopped early" in warning:
+                    print(f"{row['id']}: {warning}")
         except SchedmateError as error:
             print(f"{row['id']}: {error}")
             got, evidence = dict.fromkeys(FIELDS), {}

@@ -119,15 +119,20 @@ def _facts(root: Path, plan: LaunchPlan, launch: LaunchConfig) -> dict[str, obje
 
 
 def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
-    """What the launcher configures, and flags and files of a program that was not followed."""
+    """What the launcher configures, and flags and files of the command the program did not read.
+
+    A program whose options or configuration are read by a library that could not be followed
+    still means something by `--epochs 90` or `--config x.yaml`.
+    """
     if plan.facts:
         trace.settings.append(Settings("launcher", Value(dict(plan.facts)), "config"))
-    if any(settings.kind in ("arguments", "dataclass") for settings in trace.settings):
-        return
-    if any(settings.kind == "config" and settings.name != "launcher" for settings in trace.settings):
-        return
-    trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))
-    for name, value in flags.files_in(root, plan, trace):
+    read = {settings.name for settings in trace.settings}
+    composed = any(name in read for name in ("hydra", "lightning", "merged config"))
+    unread = [] if composed else [f for f in flags.files_in(root, plan, trace) if f[0] not in read]
+    parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
+    if unread or not (parsed or composed):
+        trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))
+    for name, value in unread:
         trace.settings.append(Settings(name, value, "config"))
 
 

@@ -25,7 +25,6 @@ _BY_SUFFIX: dict[str, Callable[[Source], Value]] = {
     ".properties": read_pairs,
     ".args": read_pairs,
 }
-_FIRST_LINES = re.compile(r"^\s*(?![#;\s])(.+)$", re.MULTILINE)
 
 
 def read_config(path: Path, root: Path, *, overrides: Mapping[str, Value] | None = None) -> Value:
@@ -45,8 +44,8 @@ def read_config(path: Path, root: Path, *, overrides: Mapping[str, Value] | None
 
 
 def _guess(source: Source) -> Callable[[Source], Value]:
-    found = _FIRST_LINES.findall(source.text[:4000])
-    first = found[0].strip() if found else ""
+    stripped = (line.strip() for line in source.text[:4000].split("\n"))
+    first = next((line for line in stripped if line and line[0] not in "#;"), "")
     if re.fullmatch(r"\[[^\[\]{}\"',]+\]\s*(?:[#;].*)?", first):
         return read_ini
     if first.startswith(("{", "[")):

@@ -74,6 +74,11 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
         valid = Candidate(train.data, origin, train.score - 12, "another split of the training set")
+    if valid is not None and train is not None and valid is not explicit_valid and any(
+        use.evaluates is not True and use.candidate.data == valid.data for use in uses
+    ):
+        # opened in both roles: another split of whatever the training set is called
+        valid = Candidate(train.data, valid.origin, valid.score, "another split of the training set")
     if valid is not None and train is not None and valid.score < train.score - 18:
         # a weakly named validation file beside a well named dataset is a split of it
         valid = Candidate(train.data, valid.origin, valid.score, "another split of the training set")
@@ -223,6 +228,13 @@ def _own_class(event: CallEvent) -> list[Use]:
     score = 66.0 if event.certain else 54.0
     out: list[Use] = []
     named_by_class = class_dataset(cls.name)
+    if named_by_class is not None and _names_a_model(named_by_class):
+        named_by_class = None
+    if event.owner is not None and event.owner is not cls and event.function == "__init__":
+        if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
+            score -= 10
+    if cls.name.endswith("DataModule") or "DataModule" in cls.name:
+        score -= 8
     if named_by_class is not None:
         out.append(Use(Candidate(named_by_class, origin, score), role))
     for key, value in [*((None, v) for v in event.args[:3]), *event.kwargs.items()]:
@@ -237,6 +249,14 @@ def _own_class(event: CallEvent) -> list[Use]:
             out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
             break
     return out
+
+
+def _names_a_model(name: str) -> bool:
+    words = rules("vocabulary")
+    text = re.sub(r"[_ .]+", "-", name.lower())
+    return any(re.search(p, text) for p in words["models"].values()) and not any(
+        re.search(p, text) for p in words["datasets"].values()
+    )
 
 
 def _is_data_argument(key: str | None, text: str) -> bool:
@@ -356,7 +376,7 @@ def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None
            and any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer")
                    for base in e.cls.external_bases())]  # fmt: skip
     if not trainers and not own:
-        return _arguments_without_trainer(trace)
+        return _arguments_without_trainer(settings)
     event = (trainers or own)[-1]
     given = event.kwargs.get("eval_dataset")
     if given is None and any("eval_dataset" in e.kwargs for e in trainers + own):
@@ -381,15 +401,14 @@ def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None
     return Origin("code", event.site.file, event.site.line)
 
 
-def _arguments_without_trainer(trace: Trace) -> bool | None:
-    """Training arguments that say no evaluation, where the trainer itself was not reached."""
-    for group in trace.settings:
-        fields = group.value.data
-        if group.kind == "dataclass" and isinstance(fields, dict) and "num_train_epochs" in fields:
-            asked = fields.get("do_eval")
-            strategies = [fields.get(k) for k in ("eval_strategy", "evaluation_strategy")]
-            if (asked is None or not asked.data) and all(
-                s is None or s.data in ("no", None) for s in strategies
-            ):
-                return False
-    return None
+def _arguments_without_trainer(settings: list[Setting]) -> Origin | bool | None:
+    """What Hugging Face training arguments say where their trainer was not reached."""
+    keys = {setting.key: setting for setting in reversed(settings) if setting.kind != "arguments"}
+    if not {"numtrainepochs", "perdevicetrainbatchsize"} & keys.keys():
+        return None
+    for name in ("doeval", "evalstrategy", "evaluationstrategy"):
+        setting = keys.get(name)
+        if setting is not None and setting.value.data not in (False, None, "no", "none"):
+            origin = setting.value.origin
+            return origin if origin is not None else Origin("config")
+    return False

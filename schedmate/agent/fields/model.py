@@ -62,7 +62,12 @@ def find(trace: Trace, settings: list[Setting], entry: str | None = None) -> Can
     built = _built(trace)
     from_settings = list(_from_settings(trace, settings, built))
     from_calls = list(_from_calls(trace))
-    return best([*from_settings, *from_calls, *built, *_from_entry(trace, entry)])
+    found = best([*from_settings, *from_calls, *built, *_from_entry(trace, entry)])
+    if entry is not None and found is not None and found.data in ("Model", "Sequential"):
+        stem = entry.rsplit("/", 1)[-1].removesuffix(".py")
+        if not _PLAIN_FILE.match(stem):
+            return Candidate(stem, Origin("code", entry, 1), 50, "the script's name")
+    return found
 
 
 def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
@@ -253,6 +258,8 @@ def _from_settings(
         score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
         if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
             score = max(score, 86 - 0.2 * rank)
+        elif setting.explicit and setting.kind == "arguments":
+            score = max(score, 76 - 0.1 * rank)
         if not built:
             score += 6
         if setting.kind == "globals":
@@ -267,7 +274,7 @@ def _from_settings(
 def _wrong_part(setting: Setting) -> bool:
     return any(
         re.search(r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|"
-                  r"callback|metric|critic|reward|vae|cond_stage|first_stage|neck|head|aug|lora", part, re.I)
+                  r"callback|metric|critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora", part, re.I)
         for part in setting.path[:-1]
     )  # fmt: skip
 

@@ -131,5 +131,5 @@ def class_dataset(name: str) -> str | None:
                "LazySupervised", "Supervised", "SFT", "LM", "TextLine", "H5", "LMDB", "Graph",
                "Tokenized", "Pretrain", "PreTrain", "Finetune", "Streaming", "Time", "TimeSeries",
                "Window", "Sequences", "Char", "Lit", "Window" "ed", "Unpaired", "Aligned", "Single",
-               "Main", "Dummy", "Synthetic", "Random", "Multi", "Combined", "Mixed")  # fmt: skip
+               "Main", "ModuleFromConfig", "FromConfig", "Dummy", "Synthetic", "Random", "Multi", "Combined", "Mixed")  # fmt: skip
     return None if stripped in generic else stripped

@@ -14,6 +14,7 @@ from schedmate.agent.interp.objects import (
     Function,
     Instance,
     Module,
+    Native,
     PathStr,
     Scope,
     Symbol,
@@ -290,10 +291,12 @@ def _same(left: Value, right: Value, identity: bool) -> bool | None:
         return None
     if left.known and right.known:
         return bool(left.plain() == right.plain())
-    symbolic = Class | Function | Instance | Module | Symbol
+    symbolic = Class | Function | Instance | Module | Native | Symbol
     if isinstance(a, symbolic) and isinstance(b, symbolic):
         if isinstance(a, Symbol) and isinstance(b, Symbol):
             return True if a.path == b.path else None
+        if isinstance(a, Native) and isinstance(b, Native):
+            return a.name == b.name
         return a is b
     return None
 

@@ -275,8 +275,13 @@ class State:
     def setitem(self, base: Value, index: Value, value: Value) -> None:
         data = base.data
         key = plain_key(index)
-        if isinstance(data, Instance) and data.items is not None:
-            data = data.items.data
+        if isinstance(data, Instance):
+            setter = data.cls.lookup("__setitem__")
+            if setter is not None and isinstance(setter.data, Function):
+                self.call_function(setter.data, [base, index, value], {}, Site("", 1))
+                return
+            if data.items is not None:
+                data = data.items.data
         if isinstance(data, dict) and key is not None:
             if self._overrides(data.get(key), value):
                 data[key] = self.library.converted(data, value)
@@ -505,6 +510,7 @@ class State:
             frame.function if frame else "",
             result,
             in_loop=any(f.loops for f in self.frames),
+            owner=frame.cls if frame else None,
         )
         if len(self.trace.calls) < MAX_EVENTS and not (self.networks and path.startswith("torch.")):
             self.trace.calls.append(event)

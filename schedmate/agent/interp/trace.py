@@ -15,7 +15,7 @@ class CallEvent:
     `path` is the dotted path (`torch.optim.AdamW`, `?.fit` when the object is unknown, the
     qualified class name for the repository's own classes, whose class is in `cls`). `certain` is
     false under a condition that could not be decided. `inside` lists the repository's network
-    classes whose construction was under way.
+    classes whose construction was under way; `owner` is the class whose method made the call.
     """
 
     path: str
@@ -29,6 +29,7 @@ class CallEvent:
     result: Value | None = None
     target: str = ""
     in_loop: bool = False
+    owner: Class | None = None
 
     def argument(self, position: int | None, *names: str) -> Value | None:
         """The argument at `position` or under the first of `names` that was given."""

@@ -153,6 +153,12 @@ def _program(follower: Follower, call: Call) -> Decision:
     if name.endswith(scripts):
         return missing(follower, call, text)
     if re.fullmatch(r"[A-Za-z][\w.+-]*", name):
+        installed = repo.only_one_ending(name)
+        first = (repo.read(installed) or "").split("\n", 1)[0] if installed is not None else ""
+        if installed is not None and first.startswith("#!") and "python" in first:
+            # a script that packaging installs as it is, `scripts=[...]` or `script-files`
+            call.words = [Value(f"{call.cwd}/{installed}", call.words[0].origin), *call.words[1:]]
+            return record(follower, call, entry=installed)
         return record(follower, call, console=name)
     return None
 

@@ -225,6 +225,29 @@ def _scalar(state: State, args: list[Value], kwargs: dict[str, Value], site: Sit
     return wrap(parse_scalar(str(args[0].data)), args[0].origin)
 
 
+def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
+    """A library function that returns a parser of its own."""
+
+    def make(state: State, call: Invocation) -> Value:
+        value = Value(Call(_PARSER, [], {}))
+        parser = parser_of(state, value)
+        origin = Origin("library", text=path)
+        for given in options:
+            flags = tuple(given["flags"])
+            dest = given.get("dest") or flags[0].lstrip("-").replace("-", "_")
+            default = Value(given.get("default"), origin)
+            action = given.get("action", "store")
+            if action == "store_true":
+                default = Value(False, origin)
+            kind = Value(Native("scalar", _scalar)) if isinstance(default.data, int) else None
+            parser.options.append(
+                Option(dest, flags, default, kind, action, given.get("nargs"), Value(True))
+            )
+        return value
+
+    return make
+
+
 def trainer_from_options(state: State, call: Invocation) -> Value:
     """Lightning's `Trainer.from_argparse_args(args, **kwargs)`: a Trainer with those arguments."""
     mapping = state.mapping(call.args[0]) if call.args else None

@@ -221,7 +221,9 @@ def omega_update(state: State, call: Invocation) -> Value:
 def attr_dict(flavour: str) -> Handler:
     def build(state: State, call: Invocation) -> Value:
         items: dict[Any, Value] = {}
-        for argument in call.args:
+        given = dict(call.kwargs)
+        initial = given.pop("initial_dictionary", None)
+        for argument in [*call.args, *([initial] if initial is not None else [])]:
             mapping = state.mapping(argument)
             if mapping is not None:
                 items.update(mapping)
@@ -232,7 +234,7 @@ def attr_dict(flavour: str) -> Handler:
                         items[parts[0].data] = parts[1]
             elif isinstance(argument.data, Unknown | Call):
                 return unknown(origin=argument.origin)
-        items.update(call.kwargs)
+        items.update(given)
         return attr_tree(Value(items), flavour)
 
     return build

@@ -47,6 +47,8 @@ class Library:
             **hydra.HANDLERS,
             **runtime.HANDLERS,
         }
+        for path, options in data["parsers"].items():
+            self.handlers[path] = argparse.ready_made(options, path)
         for path, value in data["results"].items():
             self.handlers.setdefault(path, _constant(self._fact(value)))
         for path in data["identity"]:
