@@ -1,0 +1,260 @@
+"""`schedmate history`: put past jobs in, look at them, take them out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schedmate.commands.history_common import HistoryOption, JsonOption, opened, progress, tell
+from schedmate.commands.history_import import import_history
+from schedmate.durations import format_duration, parse_duration
+from schedmate.errors import InputError, UsageError
+from schedmate.terminal import clean
+
+if TYPE_CHECKING:
+    from schedmate.jobs import JobRecord, JobState
+    from schedmate.retrieval.history import JobHistory
+
+app = typer.Typer(no_args_is_help=True, help="Put past jobs into the history and look at them.")
+
+SCHEMA = "schedmate.history/v1"
+
+app.command("import")(import_history)
+
+
+@app.command()
+def add(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")],
+    fields: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FIELD=VALUE...",
+            help="What is known of it, as model=resnet50 gpus=8 duration=2h state=COMPLETED. "
+            "FIELD is a short name or a dotted field of a record, as for import --map.",
+        ),
+    ],
+    history: HistoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add one job, or replace it.
+
+    Example: schedmate history add 17 model=resnet50 dataset=imagenet iters=90 iter_type=epoch
+    gpus=8 duration=7h30m
+    """
+    from schedmate.retrieval.importers import parse_assignments
+
+    record = parse_assignments([*fields, f"job_id={job}"])
+    with opened(history, create=True) as store:
+        store.add(record)
+    _show(record, as_json)
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Most jobs to show.")] = 20,
+    offset: Annotated[int, typer.Option(min=0, help="Jobs to pass over.")] = 0,
+    state: Annotated[
+        str | None, typer.Option(help="Only jobs in this state, as COMPLETED.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Only jobs with this in their name, command or metadata.")
+    ] = None,
+    history: HistoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs of the history."""
+    with opened(history) as store:
+        records = list(
+            store.list(limit=limit, offset=offset, state=_state(state), user=user, text=text)
+        )
+    if as_json:
+        jobs = [record.model_dump(mode="json", by_alias=True) for record in records]
+        typer.echo(json.dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
+    else:
+        _table(records)
+
+
+@app.command()
+def show(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")],
+    history: HistoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show all that is stored of one job."""
+    with opened(history) as store:
+        record = _get(store, job)
+    _show(record, as_json)
+
+
+@app.command()
+def finish(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")],
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            help="How long it ran: 7200, 2h, 1d12h or 1-12:00:00. Without it, from its "
+            "start to its end."
+        ),
+    ] = None,
+    state: Annotated[
+        str,
+        typer.Option(
+            help="How it ended. Any state but COMPLETED makes the duration a lower bound."
+        ),
+    ] = "COMPLETED",
+    end: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="When it ended, ISO 8601 or epoch seconds; else now."),
+    ] = None,
+    gpu_util: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Mean GPU utilisation [%].")
+    ] = None,
+    sm_util: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Mean SM activity [%].")
+    ] = None,
+    gpu_mem_mb: Annotated[
+        float | None, typer.Option(min=0, help="Peak memory of one GPU [MB].")
+    ] = None,
+    history: HistoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close a job that `analyze --record` stored: how it ended and what it used.
+
+    Example: schedmate history finish 17 --duration 2h --gpu-util 91
+    """
+    ended = _state(state)
+    assert ended is not None
+    if ended in ("PENDING", "RUNNING"):
+        raise UsageError(f"--state {ended} is not how a job ends.")
+    with opened(history) as store:
+        record = _get(store, job)
+        end_time = _end_time(end)
+        seconds = parse_duration(duration) if duration is not None else None
+        if seconds is None and record.start_time is not None:
+            seconds = max(0.0, end_time - record.start_time)
+        if seconds is None:
+            raise UsageError(f"job {job} has no start time; say how long it ran with --duration.")
+        usage = {"gpu_util": gpu_util, "sm_util": sm_util, "gpu_mem_mb": gpu_mem_mb}
+        known = {name: value for name, value in usage.items() if value is not None}
+        store.finish(job, duration_s=seconds, end_time=end_time, state=ended, **known)
+        record = _get(store, job)
+    _show(record, as_json)
+
+
+@app.command()
+def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
+    """Count what the history holds."""
+    with opened(history) as store:
+        numbers = store.stats()
+    if as_json:
+        typer.echo(json.dumps({"schema": SCHEMA, "stats": numbers}, indent=2))
+        return
+    for name, value in _flat(numbers):
+        typer.echo(f"{name} = {value}")
+
+
+@app.command()
+def rebuild(history: HistoryOption = None) -> None:
+    """Compute all vectors and the index anew, as after a change of the embedder.
+
+    Records are only read: stopping it loses nothing, and it can be run again.
+    """
+    with opened(history) as store, progress("embedding", len(store)) as advance:
+        store.rebuild(lambda done, total: advance(done, f"{done:,} of {total:,} jobs"))
+    tell("rebuilt the index.")
+
+
+@app.command()
+def export(
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write there, whole or not at all; - is stdout."
+        ),
+    ] = Path("-"),
+    history: HistoryOption = None,
+) -> None:
+    """Write every record as one line of JSON, which `history import --format jsonl` reads."""
+    from schedmate.files import open_output
+
+    with opened(history) as store, open_output(output) as stream:
+        for record in store.export():
+            stream.write(record.model_dump_json(by_alias=True, exclude_none=True) + "\n")
+
+
+def _get(store: JobHistory, job: str) -> JobRecord:
+    record: JobRecord | None = store.get(job)
+    if record is None:
+        raise InputError(
+            f"no job {job!r} in the history; `schedmate history list` shows what there is."
+        )
+    return record
+
+
+def _state(text: str | None) -> JobState | None:
+    from schedmate.retrieval.importers.values import parse_state
+
+    try:
+        return None if text is None else parse_state(text)
+    except ValueError as error:
+        raise UsageError(f"{error}; use one such as COMPLETED, FAILED or CANCELLED.") from None
+
+
+def _end_time(text: str | None) -> float:
+    from schedmate.retrieval.importers.values import parse_time
+
+    try:
+        return parse_time(text) or time.time()
+    except ValueError as error:
+        raise UsageError(f"--end {error}.") from None
+
+
+def _show(record: JobRecord, as_json: bool) -> None:
+    document = record.model_dump(mode="json", by_alias=True)
+    document["fingerprint"] = record.metadata.fingerprint()
+    if as_json:
+        typer.echo(json.dumps({"schema": SCHEMA, "job": document}, indent=2))
+        return
+    document["metadata"].pop("evidence", None)
+    for name, value in _flat(document):
+        if value is not None:
+            typer.echo(f"{name} = {clean(value)}")
+
+
+def _table(records: list[JobRecord]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from schedmate.terminal import console
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("job", "state", "ran", "GPUs", "model", "dataset", "name", "user"):
+        table.add_column(name, overflow="fold")
+    for record in records:
+        cells = (
+            record.job_id,
+            record.state,
+            None if record.duration_s is None else format_duration(record.duration_s),
+            record.launch.gpus,
+            record.metadata.model.model_name,
+            record.metadata.dataset.train,
+            record.name,
+            record.user,
+        )
+        table.add_row(*("" if cell is None else clean(cell, 60) for cell in cells))
+    console(sys.stdout).print(table)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

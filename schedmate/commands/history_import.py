@@ -1,0 +1,150 @@
+"""`schedmate history import`: past jobs from files that clusters already have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.commands.history_common import HistoryOption, JsonOption, opened, progress, tell
+from schedmate.errors import INPUT, INTERRUPTED, UsageError
+
+if TYPE_CHECKING:
+    from schedmate.jobs import JobRecord
+    from schedmate.retrieval.importers import ImportReport, RepositoryAnalyser
+
+SCHEMA = "schedmate.history-import/v1"
+BATCH = 1000
+"""Records stored in one transaction."""
+
+
+def import_history(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File to read, also .gz; - is standard input.")
+    ],
+    file_format: Annotated[
+        str,
+        typer.Option(
+            "--format", help="auto, sacct-json, sacct (--parsable2), csv, or jsonl (an export)."
+        ),
+    ] = "auto",
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN[:UNIT]",
+            help="For csv: which column holds a field, as duration=hours:h or "
+            "model=net. Repeat it. COLUMN # is the number of the row.",
+        ),
+    ] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The same from a YAML file of FIELD: COLUMN[:UNIT]."),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(help="Put before every job id, to keep two clusters apart.")
+    ] = "",
+    analyze: Annotated[
+        bool,
+        typer.Option(
+            "--analyze",
+            help="Read each job's working directory, where it exists here, for what it trained. "
+            "Without this, accounting rows take no part in estimates.",
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 when any row could not be used.")
+    ] = False,
+    history: HistoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import past jobs from Slurm's accounting, a CSV file or an export.
+
+    Jobs already in the history, by job id, are replaced. Rows that cannot be used are counted and
+    the first few reported with their line; the rest is imported and the exit code is 0. It is 3
+    when rows were read and none was usable, and 130 after Ctrl-C, which keeps what was stored.
+
+    Examples:
+
+      sacct -a -S 2024-01-01 --json | schedmate history import -
+
+      schedmate history import jobs.csv --map job_id=id --map duration=hours:h --map model=net
+    """
+    from schedmate.retrieval.importers import (
+        FORMATS,
+        ImportReport,
+        RepositoryAnalyser,
+        open_source,
+        parse_mapping,
+        read_mapping,
+    )
+
+    wanted = next((name for name in FORMATS if name == file_format), None)
+    if wanted is None and file_format != "auto":
+        raise UsageError(f"--format {file_format} is not auto, {', '.join(FORMATS)}.")
+    columns = {**(read_mapping(map_file) if map_file else {}), **parse_mapping(mapping or [])}
+    if columns and wanted not in (None, "csv"):
+        raise UsageError(f"--map is for csv; the columns of {wanted} are known.")
+    report = ImportReport()
+    analyser = RepositoryAnalyser() if analyze else None
+    stored, interrupted = 0, False
+    with open_source(file) as source, opened(history, create=True) as store:
+        records = source.records(wanted, columns, report, analyser)
+        batches = _batches(_prefixed(records, prefix))
+        try:
+            with progress("importing", source.size) as advance:
+                for batch in batches:
+                    store.add_many(batch)
+                    stored += len(batch)
+                    advance(source.position(), f"{stored:,} jobs")
+        except KeyboardInterrupt:
+            interrupted = True
+    _report_import(stored, report, analyser, interrupted=interrupted, as_json=as_json)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if (report.rows and not stored) or (strict and report.bad):
+        raise typer.Exit(INPUT)
+
+
+def _prefixed(records: Iterator[JobRecord], prefix: str) -> Iterator[JobRecord]:
+    for record in records:
+        yield record.model_copy(update={"job_id": prefix + record.job_id}) if prefix else record
+
+
+def _batches(records: Iterator[JobRecord]) -> Iterator[list[JobRecord]]:
+    """What is stored together, and so what Ctrl-C can lose."""
+    while batch := list(islice(records, BATCH)):
+        yield batch
+
+
+def _report_import(
+    stored: int,
+    report: ImportReport,
+    analyser: RepositoryAnalyser | None,
+    *,
+    interrupted: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        document = {
+            "schema": SCHEMA,
+            "imported": stored,
+            "bad": report.bad,
+            "problems": report.problems,
+            "analysed": analyser.analysed if analyser else None,
+            "interrupted": interrupted,
+        }
+        typer.echo(json.dumps(document, indent=2))
+    for problem in report.problems:
+        tell(f"warning: {problem}")
+    more = report.bad - len(report.problems)
+    if more:
+        tell(f"warning: and {more:,} more rows that could not be used")
+    if analyser:
+        tell(f"analysed {analyser.analysed:,} jobs; {analyser.skipped:,} had nothing to read.")
+    kept = f"{stored:,} job{'s' * (stored != 1)} imported, {report.bad:,} rows left out"
+    tell(f"interrupted: {kept}; what was imported is kept." if interrupted else f"{kept}.")

@@ -1,0 +1,79 @@
+"""Corrections of a past run time for a new job that trains longer, or on other GPUs.
+
+The exponents are medians over the public step-time traces of the Sia artifact (7 models, 6
+machine types); `benchmarks/advisor.py` measures them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
+
+WEAK_SCALING = 0.83
+"""Samples per second grow as GPUs ** this when each GPU keeps its batch (10th to 90th percentile
+0.45 to 1.0 over 25,255 pairs): an epoch then takes GPUs ** -0.83 of its time."""
+
+STRONG_SCALING = 0.25
+"""The same when the global batch stays and each GPU's share of it shrinks (-0.3 to 0.6 over 583
+pairs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """The factor a past run time is multiplied by, and what could not be corrected for."""
+
+    factor: float = 1.0
+    unknown_length: bool = False
+    other_gpu: bool = False
+
+
+def adjust(metadata: WorkloadMetadata, launch: LaunchConfig, past: JobRecord) -> Adjustment:
+    """How `past` compares with the new job described by `metadata` and `launch`."""
+    length = _length_ratio(metadata, past.metadata)
+    return Adjustment(
+        factor=(length or 1.0) * _gpu_ratio(metadata, launch, past),
+        unknown_length=length is None,
+        other_gpu=_differ(launch.gpu_type, past.launch.gpu_type),
+    )
+
+
+def _length_ratio(new: WorkloadMetadata, old: WorkloadMetadata) -> float | None:
+    """New over old training length, or None when only one is known or the units differ.
+
+    Epochs of different datasets are compared as they are: their lengths in samples are not known.
+    """
+    if (
+        new.training.iters == old.training.iters
+        and new.training.iter_type == old.training.iter_type
+    ):
+        return 1.0
+    if new.training.iter_type is None or new.training.iter_type != old.training.iter_type:
+        return None
+    length, past_length = new.training.iters, old.training.iters
+    if not length or not past_length or min(length, past_length) < 0:
+        return None
+    return length / past_length
+
+
+def _gpu_ratio(new: WorkloadMetadata, launch: LaunchConfig, past: JobRecord) -> float:
+    """Old over new GPUs to the measured exponent, where the work does not grow with the GPUs."""
+    if not launch.gpus or not past.launch.gpus or launch.gpus == past.launch.gpus:
+        return 1.0
+    ratio: float = past.launch.gpus / launch.gpus
+    batches = (_global_batch(new), _global_batch(past.metadata))
+    if batches[0] is not None and batches[0] == batches[1]:
+        return float(ratio**STRONG_SCALING)
+    if new.training.iter_type == past.metadata.training.iter_type == "epoch":
+        return float(ratio**WEAK_SCALING)
+    # A step on more GPUs does more work in the same time: nothing to correct.
+    return 1.0
+
+
+def _global_batch(metadata: WorkloadMetadata) -> Any:
+    return (metadata.training.model_extra or {}).get("global_batch_size")
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return bool(one and other) and str(one).lower() != str(other).lower()

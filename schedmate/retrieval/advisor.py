@@ -1,0 +1,277 @@
+"""The Scheduling Advisor: run time and utilisation of a new job from past jobs like it.
+
+SchedMate paper, section 3.1: embed the metadata, take the top-k past jobs above a similarity
+threshold, average. `method="mean"` is that; the default, `weighted`, is what measured better
+(benchmarks/advisor.py, docs/advisor.md).
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from schedmate.jobs import Estimate, JobRecord, LaunchConfig, Neighbour, WorkloadMetadata
+from schedmate.retrieval.adjust import Adjustment, adjust
+from schedmate.retrieval.predictive import Prior, Run, predict
+
+if TYPE_CHECKING:
+    from schedmate.retrieval.history import JobHistory
+
+Method = Literal["weighted", "mean"]
+
+RUNS = 32
+"""Most past runs one estimate looks at: the latest ones."""
+
+HALF_LIFE = 6.0
+"""A run counts half as much as one this many runs later. Runs, not days: workloads change when
+people work on them, and the best half-life in days differs from trace to trace."""
+
+PRIOR = Prior(spread=1.2, runs=3.0)
+"""Gives p10 to p90 their 80 % on the first halves of two real traces, also after one run."""
+
+UNKNOWN_LENGTH = 0.25
+"""Weight of a run whose training length cannot be compared, against one where it can."""
+
+OTHER_GPU = 0.5
+"""Weight of a run on another GPU type; there is no measured speed ratio to correct with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    record: JobRecord
+    duration_s: float
+    similarity: float
+    exact: bool
+    adjustment: Adjustment
+
+
+class SchedulingAdvisor:
+    """Estimates from one history.
+
+    `threshold` is the least cosine similarity of a neighbour (None: the embedder's own). `k` is
+    how many neighbours the mean takes; the weighted method takes the runs of the k most similar
+    workloads (fingerprints).
+    """
+
+    def __init__(
+        self,
+        history: JobHistory,
+        *,
+        threshold: float | None = None,
+        k: int = 3,
+        method: Method = "weighted",
+    ) -> None:
+        if k < 1:
+            raise ValueError("k must be at least 1")
+        self._history = history
+        self._threshold = history.embedder.threshold if threshold is None else threshold
+        self._k = k
+        self._method: Method = method
+
+    def estimate(
+        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None = None
+    ) -> Estimate:
+        """What the history says of a job with this metadata and launch configuration.
+
+        `now` [s since epoch] is when the job is submitted: runs that ended later are not looked
+        at. Without it, it is the present and every run of the history counts. The point estimate
+        is the median (`mean`: the mean). The estimate abstains, with the reason, when no run is
+        similar or none of the similar ones completed.
+        """
+        if metadata.model.model_name is None and metadata.dataset.train is None:
+            return self._abstain("neither a model nor a dataset is known, so nothing to compare")
+        candidates, best = self._candidates(metadata, launch, now)
+        if not candidates:
+            return self._abstain(_nothing_similar(best, self._threshold))
+        weights = self._weights(candidates)
+        runs = [
+            Run(item.duration_s * item.adjustment.factor, weight, item.record.censored)
+            for item, weight in zip(candidates, weights, strict=True)
+        ]
+        neighbours = _neighbours(candidates, runs, time.time() if now is None else now)
+        prediction = predict(runs, PRIOR)
+        if prediction is None:
+            longest = max(run.duration_s for run in runs)
+            return self._abstain(
+                f"none of the {len(runs)} similar runs completed; the longest stopped at "
+                f"{longest:.0f} s",
+                neighbours,
+            )
+        completed = [run.duration_s for run in runs if not run.censored]
+        return Estimate(
+            duration_s=prediction.p50_s
+            if self._method == "weighted"
+            else statistics.fmean(completed),
+            duration_p10_s=prediction.p10_s,
+            duration_p50_s=prediction.p50_s,
+            duration_p90_s=prediction.p90_s,
+            gpu_util=self._usage([item.record.gpu_util for item in candidates], weights),
+            sm_util=self._usage([item.record.sm_util for item in candidates], weights),
+            gpu_mem_mb=self._usage([item.record.gpu_mem_mb for item in candidates], weights),
+            neighbours=neighbours,
+            method=self._method,
+            abstained=False,
+            reason="most similar runs stopped early, so this is a lower bound"
+            if prediction.bounded
+            else None,
+        )
+
+    def _usage(self, values: list[float | None], weights: list[float]) -> float | None:
+        """The middle of what runs used, over those that say; a run cut short says it too."""
+        known = [
+            (value, weight)
+            for value, weight in zip(values, weights, strict=True)
+            if value is not None
+        ]
+        return _mean(known) if self._method == "mean" else _weighted_median(known)
+
+    def _abstain(self, reason: str, neighbours: Sequence[Neighbour] = ()) -> Estimate:
+        return Estimate(method=self._method, reason=reason, neighbours=list(neighbours))
+
+    def _candidates(
+        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
+    ) -> tuple[list[_Candidate], float | None]:
+        """The runs to estimate from, and the best similarity seen when there is none."""
+        fingerprint = metadata.fingerprint()
+        exact: list[_Candidate] = []
+        if self._method == "weighted":
+            found = [
+                _candidate(record, 1.0, True, adjust(metadata, launch, record))
+                for record in self._history.by_fingerprint(fingerprint)
+                if _usable(record, now)
+            ]
+            exact = sorted(found, key=_latest_first)[:RUNS]
+            if any(not item.record.censored for item in exact):
+                return exact, None
+        matches = self._history.search(
+            metadata, k=max(RUNS, 8 * self._k), threshold=-1.0, ended_only=True
+        )
+        best = max((match.similarity for match in matches), default=None)
+        similar = [
+            match
+            for match in matches
+            if match.similarity >= self._threshold and _usable(match.record, now)
+        ]
+        candidates = [
+            _candidate(
+                match.record,
+                match.similarity,
+                match.exact,
+                Adjustment() if self._method == "mean" else adjust(metadata, launch, match.record),
+            )
+            for match in similar
+        ]
+        candidates.sort(key=lambda item: (-item.similarity, *_latest_first(item)))
+        if self._method == "mean":
+            # The paper does not tell cut-short runs apart; averaging one in would only mislead,
+            # so they are left out unless there is nothing else, which abstains.
+            completed = [item for item in candidates if not item.record.censored]
+            return (completed or candidates)[: self._k], best
+        return exact + self._nearest([item for item in candidates if not item.exact]), best
+
+    def _nearest(self, candidates: list[_Candidate]) -> list[_Candidate]:
+        """The runs of the k most similar workloads, most similar first."""
+        kept: dict[str, list[_Candidate]] = {}
+        for item in candidates:
+            key = item.record.metadata.fingerprint()
+            if key in kept or len(kept) < self._k:
+                kept.setdefault(key, []).append(item)
+        return [item for runs in kept.values() for item in runs][:RUNS]
+
+    def _weights(self, candidates: list[_Candidate]) -> list[float]:
+        """Relative weights, all above zero."""
+        if self._method == "mean":
+            return [1.0] * len(candidates)
+        ends = sorted({_ended(item.record) for item in candidates}, reverse=True)
+        rank = {end: place for place, end in enumerate(ends)}
+        return [
+            self._closeness(item)
+            * 0.5 ** (rank[_ended(item.record)] / HALF_LIFE)
+            * (UNKNOWN_LENGTH if item.adjustment.unknown_length else 1.0)
+            * (OTHER_GPU if item.adjustment.other_gpu else 1.0)
+            for item in candidates
+        ]
+
+    def _closeness(self, item: _Candidate) -> float:
+        """1 for a resubmission, falling to a floor at the threshold."""
+        if item.exact or self._threshold >= 1.0:
+            return 1.0
+        share = (item.similarity - self._threshold) / (1.0 - self._threshold)
+        return max(min(share, 1.0), 0.05)
+
+
+def _candidate(
+    record: JobRecord, similarity: float, exact: bool, adjustment: Adjustment
+) -> _Candidate:
+    assert record.duration_s is not None
+    return _Candidate(record, record.duration_s, min(similarity, 1.0), exact, adjustment)
+
+
+def _usable(record: JobRecord, now: float | None) -> bool:
+    """Whether a record says how long its job ran, before `now`."""
+    ran = record.ended and record.duration_s is not None and record.duration_s > 0
+    return ran and (now is None or record.end_time is None or record.end_time <= now)
+
+
+def _ended(record: JobRecord) -> float:
+    """When it ended, as far as is known; a run without any time is older than all others."""
+    known = (record.end_time, record.start_time, record.submit_time)
+    return next((moment for moment in known if moment is not None), float("-inf"))
+
+
+def _latest_first(item: _Candidate) -> tuple[float, str]:
+    return (-_ended(item.record), item.record.job_id)
+
+
+def _nothing_similar(best: float | None, threshold: float) -> str:
+    if best is None:
+        return "no run in the history has ended yet"
+    return f"no similar job: the closest has similarity {best:.2f}, below {threshold:.2f}"
+
+
+def _neighbours(candidates: list[_Candidate], runs: list[Run], now: float) -> list[Neighbour]:
+    total = sum(run.weight for run in runs)
+    neighbours = [
+        Neighbour(
+            job_id=item.record.job_id,
+            similarity=item.similarity,
+            exact=item.exact,
+            weight=run.weight / total,
+            duration_s=item.duration_s,
+            adjusted_duration_s=run.duration_s,
+            censored=run.censored,
+            state=item.record.state,
+            age_s=max(0.0, now - item.record.end_time) if item.record.end_time else None,
+            summary=_summary(item.record),
+        )
+        for item, run in zip(candidates, runs, strict=True)
+    ]
+    return sorted(neighbours, key=lambda item: (-item.weight, item.job_id))
+
+
+def _summary(record: JobRecord) -> str:
+    training = record.metadata.training
+    gpus = record.launch.gpus
+    parts = [
+        record.metadata.model.model_name,
+        record.metadata.dataset.train,
+        f"{training.iters:g} {training.iter_type or 'iteration'}s" if training.iters else None,
+        f"{gpus} GPU{'s' if gpus != 1 else ''}" if gpus else None,
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _mean(runs: Sequence[tuple[float, float]]) -> float | None:
+    return statistics.fmean(value for value, _ in runs) if runs else None
+
+
+def _weighted_median(runs: Sequence[tuple[float, float]]) -> float | None:
+    half = sum(weight for _, weight in runs) / 2
+    for value, weight in sorted(runs):
+        half -= weight
+        if half <= 0:
+            return value
+    return None

@@ -1,0 +1,351 @@
+"""Estimates from past jobs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
+from schedmate.retrieval.adjust import STRONG_SCALING, WEAK_SCALING, adjust
+from schedmate.retrieval.advisor import RUNS, SchedulingAdvisor
+
+NOW = 1_000_000.0
+ONE_GPU = LaunchConfig(gpus=1)
+
+
+@dataclass
+class Match:
+    record: JobRecord
+    similarity: float
+    exact: bool
+
+
+@dataclass
+class Shelf:
+    """A history whose similarities are set by hand, by model name."""
+
+    records: list[JobRecord]
+    similarity: dict[str, float] = field(default_factory=dict)
+
+    def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
+        return [one for one in self.records if one.metadata.fingerprint() == fingerprint]
+
+    def search(
+        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+    ) -> list[Match]:
+        matches = [
+            Match(one, self.similarity.get(str(one.metadata.model.model_name), 1.0), exact)
+            for one in self.records
+            if one.ended or not ended_only
+            for exact in [one.metadata.fingerprint() == metadata.fingerprint()]
+        ]
+        matches.sort(key=lambda match: -match.similarity)
+        return [match for match in matches if match.similarity >= threshold][:k]
+
+
+def metadata(
+    model: str | None = "resnet50", iters: float | None = 90, **more: Any
+) -> WorkloadMetadata:
+    return WorkloadMetadata.model_validate(
+        {
+            "model_config": {"model_name": model, "task_type": "CV"},
+            "training_config": {"iters": iters, "iter_type": "epoch", **more},
+            "dataset_config": {"train": "imagenet"},
+        }
+    )
+
+
+def job(
+    job_id: str,
+    duration_s: float | None,
+    ended_ago: float = 100.0,
+    state: str = "COMPLETED",
+    of: WorkloadMetadata | None = None,
+    launch: LaunchConfig = ONE_GPU,
+    **more: Any,
+) -> JobRecord:
+    return JobRecord(
+        job_id=job_id,
+        duration_s=duration_s,
+        end_time=NOW - ended_ago,
+        state=state,  # type: ignore[arg-type]
+        metadata=of or metadata(),
+        launch=launch,
+        **more,
+    )
+
+
+def advise(
+    records: list[JobRecord],
+    of: WorkloadMetadata | None = None,
+    launch: LaunchConfig = ONE_GPU,
+    similarity: dict[str, float] | None = None,
+    **options: Any,
+) -> Any:
+    shelf = Shelf(records, similarity or {})
+    advisor = SchedulingAdvisor(shelf, **{"threshold": 0.9, **options})  # type: ignore[arg-type]
+    return advisor.estimate(of or metadata(), launch, NOW)
+
+
+class TestWeighted:
+    def test_resubmission(self) -> None:
+        estimate = advise([job("a", 100, gpu_util=80), job("b", 110, gpu_mem_mb=9000)])
+        assert not estimate.abstained
+        assert estimate.method == "weighted"
+        assert estimate.duration_p10_s < 100 <= estimate.duration_s <= 110 < estimate.duration_p90_s
+        assert (estimate.gpu_util, estimate.gpu_mem_mb, estimate.sm_util) == (80, 9000, None)
+        assert {one.job_id for one in estimate.neighbours} == {"a", "b"}
+        assert all(one.exact and one.similarity == 1 for one in estimate.neighbours)
+        assert estimate.neighbours[0].summary == "resnet50, imagenet, 90 epochs, 1 GPU"
+        assert estimate.neighbours[0].age_s == 100
+
+    def test_resubmissions_come_before_similar_jobs(self) -> None:
+        records = [
+            job("same", 100),
+            *(job(f"x{i}", 9000, of=metadata("resnet101")) for i in range(9)),
+        ]
+        estimate = advise(records, similarity={"resnet101": 0.99})
+        assert [one.job_id for one in estimate.neighbours] == ["same"]
+        assert estimate.duration_s == pytest.approx(100)
+
+    def test_resubmissions_that_were_cut_short_are_joined_by_similar_jobs(self) -> None:
+        records = [job("same", 500, state="TIMEOUT"), job("like", 2000, of=metadata("resnet101"))]
+        estimate = advise(records, similarity={"resnet101": 0.99})
+        assert {one.job_id: one.censored for one in estimate.neighbours} == {
+            "same": True,
+            "like": False,
+        }
+        assert estimate.duration_s >= 500
+
+    def test_recent_runs_count_more(self) -> None:
+        old = [job(f"old{i}", 100, ended_ago=5000 + i) for i in range(12)]
+        new = [job(f"new{i}", 900, ended_ago=10 + i) for i in range(8)]
+        assert advise(old + new).duration_s == pytest.approx(900)
+
+    def test_only_the_latest_runs_are_looked_at(self) -> None:
+        records = [job(f"{i}", 100 + i, ended_ago=10.0 * i) for i in range(100)]
+        estimate = advise(records)
+        assert len(estimate.neighbours) == RUNS
+        assert {one.job_id for one in estimate.neighbours} == {str(i) for i in range(RUNS)}
+
+    def test_similarity_at_the_threshold_counts_little(self) -> None:
+        records = [
+            job("near", 100, of=metadata("near")),
+            *(job(f"far{i}", 9000, of=metadata("far", iters=90)) for i in range(3)),
+        ]
+        estimate = advise(records, similarity={"near": 0.999, "far": 0.9})
+        assert estimate.duration_s == pytest.approx(100)
+        assert estimate.neighbours[0].job_id == "near"
+
+    def test_k_workloads_not_k_runs(self) -> None:
+        records = [job(f"{name}{i}", 100, of=metadata(name)) for name in "abcd" for i in range(5)]
+        similarity = {"a": 0.99, "b": 0.98, "c": 0.97, "d": 0.96}
+        estimate = advise(records, similarity=similarity, k=2)
+        assert {one.job_id[0] for one in estimate.neighbours} == {"a", "b"}
+        assert len(estimate.neighbours) == 10
+
+    def test_later_runs_are_not_looked_at(self) -> None:
+        assert advise([job("later", 100, ended_ago=-1)]).abstained
+
+    def test_without_now_every_run_counts(self) -> None:
+        advisor = SchedulingAdvisor(Shelf([job("a", 100, ended_ago=-1e12)]), threshold=0.9)  # type: ignore[arg-type]
+        estimate = advisor.estimate(metadata(), ONE_GPU)
+        assert estimate.neighbours[0].age_s == 0
+
+
+class TestAbstaining:
+    def test_empty_history(self) -> None:
+        estimate = advise([])
+        assert estimate.abstained
+        assert estimate.reason == "no run in the history has ended yet"
+
+    def test_nothing_similar(self) -> None:
+        estimate = advise([job("x", 100, of=metadata("vgg16"))], similarity={"vgg16": 0.812})
+        assert estimate.abstained
+        assert estimate.duration_s is estimate.duration_p50_s is estimate.gpu_util is None
+        assert estimate.reason == "no similar job: the closest has similarity 0.81, below 0.90"
+        assert estimate.neighbours == []
+
+    @pytest.mark.parametrize("method", ["weighted", "mean"])
+    def test_all_cut_short(self, method: str) -> None:
+        records = [job("a", 100, state="CANCELLED"), job("b", 3000, state="TIMEOUT")]
+        estimate = advise(records, method=method)
+        assert estimate.abstained
+        assert estimate.duration_s is None
+        assert estimate.reason == (
+            "none of the 2 similar runs completed; the longest stopped at 3000 s"
+        )
+        assert len(estimate.neighbours) == 2
+
+    def test_unknown_metadata_matches_nothing(self) -> None:
+        empty = WorkloadMetadata()
+        estimate = advise([job("a", 100, of=empty)], of=empty)
+        assert estimate.abstained
+        assert "nothing to compare" in estimate.reason
+
+    def test_running_and_timeless_jobs_do_not_count(self) -> None:
+        records = [job("a", 50, state="RUNNING"), job("b", None), job("c", 0)]
+        assert advise(records).abstained
+
+    def test_mostly_cut_short_is_called_a_lower_bound(self) -> None:
+        records = [job("a", 10), *(job(f"{i}", 5000, state="TIMEOUT") for i in range(6))]
+        estimate = advise(records)
+        assert estimate.duration_s >= 5000
+        assert estimate.reason == "most similar runs stopped early, so this is a lower bound"
+
+
+class TestMean:
+    def test_mean_of_the_top_k(self) -> None:
+        records = [
+            job("a", 100, of=metadata("a"), gpu_util=50),
+            job("b", 200, of=metadata("b"), gpu_util=90),
+            job("c", 600, of=metadata("c")),
+            job("d", 9000, of=metadata("d")),
+        ]
+        similarity = {"a": 0.99, "b": 0.98, "c": 0.97, "d": 0.96}
+        estimate = advise(records, similarity=similarity, method="mean", k=3)
+        assert estimate.duration_s == 300
+        assert estimate.gpu_util == 70
+        assert estimate.method == "mean"
+        assert [one.weight for one in estimate.neighbours] == [pytest.approx(1 / 3)] * 3
+
+    def test_it_corrects_nothing(self) -> None:
+        records = [job("a", 100, of=metadata(iters=10), launch=LaunchConfig(gpus=8))]
+        assert advise(records, method="mean").duration_s == 100
+
+    def test_ties_go_to_the_latest(self) -> None:
+        records = [job(f"{i}", float(i + 1), ended_ago=100.0 - i) for i in range(9)]
+        assert advise(records, method="mean", k=3).duration_s == 8
+
+    def test_cut_short_runs_are_not_averaged(self) -> None:
+        records = [job("a", 1, state="FAILED"), job("b", 100)]
+        assert advise(records, method="mean").duration_s == 100
+
+
+class TestAdjustment:
+    def test_epochs_to_epochs(self) -> None:
+        past = job("a", 100, of=metadata(iters=30))
+        estimate = advise([past], similarity={"resnet50": 0.99})
+        assert estimate.duration_s == pytest.approx(300)
+        assert estimate.neighbours[0].duration_s == 100
+        assert estimate.neighbours[0].adjusted_duration_s == pytest.approx(300)
+
+    def test_epochs_and_steps_do_not_compare(self) -> None:
+        steps = metadata(iters=5000, iter_type="step")
+        found = adjust(metadata(), ONE_GPU, job("a", 100, of=steps))
+        assert (found.factor, found.unknown_length) == (1, True)
+        assert adjust(metadata(iters=None), ONE_GPU, job("a", 100)).unknown_length
+
+    def test_epochs_on_more_gpus(self) -> None:
+        past = job("a", 100, launch=LaunchConfig(gpus=2))
+        found = adjust(metadata(), LaunchConfig(gpus=8), past)
+        assert found.factor == pytest.approx(0.25**WEAK_SCALING)
+
+    def test_steps_on_more_gpus_take_the_same_time(self) -> None:
+        steps = metadata(iters=5000, iter_type="step", batch_size=32)
+        past = job("a", 100, of=steps, launch=LaunchConfig(gpus=2))
+        assert adjust(steps, LaunchConfig(gpus=8), past).factor == 1
+
+    def test_fixed_global_batch(self) -> None:
+        steps = metadata(iters=5000, iter_type="step", global_batch_size=1024)
+        past = job("a", 100, of=steps, launch=LaunchConfig(gpus=2))
+        found = adjust(steps, LaunchConfig(gpus=8), past)
+        assert found.factor == pytest.approx(0.25**STRONG_SCALING)
+
+    @pytest.mark.parametrize(
+        ("new", "old", "other"),
+        [("A100", "a100", False), ("a100", "v100", True), (None, "v100", False)],
+    )
+    def test_gpu_type(self, new: str | None, old: str | None, other: bool) -> None:
+        past = job("a", 100, launch=LaunchConfig(gpu_type=old))
+        assert adjust(metadata(), LaunchConfig(gpu_type=new), past).other_gpu is other
+
+    def test_same_gpu_type_counts_more(self) -> None:
+        records = [
+            job("same", 100, ended_ago=10, launch=LaunchConfig(gpus=1, gpu_type="a100")),
+            job("other", 900, ended_ago=10, launch=LaunchConfig(gpus=1, gpu_type="v100")),
+        ]
+        estimate = advise(records, launch=LaunchConfig(gpus=1, gpu_type="a100"))
+        assert estimate.neighbours[0].job_id == "same"
+        assert estimate.neighbours[0].weight == pytest.approx(2 / 3)
+
+
+STATES = ["COMPLETED", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "RUNNING"]
+MODELS = ["resnet50", "resnet101", "vgg16"]
+
+histories = st.lists(
+    st.tuples(
+        st.floats(0, 1e7),
+        st.floats(0, 1e6),
+        st.sampled_from(STATES),
+        st.sampled_from(MODELS),
+        st.sampled_from([None, 10, 90]),
+        st.sampled_from([None, 1, 8]),
+    ),
+    max_size=12,
+)
+
+
+def build(rows: list[Any], factor: float = 1.0) -> list[JobRecord]:
+    return [
+        job(f"{i}", duration * factor, ago, state, metadata(model, iters), LaunchConfig(gpus=gpus))
+        for i, (duration, ago, state, model, iters, gpus) in enumerate(rows)
+    ]
+
+
+SIMILARITY = {"resnet50": 1.0, "resnet101": 0.95, "vgg16": 0.5}
+
+
+@given(histories, st.sampled_from(["weighted", "mean"]))
+def test_every_estimate_is_consistent(rows: list[Any], method: str) -> None:
+    records = build(rows)
+    estimate = advise(records, similarity=SIMILARITY, method=method)
+    known = {record.job_id: record for record in records}
+    for one in estimate.neighbours:
+        assert known[one.job_id].metadata.model.model_name != "vgg16"
+        assert one.duration_s > 0
+        assert one.weight > 0
+        assert one.censored == known[one.job_id].censored
+    if estimate.neighbours:
+        assert sum(one.weight for one in estimate.neighbours) == pytest.approx(1)
+    if estimate.abstained:
+        assert estimate.reason
+        assert estimate.duration_s is estimate.duration_p10_s is estimate.duration_p90_s is None
+    else:
+        assert 0 < estimate.duration_p10_s <= estimate.duration_p50_s <= estimate.duration_p90_s
+        assert estimate.duration_s > 0
+        assert any(not one.censored for one in estimate.neighbours)
+
+
+@given(histories, st.sampled_from(["weighted", "mean"]), st.randoms(use_true_random=False))
+def test_order_of_the_history_does_not_matter(
+    rows: list[Any], method: str, shuffler: random.Random
+) -> None:
+    records = build(rows)
+    shuffled = list(records)
+    shuffler.shuffle(shuffled)
+    options = {"similarity": SIMILARITY, "method": method}
+    assert advise(shuffled, **options) == advise(records, **options)
+
+
+@given(
+    histories.filter(lambda rows: all(row[0] == 0 or row[0] > 1e-3 for row in rows)),
+    st.sampled_from([0.25, 2.0, 64.0]),
+)
+def test_estimates_scale_with_durations(rows: list[Any], factor: float) -> None:
+    one = advise(build(rows), similarity=SIMILARITY)
+    other = advise(build(rows, factor), similarity=SIMILARITY)
+    assert other.abstained == one.abstained
+    if not one.abstained:
+        for name in ("duration_s", "duration_p10_s", "duration_p90_s"):
+            assert getattr(other, name) == pytest.approx(getattr(one, name) * factor)
+
+
+def test_k_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        SchedulingAdvisor(Shelf([]), threshold=0.9, k=0)  # type: ignore[arg-type]
