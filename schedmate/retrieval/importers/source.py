@@ -80,6 +80,9 @@ def open_source(path: Path) -> Iterator[Source]:
 
 def _open(path: Path, stack: ExitStack) -> tuple[IO[bytes], int | None]:
     if str(path) == "-":
-        return sys.stdin.buffer, None
+        unbuffered = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+        reader = io.BufferedReader(cast("io.RawIOBase", unbuffered), _HEAD)
+        stack.callback(reader.detach)  # standard input stays open
+        return reader, None
     raw = stack.enter_context(path.open("rb", buffering=_HEAD))
     return raw, path.stat().st_size if path.is_file() else None
