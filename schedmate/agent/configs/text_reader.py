@@ -31,6 +31,9 @@ def read_toml(source: Source) -> Value:
     unquoted = _TOML_TOKEN.sub(lambda token: token[0] if token[0] == "\n" else " ", source.text)
     if any(part.count(".") > MAX_DEPTH for part in re.split(r"[=,\n]", unquoted)):
         raise source.error(f"has a key of more than {MAX_DEPTH} parts; shorten it")
+    if unquoted.count("=") > MAX_NODES:
+        message = f"holds more than {MAX_NODES:,} values, too many for a configuration"
+        raise source.error(message)
     try:
         tables = tomllib.loads(source.text)
     except tomllib.TOMLDecodeError as error:
