@@ -39,32 +39,48 @@ class Value:
     @property
     def known(self) -> bool:
         """Whether this is plain data all the way down."""
-        if isinstance(self.data, dict):
-            return all(item.known for item in self.data.values())
-        if isinstance(self.data, list | tuple):
-            return all(item.known for item in self.data)
-        return self.data is None or isinstance(self.data, bool | int | float | str | bytes)
+        return _known(self.data, 0)
 
     def plain(self) -> Any:
-        """The data without origins; what is not known becomes None."""
-        if isinstance(self.data, dict):
-            return {key: item.plain() for key, item in self.data.items()}
-        if isinstance(self.data, list):
-            return [item.plain() for item in self.data]
-        if isinstance(self.data, tuple):
-            return tuple(item.plain() for item in self.data)
-        return self.data if self.known else None
+        """The data without origins; what is not known, or nested past `MAX_NESTING`, is None."""
+        return _plain(self.data, 0)
 
-    def leaves(self, prefix: str = "") -> Iterator[tuple[str, Value]]:
+    def leaves(self, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Value]]:
         """Every scalar below this value with its dotted path, in order."""
+        if depth > MAX_NESTING:
+            return
         if isinstance(self.data, dict):
             for key, item in self.data.items():
-                yield from item.leaves(f"{prefix}.{key}" if prefix else str(key))
+                yield from item.leaves(f"{prefix}.{key}" if prefix else str(key), depth + 1)
         elif isinstance(self.data, list | tuple):
             for index, item in enumerate(self.data):
-                yield from item.leaves(f"{prefix}.{index}" if prefix else str(index))
+                yield from item.leaves(f"{prefix}.{index}" if prefix else str(index), depth + 1)
         else:
             yield prefix, self
+
+
+MAX_NESTING = 40
+"""Deepest nesting looked into; a program's own data can contain itself."""
+
+
+def _known(data: Any, depth: int) -> bool:
+    if isinstance(data, dict):
+        return depth < MAX_NESTING and all(_known(v.data, depth + 1) for v in data.values())
+    if isinstance(data, list | tuple):
+        return depth < MAX_NESTING and all(_known(v.data, depth + 1) for v in data)
+    return data is None or isinstance(data, bool | int | float | str | bytes)
+
+
+def _plain(data: Any, depth: int) -> Any:
+    if depth > MAX_NESTING:
+        return None
+    if isinstance(data, dict):
+        return {key: _plain(item.data, depth + 1) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_plain(item.data, depth + 1) for item in data]
+    if isinstance(data, tuple):
+        return tuple(_plain(item.data, depth + 1) for item in data)
+    return data if _known(data, depth) else None
 
 
 @dataclass(slots=True)

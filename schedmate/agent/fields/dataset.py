@@ -19,6 +19,7 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.words import class_dataset, dataset_name, is_path
 from schedmate.agent.interp import classes
+from schedmate.agent.interp.objects import Class, Function
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 
@@ -124,7 +125,9 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
     text: str | None = None
     if spec in ("path", "owner"):
         name = last if spec == "path" else classes.last(event.path.rsplit(".", 1)[0])
-        if not name[:1].isalpha() or event.path.count("()") > 0:
+        if event.path.count("()") > 0 or not (
+            name[:1].isupper() or spec == "owner" or name.startswith(("fetch_", "load_"))
+        ):
             return None
         if "from_path" in rule and re.search(rule["from_path"], name):
             text = text_of(root)
@@ -237,7 +240,7 @@ def _own_class(event: CallEvent) -> list[Use]:
         score -= 8
     if named_by_class is not None:
         out.append(Use(Candidate(named_by_class, origin, score), role))
-    for key, value in [*((None, v) for v in event.args[:3]), *event.kwargs.items()]:
+    for key, value in [*zip(_parameters(cls), event.args[:4], strict=False), *event.kwargs.items()]:
         text = value.data if isinstance(value.data, str) else None
         if text is None or not _is_data_argument(key, text):
             continue
@@ -251,6 +254,15 @@ def _own_class(event: CallEvent) -> list[Use]:
     return out
 
 
+def _parameters(cls: Class) -> list[str | None]:
+    """Names of the constructor's positional parameters, enough of them for any call."""
+    init = cls.lookup("__init__")
+    names: list[str | None] = []
+    if init is not None and isinstance(init.data, Function):
+        names = [a.arg for a in init.data.node.args.args[1:]]
+    return [*names, *([None] * 8)]
+
+
 def _names_a_model(name: str) -> bool:
     words = rules("vocabulary")
     text = re.sub(r"[_ .]+", "-", name.lower())
@@ -262,6 +274,8 @@ def _names_a_model(name: str) -> bool:
 def _is_data_argument(key: str | None, text: str) -> bool:
     if key is None:
         return is_path(text)
+    if is_path(text) and re.search(r"\.\w{2,8}$", text) and not re.search(r"vocab|label|class", key):
+        return True
     return bool(re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.I)) and not (
         re.search(r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column", key, re.I)
     )
@@ -301,7 +315,7 @@ def _own_role(event: CallEvent) -> bool | None:
 
 def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -> list[Candidate]:
     out: list[Candidate] = []
-    for rank, setting in named(settings, names):
+    for rank, setting in [*named(settings, names), *_by_pattern(settings, names)]:
         if any(
             re.search(r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric", part, re.I)
             for part in setting.path[:-1]
@@ -327,6 +341,28 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
             score -= 25
         out.append(Candidate(name, origin, score))
     return out
+
+
+_DATA_KEY = re.compile(
+    r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
+    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$", re.I
+)
+_NOT_DATA_KEY = re.compile(
+    r"out|log|cache|save|model|num|worker|aug|loader|type|format|meta|stat|size|label|class|result|"
+    r"ckpt|checkpoint|feature|parallel|backend|column|key$|field|split|mode|cls|norm|sampler|seed|"
+    r"test|val|eval|dev|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim", re.I
+)
+
+
+def _by_pattern(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]]:
+    """Settings that look like the training data's place without one of the usual names."""
+    if names is not rules("names")["dataset"]:
+        return []
+    return [
+        (60, setting)
+        for setting in settings
+        if _DATA_KEY.match(setting.path[-1]) and not _NOT_DATA_KEY.search(setting.path[-1])
+    ]
 
 
 def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> str:

@@ -39,7 +39,7 @@ _PLAIN_FILE = re.compile(r"__main__|models?|nets?|networks?|main|train|run|modul
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE)$")
 _PART = re.compile(
     r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
-    r"Value|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
+    r"Value|TwinQ|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
@@ -83,7 +83,8 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     if not found:
         return []
     name = stem if len(found) >= 0.6 * len(stem) else found.strip("-")
-    return [Candidate(name, Origin("code", entry, 1), 58, "the script's name")]
+    score = 66 if name == stem else 58
+    return [Candidate(name, Origin("code", entry, 1), score, "the script's name")]
 
 
 def _built(trace: Trace) -> list[Candidate]:
@@ -113,7 +114,7 @@ def _built(trace: Trace) -> list[Candidate]:
         if _MEASURING.search(event.site.file):
             score -= 15
         if _PART.search(cls.name):
-            score -= 13
+            score -= 16
         target = event.target or event.function
         if _AUXILIARY.search(target) or _AUXILIARY.search(cls.name):
             score -= 20
@@ -185,7 +186,9 @@ def _from_calls(trace: Trace) -> list[Candidate]:
             if found is not None:
                 out.append(found)
                 break
-        if not known and _TARGET.match(event.target) and not _AUXILIARY.search(event.target):
+        keras = event.path in ("keras.Model", "keras.models.Model", "keras.Sequential",
+                               "keras.models.Sequential")  # fmt: skip
+        if not known and (keras or _TARGET.match(event.target)) and not _AUXILIARY.search(event.target):
             generic = _generic(event)
             if generic is not None:
                 out.append(generic)
@@ -223,6 +226,17 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
     return Candidate(name, origin, score + 6 + source_bonus(origin) / 2, None)
 
 
+_BUILDER = re.compile(
+    r"^_*(main|run|train|fit|setup|init|__\w+__|((build|create|get|make|define|load|init|construct|"
+    r"compile|prepare|setup|model)_?)+(the_)?(model|net|network|nn|keras_model)?s?|"
+    r"model|net|network|call|forward|fn|wrapper|worker|do_\w+|train_\w+|run_\w+)$", re.I
+)
+
+
+def _site(event: CallEvent) -> Origin:
+    return Origin("code", event.site.file, event.site.line)
+
+
 def _generic(event: CallEvent) -> Candidate | None:
     """A third-party class or factory whose result goes into a variable called model."""
     if _NOT_A_MODEL_CALL.match(event.path) or event.path.startswith("?") or event.in_loop:
@@ -233,7 +247,12 @@ def _generic(event: CallEvent) -> Candidate | None:
     score = 64.0 if event.certain else 50.0
     if last.endswith(("Registry", "Config", "Factory", "Cfg", "Builder", "Type", "Enum")):
         return None
-    if last in ("Sequential", "Model", "Trainer", "Module"):
+    if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
+        given = event.kwargs.get("name")
+        if given is not None and isinstance(given.data, str) and given.data not in ("model", "net"):
+            return Candidate(given.data, given.origin, score + 4, "the model's own name")
+        if event.function and not _BUILDER.match(event.function):
+            return Candidate(event.function, _site(event), score - 4, "the function that builds it")
         score -= 20
     origin = event.result.origin if event.result is not None else None
     return Candidate(last, origin, score, "class constructed")

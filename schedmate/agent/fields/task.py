@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from typing import cast
 
 from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
@@ -38,6 +39,7 @@ def find(
         for domain in _domains(str(dataset.data), words["datasets"]):
             vote(domain, 5.0, dataset.origin, f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], vote)
+    _vote_words(trace, words["words"], vote)
     keys: dict[str, Setting] = {}
     for setting in settings:
         keys.setdefault(setting.key, setting)
@@ -59,6 +61,17 @@ def find(
     return Candidate(domain, where, score, f"from {reason}"), cast(TaskType, domain)
 
 
+def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
+    """What the program's own names are about: many different ones say more than one."""
+    names = {event.cls.name for event in trace.calls if event.cls is not None}
+    names |= set(trace.functions) | {event.site.file for event in trace.calls}
+    texts = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_/.]", "-", name).lower() for name in names}
+    for domain, pattern in table.items():
+        found = [text for text in sorted(texts) if re.search(pattern, text)]
+        if found:
+            vote(domain, min(2.4, 0.6 * len(found)), None, f"names such as {found[0]}")
+
+
 def _domains(name: str, table: dict[str, str]) -> list[str]:
     """Domains whose vocabulary has the name; of several, those with the longest match."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
@@ -74,7 +87,7 @@ def _domains(name: str, table: dict[str, str]) -> list[str]:
     return [domain for domain, length in found.items() if length == longest]
 
 
-def _vote_calls(trace: Trace, table: list[list[object]], vote: object) -> None:
+def _vote_calls(trace: Trace, table: list[list[object]], vote: Callable[..., None]) -> None:
     """Each kind of library speaks once, however often it is called."""
     for pattern, domain, weight in table:
         compiled = re.compile(str(pattern))
@@ -82,11 +95,11 @@ def _vote_calls(trace: Trace, table: list[list[object]], vote: object) -> None:
             if compiled.search(event.path):
                 amount = float(cast(float, weight)) * (1.0 if event.certain else 0.6)
                 origin = Origin("code", event.site.file, event.site.line)
-                vote(str(domain), amount, origin, event.path.split("()")[0])  # type: ignore[operator]
+                vote(str(domain), amount, origin, event.path.split("()")[0])
                 break
         else:
             root = re.match(r"^\^\(?([\w|]+)", str(pattern))
             names = set(root[1].split("|")) if root else set()
             if names & trace.imports:
-                vote(str(domain), float(cast(float, weight)) * 0.4, None,  # type: ignore[operator]
+                vote(str(domain), float(cast(float, weight)) * 0.4, None,
                      f"import {sorted(names & trace.imports)[0]}")  # fmt: skip

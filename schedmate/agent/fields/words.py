@@ -101,7 +101,7 @@ def model_name(text: str) -> str | None:
             stem = re.sub(r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", "", part)
             if stem.lower() in _GENERIC or stem.lower() in _NOT_MODELS or re.fullmatch(
                 r"(checkpoint|ckpt|epoch|step|model|best|last|latest|weights?|pretrained|output|"
-                r"models|checkpoints|saved|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
+                r"models|checkpoints|saved|e\d+|v?\d+|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
                 r"[-_]?(model|\d*)?", stem, re.I
             ):
                 continue
@@ -123,13 +123,13 @@ def class_dataset(name: str) -> str | None:
     stripped = re.sub(r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
                       r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$", "", name)  # fmt: skip
     stripped = re.sub(r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped)
-    stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped)
+    stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
     generic = ("", "Image", "Text", "My", "Custom", "Base", "Simple", "Sequence", "Video", "Audio",
-               "Train", "Token", "Memmap", "Tensor", "Iterable", "Prompt", "Folder", "Image" "Folder",
+               "Train", "Token", "Memmap", "Tensor", "Iterable", "Prompt", "Folder", "ImageFolder",
                "Instruction", "Chat", "Conversation", "Token", "Numpy", "Subset", "Concat", "Cached",
                "Segmentation", "Detection", "Classification", "Json", "CSV", "Csv", "HF", "Paired",
                "LazySupervised", "Supervised", "SFT", "LM", "TextLine", "H5", "LMDB", "Graph",
                "Tokenized", "Pretrain", "PreTrain", "Finetune", "Streaming", "Time", "TimeSeries",
-               "Window", "Sequences", "Char", "Lit", "Window" "ed", "Unpaired", "Aligned", "Single",
+               "Window", "Sequences", "Char", "Lit", "Windowed", "FastTensor", "Comm", "Common", "Unpaired", "Aligned", "Single",
                "Main", "ModuleFromConfig", "FromConfig", "Dummy", "Synthetic", "Random", "Multi", "Combined", "Mixed")  # fmt: skip
     return None if stripped in generic else stripped

@@ -165,8 +165,10 @@ def instantiate(
     value = Value(instance, Origin("code", site.file, site.line))
     state.record(qualified(cls), args, kwargs, site, value, cls)
     call = state.invocation(qualified(cls), args, kwargs, site)
-    if externals and state.library.constructed(state, value, cls, call):
-        return value
+    if externals:
+        made = state.library.constructed(state, value, cls, call)
+        if made is not None:
+            return made
     init = cls.lookup("__init__")
     if is_record(cls) and (init is None or not isinstance(init.data, Function)):
         instance.attrs.update(_record_arguments(state, cls, args, kwargs))

@@ -145,7 +145,14 @@ def _path_read(
     return _file_read(state, handle, [], {}, site) if handle.data is not None else handle
 
 
+def _path_absolute(
+    state: State, base: Value, args: list[Value], kwargs: dict[str, Value], site: Site
+) -> Value:
+    return Value(base.data.startswith("/"), base.origin)
+
+
 _PATH: dict[str, Method] = {
+    "is_absolute": _path_absolute,
     "resolve": _path_same,
     "absolute": _path_same,
     "expanduser": _path_same,

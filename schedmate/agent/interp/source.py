@@ -31,6 +31,7 @@ _ALIASES = (
     ("numpy.typing.", "numpy."),
     ("distutils.util.", "distutils."),
     ("ruamel.yaml.", "yaml."),
+    ("ruamel_yaml.", "yaml."),
     ("tomllib.", "toml."),
     ("tomli.", "toml."),
     ("simplejson.", "json."),

@@ -481,6 +481,9 @@ class State:
             answer = handler(self, invocation)
             if answer is not None:
                 return answer
+        elif self.library.is_parser(invocation):
+            # a library adds its options to the program's parser
+            return invocation.args[0]
         origin = Origin("code", invocation.site.file, invocation.site.line)
         result = Value(
             Call(path, invocation.args, invocation.kwargs, callee=invocation.base), origin

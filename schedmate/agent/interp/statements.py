@@ -255,11 +255,12 @@ def _counted_up(body: Sequence[ast.stmt]) -> set[str]:
 def _counted(source: Value) -> Value | None:
     """The number of passes of a loop over a range, as a value."""
     data = source.data
-    if isinstance(data, RangeOf):
-        return data.stop
-    if isinstance(data, tuple) and data and isinstance(data[0].data, RangeOf):
-        return data[0].data.stop
-    return None
+    if not isinstance(data, RangeOf):
+        return None
+    start, stop = data.start.data, data.stop.data
+    if isinstance(start, int) and isinstance(stop, int | float) and data.step.data == 1:
+        return Value(stop - start, data.stop.origin)
+    return data.stop
 
 
 def _counter(target: ast.expr) -> str:

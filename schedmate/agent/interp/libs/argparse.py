@@ -518,12 +518,19 @@ def parse_args(state: State, call: Invocation) -> Value:
 
 def parse_known_args(state: State, call: Invocation) -> Value:
     value, extras = _finish(state, call)
+    given = {
+        name.replace("-", "_"): wrap(parse_scalar(str(values[0].data)), _flag_origin(flag, str(flag.data)))
+        for name, values, flag in parse_flags(extras)[0]
+        if values
+    }
+    if given:
+        state.trace.settings.append(Settings("command", Value(given), "arguments"))
     return Value((value, Value(extras)))
 
 
 _SITE = Site("", 1)
 _PARSER = "argparse.ArgumentParser"
-_CONSTRUCTORS = (
+CONSTRUCTORS = (
     _PARSER,
     "configargparse.ArgumentParser",
     "configargparse.ArgParser",
@@ -554,7 +561,7 @@ _METHODS = {
 
 HANDLERS: dict[str, Handler] = {
     f"{constructor}().{name}": method
-    for constructor in _CONSTRUCTORS
+    for constructor in CONSTRUCTORS
     for name, method in _METHODS.items()
 }
 HANDLERS["*.add_argparse_args"] = add_trainer_options

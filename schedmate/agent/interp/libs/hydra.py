@@ -67,7 +67,10 @@ def compose_for(state: State, function: Function, decorator: Symbol | Call) -> V
         else:
             overrides.append(argv[index])
         index += 1
-    folder = _folder(state, function.module.path, path, bool(args or kwargs))
+    if path is not None and path.endswith((".yaml", ".yml")):
+        # Hydra before 1.0 named the primary config by a file
+        path, _, name = path.rpartition("/")
+    folder = _folder(state, function.module.path, path or ".", bool(args or kwargs))
     return compose(state, folder, name, overrides, [directory] if directory else [])
 
 

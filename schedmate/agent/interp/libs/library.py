@@ -11,7 +11,7 @@ import yaml
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.libs import argparse, commands, files, hydra, records, runtime, standard
-from schedmate.agent.interp.objects import Class
+from schedmate.agent.interp.objects import Call, Class
 from schedmate.agent.values import Origin, Value, unknown
 
 if TYPE_CHECKING:
@@ -96,8 +96,20 @@ class Library:
     defined = staticmethod(commands.defined)
     bound_arguments = staticmethod(files.gin_arguments)
 
-    def constructed(self, state: State, instance: Value, cls: Class, call: Invocation) -> bool:
-        return runtime.constructed(state, instance, cls, call)
+    @staticmethod
+    def is_parser(call: Invocation) -> bool:
+        """Whether a call of an unknown library function is given an argument parser first."""
+        data = call.args[0].data if call.args else None
+        return isinstance(data, Call) and data.path in argparse.CONSTRUCTORS
+
+    @staticmethod
+    def constructed(state: State, instance: Value, cls: Class, call: Invocation) -> Value | None:
+        """The object, where constructing a class built on a library's is the library's doing."""
+        if runtime.constructed(state, instance, cls, call):
+            return instance
+        if any(base in files.YACS_NODES for base in cls.external_bases()):
+            return files.HANDLERS["yacs.config.CfgNode"](state, call)
+        return None
 
 
 def _constant(value: Value) -> Handler:
