@@ -30,7 +30,7 @@ _EVAL_WORD = re.compile(r"val(id|idation)?$|^(val|valid|test|eval|dev)|_(val|val
 _EVAL_CALL = re.compile(r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|"
                         r"test_one_epoch|val_one_epoch|estimate_loss|test|do_eval|run_eval|"
                         r"run_evaluation|evaluate_model|test_model|val|valid|eval_model|"
-                        r"val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$", re.I)  # fmt: skip
+                        r"eval|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$", re.I)  # fmt: skip
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
     r"recogn|forecast|imput|anomaly|tuning|sft|dpo|^(seq2seq|ner|qa|asr|tts|vqa|nli|mlm|clm|fit)$"
@@ -230,7 +230,7 @@ def _own_class(event: CallEvent) -> list[Use]:
     origin = event.result.origin if event.result is not None else None
     score = 66.0 if event.certain else 54.0
     out: list[Use] = []
-    named_by_class = class_dataset(cls.name)
+    named_by_class = class_dataset(cls.name, _is_known)
     if named_by_class is not None and _names_a_model(named_by_class):
         named_by_class = None
     if event.owner is not None and event.owner is not cls and event.function == "__init__":
@@ -263,12 +263,14 @@ def _parameters(cls: Class) -> list[str | None]:
     return [*names, *([None] * 8)]
 
 
-def _names_a_model(name: str) -> bool:
-    words = rules("vocabulary")
+def _is_known(name: str, table: str = "datasets") -> bool:
+    """Whether the vocabulary has the name."""
     text = re.sub(r"[_ .]+", "-", name.lower())
-    return any(re.search(p, text) for p in words["models"].values()) and not any(
-        re.search(p, text) for p in words["datasets"].values()
-    )
+    return any(re.search(pattern, text) for pattern in rules("vocabulary")[table].values())
+
+
+def _names_a_model(name: str) -> bool:
+    return _is_known(name, "models") and not _is_known(name)
 
 
 def _is_data_argument(key: str | None, text: str) -> bool:
@@ -321,8 +323,12 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
             for part in setting.path[:-1]
         ):
             continue
+        if not isinstance(setting.value.data, str | list | tuple) or (
+            setting.kind == "globals" and not isinstance(setting.value.data, str)
+        ):
+            continue
         text = text_of(setting.value)
-        if text is None or (setting.kind == "globals" and not isinstance(setting.value.data, str)):
+        if text is None:
             continue
         last = setting.path[-1].lower()
         name = dataset_name(text, path=is_path(text) or last.endswith(("dir", "path", "root", "file")))
@@ -439,7 +445,7 @@ def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None
 
 def _arguments_without_trainer(settings: list[Setting]) -> Origin | bool | None:
     """What Hugging Face training arguments say where their trainer was not reached."""
-    keys = {setting.key: setting for setting in reversed(settings) if setting.kind != "arguments"}
+    keys = {setting.key: setting for setting in reversed(settings) if setting.owner != "arguments"}
     if not {"numtrainepochs", "perdevicetrainbatchsize"} & keys.keys():
         return None
     for name in ("doeval", "evalstrategy", "evaluationstrategy"):

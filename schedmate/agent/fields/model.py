@@ -39,7 +39,7 @@ _PLAIN_FILE = re.compile(r"__main__|models?|nets?|networks?|main|train|run|modul
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE)$")
 _PART = re.compile(
     r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
-    r"Value|TwinQ|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
+    r"Value|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
@@ -82,7 +82,8 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     )
     if not found:
         return []
-    name = stem if len(found) >= 0.6 * len(stem) else found.strip("-")
+    whole = len(found) >= 0.6 * len(stem) or stem.lower().replace("_", "-").startswith(found)
+    name = stem if whole else found.strip("-")
     score = 66 if name == stem else 58
     return [Candidate(name, Origin("code", entry, 1), score, "the script's name")]
 
@@ -250,7 +251,9 @@ def _generic(event: CallEvent) -> Candidate | None:
     if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
         given = event.kwargs.get("name")
         if given is not None and isinstance(given.data, str) and given.data not in ("model", "net"):
-            return Candidate(given.data, given.origin, score + 4, "the model's own name")
+            # of nested models the outermost is built last
+            place = event.site.line / 1e6
+            return Candidate(given.data, given.origin, score + 4 + place, "the model's own name")
         if event.function and not _BUILDER.match(event.function):
             return Candidate(event.function, _site(event), score - 4, "the function that builds it")
         score -= 20

@@ -34,10 +34,10 @@ def find(
     words = rules("vocabulary")
     if model is not None:
         for domain in _domains(str(model.data), words["models"]):
-            vote(domain, 5.0, model.origin, f"model {model.data}")
+            vote(domain, 6.0, model.origin, f"model {model.data}")
     for dataset in datasets:
         for domain in _domains(str(dataset.data), words["datasets"]):
-            vote(domain, 5.0, dataset.origin, f"dataset {dataset.data}")
+            vote(domain, 6.0, dataset.origin, f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], vote)
     _vote_words(trace, words["words"], vote)
     keys: dict[str, Setting] = {}

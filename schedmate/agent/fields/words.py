@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _GENERIC = frozenset(
     "train training trainset val valid validation test testing eval dev data dataset datasets raw "
@@ -71,7 +72,7 @@ def is_path(text: str) -> bool:
 
 def dataset_name(text: str, path: bool = False) -> str | None:
     """A dataset's name from a setting or argument; None when it does not say."""
-    text = text.strip().strip("'\"")
+    text = text.strip().strip("()[], ").strip("'\"")
     if not text or len(text) > 300 or "\n" in text:
         return None
     if _PLACEHOLDER.match(text) and not re.search(r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.I):
@@ -90,6 +91,8 @@ def model_name(text: str) -> str | None:
     """A model's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("'\"")
     if not text or len(text) > 200 or "\n" in text or text.lower() in _NOT_MODELS:
+        return None
+    if re.fullmatch(r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?", text, re.I):
         return None
     if re.search(r"\.(py|sh|txt|json)$", text):
         return None
@@ -118,8 +121,11 @@ _NOT_MODELS = frozenset(
 )
 
 
-def class_dataset(name: str) -> str | None:
-    """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection."""
+def class_dataset(name: str, known: Callable[[str], bool]) -> str | None:
+    """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection.
+
+    `known` says whether a name is one of a dataset that people know.
+    """
     stripped = re.sub(r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
                       r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$", "", name)  # fmt: skip
     stripped = re.sub(r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped)
@@ -130,6 +136,9 @@ def class_dataset(name: str) -> str | None:
                "Segmentation", "Detection", "Classification", "Json", "CSV", "Csv", "HF", "Paired",
                "LazySupervised", "Supervised", "SFT", "LM", "TextLine", "H5", "LMDB", "Graph",
                "Tokenized", "Pretrain", "PreTrain", "Finetune", "Streaming", "Time", "TimeSeries",
-               "Window", "Sequences", "Char", "Lit", "Windowed", "FastTensor", "Comm", "Common", "Unpaired", "Aligned", "Single",
+               "Window", "Sequences", "Char", "Lit", "Windowed", "FastTensor", "Embedding", "Graph", "Crystal", "Comm", "Common", "Unpaired", "Aligned", "Single",
                "Main", "ModuleFromConfig", "FromConfig", "Dummy", "Synthetic", "Random", "Multi", "Combined", "Mixed")  # fmt: skip
-    return None if stripped in generic else stripped
+    if stripped in generic:
+        return None
+    # an unknown name keeps its class's full form, which is what people search for
+    return stripped if known(stripped) else name

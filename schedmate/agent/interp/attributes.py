@@ -238,6 +238,8 @@ def get_item(state: State, base: Value, index: Value) -> Value:
                 return get_attribute(state, base, name)
         return base
     if isinstance(data, Symbol):
+        if data.path.startswith("tyro.conf."):
+            return index
         if data.path == "os.environ":
             return state.environ.get(str(key), unknown(str(key)))
         return Value(Symbol(f"{data.path}[]", data.base or base), base.origin)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 48
 MAX_EVENTS = 20_000
-MAX_ACTIVE = 3
+MAX_ACTIVE = 8
 TRY_REACH = 3
 """Calls between a `raise` and the `try` that is still taken to be meant for it."""
 
@@ -381,7 +381,7 @@ class State:
             self.trace.used.add(id(data))
             if isinstance(data, Call) and data.callee is not None and "(" in data.path:
                 self._use(data.callee)
-        elif isinstance(data, Symbol) and data.base is not None:
+        elif isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call):
             self._use(data.base)
         elif isinstance(data, list | tuple) and len(data) <= 8:
             for item in data:

@@ -202,6 +202,7 @@ def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | Non
     source = evaluate(state, node.iter, scope)
     counted = _counted(source)
     if counted is not None:
+        counted = _counted_from_one(node, source, counted)
         _note_loop(state, node, "for", _counter(node.target), counted, scope)
     items = iterate(source)
     if items is not None and len(items) <= FULL_LOOP and not (counted and _trains(node.body)):
@@ -261,6 +262,20 @@ def _counted(source: Value) -> Value | None:
     if isinstance(start, int) and isinstance(stop, int | float) and data.step.data == 1:
         return Value(stop - start, data.stop.origin)
     return data.stop
+
+
+def _counted_from_one(node: ast.For | ast.AsyncFor, source: Value, counted: Value) -> Value:
+    """`range(start, epochs + 1)` with an unknown start counts from one."""
+    data = source.data
+    if (
+        isinstance(data, RangeOf)
+        and not isinstance(data.start.data, int)
+        and isinstance(counted.data, int)
+        and isinstance(node.iter, ast.Call)
+        and any(ast.unparse(argument).endswith(" + 1") for argument in node.iter.args)
+    ):
+        return Value(counted.data - 1, counted.origin)
+    return counted
 
 
 def _counter(target: ast.expr) -> str:
@@ -340,6 +355,9 @@ def _note_bound(
                 counter_node, bound_node = right, left
         else:
             continue
+        if isinstance(bound_node, ast.BinOp) and ast.unparse(bound_node).endswith(" + 1"):
+            # `epoch < epochs + 1` counts from one
+            bound_node = bound_node.left
         with state.uncertain():
             bound = evaluate(state, bound_node, scope)
         if isinstance(bound.data, int | float) and not isinstance(bound.data, bool):

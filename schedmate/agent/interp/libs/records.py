@@ -305,6 +305,10 @@ def from_command_line(state: State, call: Invocation) -> Value:
     return record
 
 
+def configs_by_name(state: State, call: Invocation) -> Value:
+    return call.argument(0, "defaults") or unknown()
+
+
 def _chosen(state: State, options: Value, argv: list[Value]) -> Value:
     """A config chosen by name from a dict of defaults."""
     items = state.mapping(options) or {}
@@ -317,6 +321,8 @@ def _chosen(state: State, options: Value, argv: list[Value]) -> Value:
                 record = record.data[1]
             fill(state, [record], argv[index + 1 :])
             note(state, [record])
+            choice = Value({"method_name": token})
+            state.trace.settings.append(Settings("command", choice, "arguments"))
             return record
     return unknown()
 
@@ -379,6 +385,9 @@ HANDLERS: dict[str, Handler] = {
     **{f"{c}().parse_yaml_file": from_file for c in _HF},
     **{f"{c}().parse_dict": from_dict for c in _HF},
     "tyro.cli": from_command_line,
+    "tyro.extras.subcommand_type_from_defaults": configs_by_name,
+    "tyro.extras.subcommand_cli_from_dict": from_command_line,
+    "tyro.extras.overridable_config_cli": from_command_line,
     "pyrallis.parse": from_command_line,
     "draccus.parse": from_command_line,
     "simple_parsing.parse": from_command_line,

@@ -35,7 +35,8 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
             args = []
         elif how == "config":
             args = [call.kwargs.get("config", unknown())]
-        return state.call(function, args, {}, call.site)
+        result = state.call(function, args, {}, call.site)
+        return None if keyword == "model_fn" else result
 
     return run
 
