@@ -7,6 +7,7 @@ threshold, average. `method="mean"` is that; the default, `weighted`, is what me
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ Method = Literal["weighted", "mean"]
 
 RUNS = 32
 """Most past runs one estimate looks at: the latest ones."""
+
+SEARCHED = 64
+"""Past runs asked of the index; more workloads than k, so that equal vectors do not hide others."""
 
 HALF_LIFE = 6.0
 """A run counts half as much as one this many runs later. Runs, not days: workloads change when
@@ -52,8 +56,9 @@ class SchedulingAdvisor:
     """Estimates from one history.
 
     `threshold` is the least cosine similarity of a neighbour (None: the embedder's own). `k` is
-    how many neighbours the mean takes; the weighted method takes the runs of the k most similar
-    workloads (fingerprints).
+    how many neighbours the mean takes. The weighted method takes resubmissions; without a
+    completed one, the same workload at another length; without that, the runs of the k most
+    similar workloads.
     """
 
     def __init__(
@@ -135,26 +140,39 @@ class SchedulingAdvisor:
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
     ) -> tuple[list[_Candidate], float | None]:
         """The runs to estimate from, and the best similarity seen when there is none."""
-        fingerprint = metadata.fingerprint()
-        exact: list[_Candidate] = []
-        if self._method == "weighted":
-            found = [
-                _candidate(record, 1.0, True, adjust(metadata, launch, record))
-                for record in self._history.by_fingerprint(fingerprint)
-                if _usable(record, now)
-            ]
-            exact = sorted(found, key=_latest_first)[:RUNS]
-            if any(not item.record.censored for item in exact):
-                return exact, None
-        matches = self._history.search(
-            metadata, k=max(RUNS, 8 * self._k), threshold=-1.0, ended_only=True
-        )
-        best = max((match.similarity for match in matches), default=None)
-        similar = [
-            match
-            for match in matches
-            if match.similarity >= self._threshold and _usable(match.record, now)
+        if self._method == "mean":
+            candidates, best = self._similar(metadata, launch, now)
+            # The paper does not tell cut-short runs apart; averaging one in would only mislead,
+            # so they are left out unless there is nothing else, which abstains.
+            completed = [item for item in candidates if not item.record.censored]
+            return (completed or candidates)[: self._k], best
+        exact = [
+            _candidate(record, 1.0, True, adjust(metadata, launch, record))
+            for record in self._history.by_fingerprint(metadata.fingerprint())
+            if _usable(record, now)
         ]
+        found = sorted(exact, key=_latest_first)[:RUNS]
+        if _any_completed(found):
+            return found, None
+        candidates, best = self._similar(metadata, launch, now)
+        workload = _workload(metadata)
+        groups: dict[str, list[_Candidate]] = {}
+        for item in candidates:
+            if not item.exact:
+                groups.setdefault(_workload(item.record.metadata), []).append(item)
+        found += groups.pop(workload, [])
+        if not _any_completed(found):
+            # Most similar first: the order in which the groups were begun.
+            found += [item for runs in list(groups.values())[: self._k] for item in runs]
+        return found[:RUNS], best
+
+    def _similar(
+        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
+    ) -> tuple[list[_Candidate], float | None]:
+        """Runs above the threshold, most similar first, the latest first among equals."""
+        matches = self._history.search(
+            metadata, k=max(SEARCHED, self._k), threshold=-1.0, ended_only=True
+        )
         candidates = [
             _candidate(
                 match.record,
@@ -162,27 +180,14 @@ class SchedulingAdvisor:
                 match.exact,
                 Adjustment() if self._method == "mean" else adjust(metadata, launch, match.record),
             )
-            for match in similar
+            for match in matches
+            if match.similarity >= self._threshold and _usable(match.record, now)
         ]
         candidates.sort(key=lambda item: (-item.similarity, *_latest_first(item)))
-        if self._method == "mean":
-            # The paper does not tell cut-short runs apart; averaging one in would only mislead,
-            # so they are left out unless there is nothing else, which abstains.
-            completed = [item for item in candidates if not item.record.censored]
-            return (completed or candidates)[: self._k], best
-        return exact + self._nearest([item for item in candidates if not item.exact]), best
-
-    def _nearest(self, candidates: list[_Candidate]) -> list[_Candidate]:
-        """The runs of the k most similar workloads, most similar first."""
-        kept: dict[str, list[_Candidate]] = {}
-        for item in candidates:
-            key = item.record.metadata.fingerprint()
-            if key in kept or len(kept) < self._k:
-                kept.setdefault(key, []).append(item)
-        return [item for runs in kept.values() for item in runs][:RUNS]
+        return candidates, max((match.similarity for match in matches), default=None)
 
     def _weights(self, candidates: list[_Candidate]) -> list[float]:
-        """Relative weights, all above zero."""
+        """Relative weights, all above zero: of the recent, the alike, the little corrected."""
         if self._method == "mean":
             return [1.0] * len(candidates)
         ends = sorted({_ended(item.record) for item in candidates}, reverse=True)
@@ -190,6 +195,7 @@ class SchedulingAdvisor:
         return [
             self._closeness(item)
             * 0.5 ** (rank[_ended(item.record)] / HALF_LIFE)
+            / (1.0 + abs(math.log(item.adjustment.factor))) ** 2
             * (UNKNOWN_LENGTH if item.adjustment.unknown_length else 1.0)
             * (OTHER_GPU if item.adjustment.other_gpu else 1.0)
             for item in candidates
@@ -208,6 +214,16 @@ def _candidate(
 ) -> _Candidate:
     assert record.duration_s is not None
     return _Candidate(record, record.duration_s, min(similarity, 1.0), exact, adjustment)
+
+
+def _workload(metadata: WorkloadMetadata) -> str:
+    """A fingerprint that is equal for the same training at another length."""
+    training = metadata.training.model_copy(update={"iters": None})
+    return metadata.model_copy(update={"training": training}).fingerprint()
+
+
+def _any_completed(candidates: Sequence[_Candidate]) -> bool:
+    return any(not item.record.censored for item in candidates)
 
 
 def _usable(record: JobRecord, now: float | None) -> bool:

@@ -149,6 +149,21 @@ class TestWeighted:
         assert {one.job_id[0] for one in estimate.neighbours} == {"a", "b"}
         assert len(estimate.neighbours) == 10
 
+    def test_the_same_workload_at_another_length_comes_before_others(self) -> None:
+        records = [job("longer", 200, of=metadata(iters=180)), job("other", 9, of=metadata("b"))]
+        estimate = advise(records)
+        assert [one.job_id for one in estimate.neighbours] == ["longer"]
+        assert estimate.duration_s == pytest.approx(100)
+
+    def test_a_small_correction_is_trusted_more(self) -> None:
+        records = [
+            job("near", 100, ended_ago=10, of=metadata(iters=100)),
+            job("far", 100, ended_ago=10, of=metadata(iters=1)),
+        ]
+        near, far = advise(records).neighbours
+        assert (near.job_id, far.job_id) == ("near", "far")
+        assert near.weight > 10 * far.weight
+
     def test_later_runs_are_not_looked_at(self) -> None:
         assert advise([job("later", 100, ended_ago=-1)]).abstained
 
