@@ -23,7 +23,7 @@ from schedmate.agent.interp.objects import Class, Function
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 
-_EVAL = re.compile(r"(^|[^a-z])(val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
+_EVAL = re.compile(r"(^|[^a-z])(cv|tt|dt|val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
                    r"(?![a-z]*(ue|ues|uat))", re.I)  # fmt: skip
 _EVAL_WORD = re.compile(r"val(id|idation)?$|^(val|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
                         r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split)", re.I)  # fmt: skip
@@ -61,8 +61,14 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
             *_from_settings(settings, rules("names")["dataset"], uses),
         ]
     )
+    loader = _from_loaders(settings, "train")
+    if loader is not None and (train is None or loader.score >= train.score):
+        train = loader
     explicit_valid = best(_from_settings(settings, rules("names")["valid"], uses))
     valid = best([u.candidate for u in uses if u.evaluates is True])
+    valid_loader = _from_loaders(settings, "val")
+    if valid_loader is not None and (valid is None or valid_loader.score >= valid.score):
+        valid = valid_loader
     if explicit_valid is not None and (
         valid is None or explicit_valid.score >= valid.score
     ):
@@ -384,6 +390,33 @@ def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> s
             if isinstance(subset, str) and subset and not is_path(subset):
                 return f"{name}/{subset}"
     return name
+
+
+def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
+    """The dataset of a config with a section per loader, as OpenMMLab's configs have.
+
+    The dataset class names it where people know that name, else the folder of its data does.
+    """
+    loader = re.compile(rf"^{role}(_?(dataloader|dataset|data|loader|set))?$", re.I)
+    found: dict[str, Setting] = {}
+    for setting in settings:
+        parts = setting.path[:-1]
+        if setting.kind == "config" and any(loader.match(part) for part in parts) and (
+            any("data" in part for part in parts)
+        ):
+            if setting.path[-1] in ("type", "data_root", "ann_file", "img_dir", "root"):
+                if setting.path[-1] != "type" or parts[-1].startswith(("dataset", role)):
+                    found.setdefault(setting.path[-1], setting)
+    options: list[Candidate] = []
+    for key, setting in found.items():
+        text = setting.value.data
+        if not isinstance(text, str):
+            continue
+        name = class_dataset(text, _is_known) if key == "type" else dataset_name(text, path=True)
+        if name is not None:
+            score = 82.0 if _is_known(name) else 70.0
+            options.append(Candidate(name, setting.value.origin, score + (key == "data_root")))
+    return best(options)
 
 
 # -- whether the run validates -----------------------------------------------------------------------

@@ -39,7 +39,7 @@ _PLAIN_FILE = re.compile(r"__main__|models?|nets?|networks?|main|train|run|modul
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE)$")
 _PART = re.compile(
     r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
-    r"Value|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
+    r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
@@ -132,7 +132,7 @@ def _built(trace: Trace) -> list[Candidate]:
 
 def _class_name(cls: Class) -> str:
     """The class's name; a class called Model is named by its module."""
-    if cls.name not in ("Model", "Net", "Network"):
+    if cls.name.strip("_") not in ("Model", "Net", "Network"):
         return cls.name
     stem = cls.module.name.rsplit(".", 1)[-1]
     return cls.name if _PLAIN_FILE.fullmatch(stem) else stem
@@ -266,6 +266,7 @@ def _from_settings(
 ) -> list[Candidate]:
     out: list[Candidate] = []
     used = _used_words(trace, built)
+    vocabulary = re.compile("|".join(rules("vocabulary")["models"].values()))
     for rank, setting in named(settings, rules("names")["model"]):
         if _wrong_part(setting) or setting.kind == "globals" and len(setting.path) > 1:
             continue
@@ -284,6 +285,8 @@ def _from_settings(
             score = max(score, 76 - 0.1 * rank)
         if not built:
             score += 6
+        if vocabulary.search(re.sub(r"[_ ./]+", "-", name.lower())):
+            score += 8
         if setting.kind == "globals":
             score -= 8
         if origin is not None and origin.source == "library":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 _GENERIC = frozenset(
-    "train training trainset val valid validation test testing eval dev data dataset datasets raw "
+    "tr cv tt dt train training trainset val valid validation test testing eval dev data dataset datasets raw "
     "processed preprocessed images image imgs img jpegimages annotations labels label split splits "
     "root home mnt path to your my workspace work tmp temp scratch storage project projects local "
     "user users input inputs output outputs nfs share shared disk ssd hdd public private default "
@@ -73,6 +73,9 @@ def is_path(text: str) -> bool:
 def dataset_name(text: str, path: bool = False) -> str | None:
     """A dataset's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("()[], ").strip("'\"")
+    called = re.fullmatch(r"[A-Za-z_][\w.]*\([\"']([\w\-./]+)[\"'].*", text + ")")
+    if called:
+        text = called[1]
     if not text or len(text) > 300 or "\n" in text:
         return None
     if _PLACEHOLDER.match(text) and not re.search(r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.I):
@@ -92,6 +95,9 @@ def model_name(text: str) -> str | None:
     text = text.strip().strip("'\"")
     if not text or len(text) > 200 or "\n" in text or text.lower() in _NOT_MODELS:
         return None
+    called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)
+    if called:
+        text = called[1].rsplit(".", 1)[-1]
     if re.fullmatch(r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?", text, re.I):
         return None
     if re.search(r"\.(py|sh|txt|json)$", text):

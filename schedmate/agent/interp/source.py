@@ -213,9 +213,17 @@ def _repair(line: str) -> str:
     old_except = re.match(r"except\s+([\w.()\s,]+?)\s*,\s*(\w+)\s*:(.*)$", stripped)
     if old_except:
         return f"{indent}except {old_except[1]} as {old_except[2]}:{old_except[3]}"
-    if stripped.endswith(":") or not stripped:
+    generic = re.sub(r"^((?:async\s+def|def|class)\s+\w+)\[[^\]]*\]", r"\1", stripped)
+    if generic != stripped:
+        # type parameters and type aliases are newer than the running Python may be
+        return indent + generic
+    if re.match(r"type\s+\w+", stripped):
+        return indent + re.sub(r"^type\s+(\w+)(\[[^\]]*\])?", r"\1", stripped)
+    if not stripped or stripped == "pass" or re.match(r"(el|except|finally)", stripped):
         return line
-    return f"{indent}pass" if stripped != "pass" else line
+    if stripped.endswith(":"):
+        return f"{indent}if True:" if stripped != "if True:" else line
+    return f"{indent}pass"
 
 
 def _holds_python(folder: Path) -> bool:

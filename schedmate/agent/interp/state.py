@@ -261,6 +261,8 @@ class State:
             data.attrs[name] = value
         elif isinstance(data, Class | Call):
             data.attrs[name] = value
+        elif isinstance(data, Symbol) and f"{data.path}.{name}" == "sys.argv":
+            self.argv = iterate(value) or self.argv
         elif isinstance(data, Module):
             self.load(data)
             data.scope.names[name] = value

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
 FULL_LOOP = 24
-"""Loops over at most this many known items are followed item by item, longer ones once."""
+"""Loops over a range of at most this many passes are followed pass by pass, longer ones once."""
+FULL_LIST = 300
+"""The same for loops over known items, which look things up more often than they train."""
 
 _ACCESSORS = ("setter", "deleter", "getter")
 _NETWORK_STEPS = ("backward", "step", "minimize", "apply_gradients", "train_on_batch", "update")
@@ -205,7 +207,8 @@ def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | Non
         counted = _counted_from_one(node, source, counted)
         _note_loop(state, node, "for", _counter(node.target), counted, scope)
     items = iterate(source)
-    if items is not None and len(items) <= FULL_LOOP and not (counted and _trains(node.body)):
+    limit = FULL_LOOP if counted is not None else FULL_LIST
+    if items is not None and len(items) <= limit and not (counted and _trains(node.body)):
         for item in items:
             state.assign(node.target, item, scope)
             flow = execute(state, node.body, scope)

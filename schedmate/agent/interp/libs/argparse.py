@@ -126,9 +126,13 @@ def add_argument(state: State, call: Invocation) -> Value:
             return unknown()
     action_value = call.kwargs.get("action", Value("store"))
     action = action_value.data if isinstance(action_value.data, str) else "store"
+    if isinstance(action_value.data, Class) and re.search("Dict|KeyValue|KV", action_value.data.name):
+        action = "dict"
     if isinstance(action_value.data, Symbol):
         path = action_value.data.path
         action = "boolean" if path.endswith("BooleanOptionalAction") else "store"
+        if path.endswith("DictAction"):
+            action = "dict"
         if path.endswith("ActionConfigFile"):
             parser.config_flags.update(flags)
     if truth(call.kwargs.get("is_config_file", Value(False))):
@@ -361,6 +365,9 @@ def _consume(
         values = [Value(attached, origin)]
     else:
         values, index = _take(option.nargs, argv, index, flag)
+    if option.action == "dict":
+        result[option.dest] = _pairs(values, origin)
+        return index
     if flag in parser.config_flags and values:
         load_config_file(state, values[0], parser, result)
     if option.nargs in ("+", "*", "...") or isinstance(option.nargs, int):
@@ -377,6 +384,16 @@ def _consume(
             value = Value([*items, value], origin)
         result[option.dest] = value
     return index
+
+
+def _pairs(values: list[Value], origin: Origin | None) -> Value:
+    """`a.b=1 c=[2,3]` as a mapping from dotted names."""
+    found: dict[Any, Value] = {}
+    for value in values:
+        if isinstance(value.data, str) and "=" in value.data:
+            key, _, text = value.data.partition("=")
+            found[key] = wrap(parse_scalar(text), value.origin)
+    return Value(found, origin)
 
 
 def _flag_origin(token: Value, flag: str) -> Origin | None:

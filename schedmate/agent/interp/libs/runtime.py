@@ -117,10 +117,10 @@ def lightning_cli(state: State, call: Invocation) -> Value:
     index = 0
     while index < len(argv):
         text = str(argv[index].data)
-        if not text.startswith("--"):
+        if not text.startswith("--") and text != "-c":
             index += 1
             continue
-        key, equals, given = text[2:].partition("=")
+        key, equals, given = text.lstrip("-").partition("=")
         origin = argv[index].origin
         if not equals and index + 1 < len(argv):
             index += 1
@@ -151,6 +151,8 @@ def _layer(state: State, config: Value, path: Value, subcommand: object) -> Valu
     inner = loaded.data.get(subcommand)
     if inner is not None and isinstance(inner.data, dict) and "model" not in loaded.data:
         loaded = inner
+    if not isinstance(loaded.data, dict):
+        return config
     return merge(config, plain_tree(loaded))
 
 
@@ -165,7 +167,8 @@ def _run_cli(state: State, call: Invocation, config: Value) -> Value:
     state.record("pytorch_lightning.Trainer", [], kwargs, call.site)
     fit = state.invocation("pytorch_lightning.Trainer().fit", [model], {"datamodule": data}, call.site)
     trainer_fit(state, fit)
-    return unknown()
+    parts = {"model": model, "datamodule": data, "trainer": unknown("trainer")}
+    return Value(Call("pytorch_lightning.cli.LightningCLI", call.args, call.kwargs, parts))
 
 
 def _cli_part(state: State, kind: Value | None, section: Value | None, site: Site) -> Value:

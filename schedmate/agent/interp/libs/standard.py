@@ -17,6 +17,7 @@ from schedmate.agent.interp.objects import (
     AttrDict,
     DefaultDict,
     Instance,
+    Module,
     Native,
     Partial,
     PathStr,
@@ -142,8 +143,17 @@ def run_path(state: State, call: Invocation) -> Value:
     found = state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
     if found is None or found.suffix != ".py":
         return unknown()
-    module = state.sources.module(found, found.stem)
-    state.load(module)
+    name = call.argument(2, "run_name")
+    if name is None or name.data != "__main__":
+        module = state.sources.module(found, found.stem)
+        state.load(module)
+        return Value(dict(module.scope.names))
+    module = Module("__main__", found, state.sources.relative(found), "")
+    module.loaded = True
+    state.sources.add_root(found.parent)
+    tree = state.sources.parse(found, state.trace)
+    if tree is not None:
+        state.run_module(module, tree)
     return Value(dict(module.scope.names))
 
 
