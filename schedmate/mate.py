@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedmate.errors import UsageError
+from schedmate.errors import InputError, UsageError
 from schedmate.jobs import Estimate, JobRecord, JobSpec, LaunchConfig, WorkloadMetadata
 from schedmate.settings import Settings, load_settings
 from schedmate.terminal import clean
@@ -101,8 +101,8 @@ class SchedMate:
         self.settings = settings if settings is not None else load_settings()
         self._record = record
         self._lock = threading.Lock()
-        self._advisor: SchedulingAdvisor | None = None
-        self._history: JobHistory | None = None
+        self._writing = threading.Lock()
+        self._opened: tuple[JobHistory, SchedulingAdvisor] | None = None
         self._workers: ThreadPoolExecutor | None = None
         self._closed = False
 
@@ -125,9 +125,16 @@ class SchedMate:
         if workers is not None:
             workers.shutdown(wait=True, cancel_futures=True)
         with self._lock:
-            history, self._history, self._advisor = self._history, None, None
-        if history is not None:
-            history.close()
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[0].close()
+
+    def prepare(self) -> None:
+        """Load the embedder and open the history now, so that the first job need not wait.
+
+        Raises `InputError` for a history that cannot be read.
+        """
+        self._open_history(create=self._record)
 
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
         """What the job will train, and how long it will run.
@@ -193,9 +200,20 @@ class SchedMate:
     def store(self, record: JobRecord) -> str:
         """Add a record to the history; gives its job id.
 
-        Raises `InputError` when the history cannot be written or has a job of that id.
+        A pending job of the same id is replaced. Raises `InputError` when the history cannot be
+        written or says that the job of that id has ended.
         """
-        self._open_history().add(record)
+        opened = self._open_history(create=True)
+        assert opened is not None
+        history = opened[0]
+        with self._writing:
+            known = history.get(record.job_id)
+            if known is not None and known.ended:
+                raise InputError(
+                    f"job {record.job_id} is in the history as {known.state}; "
+                    "record this one under another job id."
+                )
+            history.add(record)
         return record.job_id
 
     def _advise(self, spec: JobSpec, deadline: float) -> Analysis | None:
@@ -210,38 +228,39 @@ class SchedMate:
     def _estimate(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
     ) -> tuple[Estimate, int]:
-        history = self._open_history()
-        with self._lock:
-            if self._advisor is None:
-                from schedmate.retrieval.advisor import SchedulingAdvisor
-
-                self._advisor = SchedulingAdvisor(
-                    history,
-                    threshold=self.settings.threshold,
-                    k=self.settings.top_k,
-                    method=self.settings.method,
-                )
-            advisor = self._advisor
+        opened = self._open_history(create=False)
+        if opened is None:
+            return Estimate(reason=f"there is no history at {self.settings.history} yet"), 0
+        history, advisor = opened
         return advisor.estimate(metadata, launch, now), len(history)
 
-    def _open_history(self) -> JobHistory:
-        from schedmate.retrieval.embedders import load_embedder
-        from schedmate.retrieval.history import JobHistory
-
+    def _open_history(self, *, create: bool) -> tuple[JobHistory, SchedulingAdvisor] | None:
+        """The history and the advisor on it; None when there is no history and none is wanted."""
         with self._lock:
-            self._refuse_when_closed()
-            if self._history is None:
-                embedder = load_embedder(self.settings.embedder)
-                self._history = JobHistory(self.settings.history, embedder)
-            return self._history
+            if self._closed:
+                raise UsageError("this SchedMate is closed; make a new one.")
+            if self._opened is None and (create or self.settings.history.exists()):
+                from schedmate.retrieval.advisor import SchedulingAdvisor
+                from schedmate.retrieval.embedders import load_embedder
+                from schedmate.retrieval.history import JobHistory
+
+                settings = self.settings
+                embedder = load_embedder(settings.embedder)
+                history = JobHistory.open(settings.history, embedder, create=create)
+                threshold = settings.threshold
+                advisor = SchedulingAdvisor(
+                    history,
+                    threshold=embedder.threshold if threshold is None else threshold,
+                    k=settings.top_k,
+                    method=settings.method,
+                )
+                self._opened = history, advisor
+            return self._opened
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
-            self._refuse_when_closed()
+            if self._closed:
+                raise UsageError("this SchedMate is closed; make a new one.")
             if self._workers is None:
                 self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
             return self._workers
-
-    def _refuse_when_closed(self) -> None:
-        if self._closed:
-            raise UsageError("this SchedMate is closed; make a new one.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,3 +117,23 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Output(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def _built_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from schedmate.jobs import JobRecord
+    from schedmate.retrieval.embedders import load_embedder
+    from schedmate.retrieval.history import JobHistory
+
+    directory = tmp_path_factory.mktemp("example") / "history"
+    lines = (Path(__file__).parent.parent / "examples" / "history.jsonl").read_text().splitlines()
+    with JobHistory.open(directory, load_embedder("bundled"), create=True) as history:
+        for line in lines:
+            history.add(JobRecord.model_validate_json(line))
+    return directory
+
+
+@pytest.fixture
+def example_history(_built_history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of its own for the test: the forty jobs of examples/history.jsonl."""
+    return Path(shutil.copytree(_built_history, tmp_path_factory.mktemp("history") / "history"))

@@ -15,9 +15,9 @@ import typer
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
-from schedmate.jobs import JobSpec, LaunchConfig
 
 if TYPE_CHECKING:
+    from schedmate.jobs import JobSpec
     from schedmate.settings import Settings
 
 
@@ -93,6 +93,7 @@ def analyze(
 
     Reads the code as text and runs none of it. Needs no GPU, no network and no language model.
     """
+    from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
 
     settings = load_settings(

@@ -1,0 +1,160 @@
+"""`schedmate doctor`: is everything in place, and if not, how to mend it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from schedmate.errors import INTERNAL, SchedmateError
+
+if TYPE_CHECKING:
+    from schedmate.settings import Settings
+
+SCHEMA = "schedmate.doctor/v1"
+MINIMUM_PYTHON = (3, 11)
+MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: what was looked at, how it is, and what to do about it."""
+
+    name: str
+    status: Literal["ok", "warning", "failed"]
+    fact: str
+    fix: str | None = None
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check the installation, the embedder and the history; each finding says how to mend it.
+
+    Exits with 1 when a check failed (✗); a warning (!) leaves the exit code at 0.
+    """
+    from schedmate.terminal import clean
+
+    checks = list(examine())
+    failed = any(check.status == "failed" for check in checks)
+    if as_json:
+        document = {"schema": SCHEMA, "ok": not failed, "checks": [asdict(one) for one in checks]}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        for check in checks:
+            typer.echo(f"{MARKS[check.status]} {check.name}: {clean(check.fact)}")
+            if check.fix:
+                typer.echo(f"    to mend: {clean(check.fix)}")
+    if failed:
+        raise typer.Exit(INTERNAL)
+
+
+def examine() -> Iterator[Check]:
+    """Every check, in the order in which a fault would be looked for."""
+    yield _python()
+    yield from _packages()
+    from schedmate.settings import load_settings
+
+    try:
+        settings = load_settings()
+    except SchedmateError as error:
+        yield Check("settings", "failed", str(error), "correct or remove that setting")
+        return
+    yield from _settings()
+    yield from _extras(settings)
+    yield from _guarded("embedder", lambda: _embedder(settings))
+    yield from _guarded("history", lambda: _history(settings))
+
+
+def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """The findings of `check`; an exception is a finding too."""
+    try:
+        yield from check()
+    except SchedmateError as error:
+        yield Check(name, "failed", str(error), "see the sentence above")
+    except Exception as error:  # noqa: BLE001 - a doctor reports whatever is broken
+        yield Check(name, "failed", f"{type(error).__name__}: {error}", "reinstall schedmate")
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if tuple(sys.version_info[:2]) < MINIMUM_PYTHON:
+        return Check("python", "failed", version, "install Python 3.11 or newer")
+    return Check("python", "ok", version)
+
+
+def _requirements() -> dict[str | None, list[str]]:
+    """Distribution names by extra; None is the base."""
+    found: dict[str | None, list[str]] = {None: []}
+    for requirement in metadata.requires("schedmate") or []:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", requirement)
+        if name:
+            found.setdefault(extra[1] if extra else None, []).append(name[0])
+    return found
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _packages() -> Iterator[Check]:
+    versions = {name: _version(name) for name in _requirements()[None]}
+    missing = [name for name, version in versions.items() if version is None]
+    if missing:
+        yield Check("packages", "failed", f"missing: {', '.join(missing)}", "pip install schedmate")
+    else:
+        yield Check("packages", "ok", ", ".join(f"{n} {v}" for n, v in versions.items()))
+
+
+def _extras(settings: Settings) -> Iterator[Check]:
+    for extra, names in _requirements().items():
+        if extra in (None, "dev"):
+            continue
+        missing = [name for name in names if _version(name) is None]
+        if not missing:
+            yield Check(f"extra {extra}", "ok", ", ".join(f"{n} {_version(n)}" for n in names))
+            continue
+        needed = settings.embedder == extra
+        yield Check(
+            f"extra {extra}",
+            "failed" if needed else "ok",
+            f"not installed ({', '.join(missing)}), "
+            + ("but the setting `embedder` asks for it" if needed else "and not needed"),
+            f"pip install 'schedmate[{extra}]'" if needed else None,
+        )
+
+
+def _settings() -> Iterator[Check]:
+    from schedmate.settings import config_dir, data_dir, unknown_variables
+
+    for name in unknown_variables():
+        yield Check(
+            "settings", "warning", f"{name} names no setting", "see `schedmate config show`"
+        )
+    for what, directory in (("configuration", config_dir()), ("data", data_dir())):
+        place = directory
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+            yield Check(f"{what} directory", "ok", f"{directory} can be written")
+        else:
+            variable = "XDG_CONFIG_HOME" if what == "configuration" else "XDG_DATA_HOME"
+            yield Check(
+                f"{what} directory",
+                "warning",
+                f"{directory} cannot be written",
+                f"set {variable} to a directory that can",
+            )

@@ -1,0 +1,226 @@
+"""`schedmate analyze`: one job, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from conftest import Cli, Output
+
+ROOT = Path(__file__).parent.parent
+REPO = ROOT / "examples" / "train_repo"
+COMMAND = "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60"
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "analyze-v1.schema.json").read_text())
+EVIL = "\x1b]0;owned\x07[bold]m\x1b[31module[/bold]\u202e"
+
+
+@pytest.fixture
+def analyze(cli: Cli, example_history: Path) -> Cli:
+    """`schedmate analyze` with the example history."""
+
+    def run(*arguments: str) -> Output:
+        return cli("analyze", "--history", str(example_history), *arguments)
+
+    return run
+
+
+def document(output: Output) -> dict[str, Any]:
+    assert output.code == 0, output.err
+    parsed = json.loads(output.out)
+    jsonschema.validate(parsed, SCHEMA)
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+def write_repo(directory: Path, script: str) -> str:
+    directory.mkdir()
+    (directory / "train.py").write_text(script)
+    return str(directory)
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_text_leads_with_the_answer(analyze: Cli) -> None:
+    result = analyze(str(REPO), "--command", COMMAND)
+    assert result.code == 0
+    what, how_long, why = result.out.splitlines()[:3]
+    assert what.lower() == "resnet50 · cifar10 · 60 epochs · 4 gpus"
+    assert how_long.startswith("runs about 1")
+    assert "(10-90 %: " in how_long
+    assert "GPU utilisation" in how_long
+    assert why.startswith("because of ")
+    assert "example-0009" in why
+
+
+def test_text_names_the_source_of_every_field(analyze: Cli) -> None:
+    lines = analyze(str(REPO), "--command", COMMAND).out.splitlines()
+    rows = {
+        line.split()[0]: line
+        for line in lines
+        if line.startswith(("model_", "training_", "dataset_"))
+    }
+    assert "conf/optim/sgd.yaml:2" in rows["training_config.lr"]
+    assert "on the command line" in rows["training_config.iters"]
+    assert "imageclf/data.py:23" in rows["dataset_config.train"]
+
+
+def test_json_says_the_same(analyze: Cli) -> None:
+    parsed = document(analyze(str(REPO), "--command", COMMAND, "--json", "--job-id", "17"))
+    assert parsed["job"]["job_id"] == "17"
+    assert parsed["metadata"]["model_config"]["model_name"] == "resnet50"
+    assert parsed["metadata"]["training_config"]["iters"] == 60
+    assert parsed["launch"]["gpus"] == 4
+    assert parsed["evidence"]["training_config.iters"]["source"] == "command"
+    assert parsed["history_size"] == 40
+    assert parsed["estimate"]["abstained"] is False
+    assert "neighbours" not in parsed["estimate"]
+    assert len(parsed["neighbours"]) >= 1
+    assert parsed["source"] == "static"
+
+
+def test_flags_reach_the_launch(analyze: Cli) -> None:
+    flags = ["--gpus", "16", "--nodes", "2", "--gpu-type", "H100", "--time-limit", "1-12:00:00"]
+    parsed = document(analyze(str(REPO), "-c", "python train.py", "--json", *flags))
+    assert parsed["launch"] == {
+        "gpus": 16,
+        "nodes": 2,
+        "gpu_type": "H100",
+        "time_limit_s": 129_600,
+    }
+
+
+def test_top_k_threshold_and_method(analyze: Cli) -> None:
+    plain = ["--json", "--method", "mean", "--top-k", "1"]
+    parsed = document(analyze(str(REPO), "--command", COMMAND, *plain))
+    assert parsed["estimate"]["method"] == "mean"
+    assert len(parsed["neighbours"]) == 1
+    strict = document(analyze(str(REPO), "--command", COMMAND, "--json", "--threshold", "1"))
+    assert strict["estimate"]["abstained"] is True
+    assert strict["estimate"]["duration_s"] is None
+
+
+def test_no_similar_job_is_said_plainly(analyze: Cli, tmp_path: Path) -> None:
+    repo = write_repo(
+        tmp_path / "repo",
+        "import gymnasium\nenv = gymnasium.make('HalfCheetah-v4')\n"
+        "for step in range(1000):\n    env.step(None)\n",
+    )
+    arguments = [repo, "-c", "python train.py", "--threshold", "0.99"]
+    result = analyze(*arguments)
+    assert result.code == 0
+    assert "no similar job in 40 records" in result.out.splitlines()[1]
+    parsed = document(analyze(*arguments, "--json"))
+    assert parsed["estimate"]["abstained"] is True
+    assert parsed["estimate"]["reason"]
+    assert analyze(*arguments, "--fail-on-abstain").code == 4
+
+
+def test_fail_on_abstain_is_0_with_an_estimate(analyze: Cli) -> None:
+    assert analyze(str(REPO), "--command", COMMAND, "--fail-on-abstain").code == 0
+
+
+def test_without_a_history(cli: Cli) -> None:
+    result = cli("analyze", str(REPO), "--command", COMMAND)
+    assert result.code == 0
+    assert result.out.splitlines()[1] == "no similar job in 0 records"
+
+
+def test_output_file(analyze: Cli, tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    result = analyze(str(REPO), "--command", COMMAND, "--json", "-o", str(target))
+    assert (result.code, result.out) == (0, "")
+    jsonschema.validate(json.loads(target.read_text()), SCHEMA)
+    assert list(tmp_path.glob(".out*")) == []
+
+
+def test_output_that_cannot_be_written(analyze: Cli, tmp_path: Path) -> None:
+    result = analyze(str(REPO), "--command", COMMAND, "-o", str(tmp_path / "missing" / "out"))
+    assert result.code == 3
+    assert "cannot write" in result.err
+
+
+def test_record_and_finish(analyze: Cli, cli: Cli, example_history: Path) -> None:
+    result = analyze(str(REPO), "--command", COMMAND, "--record", "--job-id", "mine")
+    assert result.code == 0
+    assert "schedmate history finish mine" in result.err
+    place = ["--history", str(example_history)]
+    finished = cli("history", "finish", "mine", "--duration", "700", "--state", "COMPLETED", *place)
+    assert finished.code == 0, finished.err
+    parsed = document(analyze(str(REPO), "--command", COMMAND, "--json"))
+    assert parsed["neighbours"][0]["job_id"] == "mine"
+    assert parsed["neighbours"][0]["exact"] is True
+    assert parsed["history_size"] == 41
+
+
+def test_recording_one_id_twice_is_refused(analyze: Cli) -> None:
+    arguments = [str(REPO), "--command", COMMAND, "--record", "--job-id", "example-0001"]
+    result = analyze(*arguments)
+    assert result.code == 3
+    assert "example-0001" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "name the directory"),
+        (["/no/such/repo"], 3, "/no/such/repo"),
+        ([__file__, "-c", "python x.py"], 3, "directory"),
+        ([str(REPO), "--time-limit", "soon"], 2, "'soon' is no duration"),
+        ([str(REPO), "--gpus", "-1"], 2, "--gpus"),
+        ([str(REPO), "--threshold", "7"], 2, "--threshold"),
+        ([str(REPO), "--method", "magic"], 2, "magic"),
+        ([str(REPO), "--processes", "2"], 2, "--processes"),
+        ([str(REPO), "--batch", "-"], 2, "REPO describes one job"),
+    ],
+)
+def test_bad_input(analyze: Cli, arguments: list[str], code: int, words: str) -> None:
+    result = analyze(*arguments)
+    assert result.code == code
+    assert words in result.err
+    assert "Traceback" not in result.err
+
+
+def test_an_empty_repository(analyze: Cli, tmp_path: Path) -> None:
+    result = analyze(str(tmp_path), "-c", "python train.py")
+    assert result.code == 3
+    assert result.err.startswith("error: ")
+
+
+def test_the_repositorys_own_settings_are_ignored(
+    analyze: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = write_repo(tmp_path / "repo", "import torchvision\ntorchvision.models.resnet18()\n")
+    (tmp_path / "repo" / "schedmate.toml").write_text("top_k = 0\n")
+    monkeypatch.chdir(repo)
+    assert analyze(".", "-c", "python train.py").code == 0
+    assert analyze(str(REPO), "-c", COMMAND).code == 2
+
+
+def test_a_repository_cannot_control_the_terminal(analyze: Cli, tmp_path: Path) -> None:
+    repo = write_repo(
+        tmp_path / "repo",
+        f"import timm\nmodel = timm.create_model({EVIL!r})\n"
+        "for epoch in range(3):\n    print(epoch)\n",
+    )
+    text = analyze(repo, "-c", f"python train.py --x '{EVIL}'")
+    as_json = analyze(repo, "-c", f"python train.py --x '{EVIL}'", "--json")
+    for result in (text, as_json):
+        assert result.code == 0
+        for bad in ("\x1b", "\x07", "\u202e"):
+            assert bad not in result.out + result.err
+    assert "[bold]module[/bold]" in text.out
+    jsonschema.validate(json.loads(as_json.out), SCHEMA)
+
+
+def test_numbers_json_cannot_hold(analyze: Cli, tmp_path: Path) -> None:
+    repo = write_repo(
+        tmp_path / "repo",
+        "import torch, torchvision\nmodel = torchvision.models.resnet18()\n"
+        "torch.optim.SGD(model.parameters(), lr=float('inf'))\n",
+    )
+    document(analyze(repo, "-c", "python train.py", "--json"))

@@ -1,0 +1,162 @@
+"""`schedmate analyze --batch`: many jobs, results streamed, one bad line never ends the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from conftest import Cli
+
+from schedmate.commands import batch
+from schedmate.settings import load_settings
+
+ROOT = Path(__file__).parent.parent
+REPO = str(ROOT / "examples" / "train_repo")
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "analyze-v1.schema.json").read_text())
+
+
+def job(number: int, **more: object) -> str:
+    command = f"torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs={number}"
+    return json.dumps({"repo": REPO, "command": command, "job_id": f"b-{number}", **more})
+
+
+def parse(out: str) -> dict[int, dict[str, Any]]:
+    documents = [json.loads(line) for line in out.splitlines()]
+    return {document["index"]: document for document in documents}
+
+
+def test_results_carry_index_and_id(cli: Cli, tmp_path: Path, example_history: Path) -> None:
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_text("\n".join([job(10), "", job(20, gpus=8, time_limit="2h"), job(30)]) + "\n")
+    result = cli(
+        "analyze", "--batch", str(jobs), "--processes", "2", "--history", str(example_history)
+    )
+    assert result.code == 0, result.err
+    documents = parse(result.out)
+    assert set(documents) == {0, 2, 3}
+    for document in documents.values():
+        jsonschema.validate(document, SCHEMA)
+    assert documents[2]["job_id"] == "b-20"
+    assert documents[2]["metadata"]["training_config"]["iters"] == 20
+    assert documents[2]["launch"]["time_limit_s"] == 7200
+    assert documents[0]["estimate"]["abstained"] is False
+
+
+def test_bad_lines_are_errors_in_place(cli: Cli, tmp_path: Path) -> None:
+    lines = [
+        job(10),
+        "not json",
+        '{"command": "python train.py"}',
+        '{"repo": "/no/such/repo", "job_id": "gone"}',
+        job(10, gpu=4),
+        job(10, time_limit="soon"),
+        "[1, 2]",
+    ]
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_text("\n".join(lines))
+    result = cli("analyze", "--batch", str(jobs), "--processes", "1")
+    assert result.code == 3
+    assert "6 of the lines could not be analysed" in result.err
+    documents = parse(result.out)
+    assert documents[0]["schema"] == "schedmate.analyze/v1"
+    errors = {index: document for index, document in documents.items() if index}
+    assert {document["schema"] for document in errors.values()} == {"schedmate.error/v1"}
+    assert errors[1]["error"].startswith("line 2: ")
+    assert "repo: Field required" in errors[2]["error"]
+    assert errors[3]["job_id"] == "gone"
+    assert "/no/such/repo" in errors[3]["error"]
+    assert "gpu: " in errors[4]["error"]
+    assert errors[5]["exit_code"] == 2
+    assert set(errors) == {1, 2, 3, 4, 5, 6}
+
+
+def test_standard_input_streams(tmp_path: Path) -> None:
+    """A result comes out while more input is still to come."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "schedmate", "analyze", "--batch", "-", "--processes", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "SCHEDMATE_HISTORY": str(tmp_path / "history")},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for number in (1, 2):
+        process.stdin.write(job(number) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["job_id"] == f"b-{number}"
+    process.stdin.close()
+    assert process.stdout.read() == ""
+    assert process.wait(timeout=60) == 0
+    process.stdout.close()
+
+
+def test_recorded_jobs_are_in_the_history(cli: Cli, tmp_path: Path, example_history: Path) -> None:
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_text("\n".join(job(number) for number in range(10, 14)))
+    place = ["--history", str(example_history)]
+    result = cli("analyze", "--batch", str(jobs), "--record", "--processes", "2", *place)
+    assert result.code == 0, result.err
+    assert {one["recorded_as"] for one in parse(result.out).values()} == {
+        f"b-{number}" for number in range(10, 14)
+    }
+    after = cli("analyze", REPO, "--json", *place)
+    assert json.loads(after.out)["history_size"] == 44
+
+
+def test_a_settings_file_inside_an_analysed_repository_is_refused(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("import torchvision\ntorchvision.models.resnet18()\n")
+    (tmp_path / "schedmate.toml").write_text("top_k = 4\n")
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_text(json.dumps({"repo": "."}) + "\n" + job(10))
+    monkeypatch.chdir(tmp_path)
+    result = cli("analyze", "--batch", str(jobs), "--processes", "1")
+    documents = parse(result.out)
+    assert "run from another directory" in documents[0]["error"]
+    assert documents[1]["schema"] == "schedmate.analyze/v1"
+
+
+def test_a_missing_file(cli: Cli) -> None:
+    result = cli("analyze", "--batch", "/no/such/jobs.jsonl")
+    assert result.code == 3
+    assert "cannot read /no/such/jobs.jsonl: No such file" in result.err
+
+
+def test_abstaining_can_fail(cli: Cli, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_text(job(10))
+    assert cli("analyze", "--batch", str(jobs), "--processes", "1").code == 0
+    assert cli("analyze", "--batch", str(jobs), "--processes", "1", "--fail-on-abstain").code == 4
+
+
+def _die_on_the_third(line: batch._Line) -> batch.Result:
+    if line.index == 2:
+        os._exit(9)
+    return batch.Result({"index": line.index}, None)
+
+
+def test_a_dying_process_costs_one_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_work", _die_on_the_third)
+    results = list(batch.analyze_many(map(str, range(6)), load_settings(), 2))
+    documents = {result.document["index"]: result.document for result in results}
+    assert set(documents) == set(range(6))
+    assert documents[2]["error"] == "the analysis ended its process"
+    assert all("error" not in documents[index] for index in (0, 1, 3, 4, 5))
+
+
+def test_input_that_cannot_be_read_is_raised() -> None:
+    def lines() -> Any:
+        yield "{}"
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(batch.analyze_many(lines(), load_settings(), 1))

@@ -1,0 +1,205 @@
+"""The library hook: answers in time or not at all, never raises, serves many threads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from schedmate import (
+    Analysis,
+    InputError,
+    JobSpec,
+    LaunchConfig,
+    SchedMate,
+    Settings,
+    UsageError,
+    load_settings,
+)
+
+ROOT = Path(__file__).parent.parent
+REPO = str(ROOT / "examples" / "train_repo")
+COMMAND = "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60"
+SPEC = JobSpec(job_id="17", repo=REPO, command=COMMAND, launch=LaunchConfig(gpus=4, nodes=1))
+
+
+@pytest.fixture
+def mate(example_history: Path) -> Iterator[SchedMate]:
+    with SchedMate(load_settings(history=example_history, deadline_s=60.0)) as one:
+        yield one
+
+
+def test_analyze_reads_the_example(mate: SchedMate) -> None:
+    analysis = mate.analyze(SPEC)
+    assert analysis.metadata.model.model_name == "resnet50"
+    assert str(analysis.metadata.dataset.train).lower() == "cifar10"
+    assert (analysis.metadata.training.iters, analysis.metadata.training.iter_type) == (60, "epoch")
+    assert analysis.launch.gpus == 4
+    assert analysis.history_size == 40
+    assert not analysis.estimate.abstained
+    assert set(analysis.timing_s) == {"static", "retrieval", "total"}
+    assert analysis.timing_s["total"] >= analysis.timing_s["static"] > 0
+
+
+def test_on_submit_gives_the_same_estimate(mate: SchedMate) -> None:
+    estimate = mate.on_submit(SPEC)
+    assert estimate is not None
+    assert estimate.duration_p10_s is not None
+    assert estimate.duration_p50_s is not None
+    assert estimate.duration_p90_s is not None
+    assert estimate.duration_p10_s <= estimate.duration_p50_s <= estimate.duration_p90_s
+    # The example history has this job at 660 to 700 s on 4 GPUs.
+    assert 300 < estimate.duration_p50_s < 1500
+    assert sum(one.weight for one in estimate.neighbours) == pytest.approx(1)
+
+
+def test_no_history_means_no_estimate_and_no_directory(tmp_path: Path) -> None:
+    with SchedMate(load_settings(history=tmp_path / "none", deadline_s=60.0)) as mate:
+        analysis = mate.analyze(SPEC)
+        assert analysis.estimate.abstained
+        assert analysis.history_size == 0
+        assert mate.on_submit(SPEC) is None
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        JobSpec(),
+        JobSpec(repo="/no/such/repository", command="python train.py"),
+        JobSpec(repo=REPO, command="python missing.py 'unbalanced"),
+        JobSpec(repo=REPO + "\0", command="python train.py"),
+        JobSpec(repo="", command=""),
+    ],
+)
+def test_a_bad_job_raises_nothing_into_the_scheduler(
+    mate: SchedMate, spec: JobSpec, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "schedmate"):
+        assert mate.on_submit(spec) is None
+
+
+def test_analyze_does_raise(mate: SchedMate) -> None:
+    with pytest.raises(UsageError, match="names no repository"):
+        mate.analyze(JobSpec())
+    with pytest.raises(InputError, match="/no/such/repository"):
+        mate.analyze(JobSpec(repo="/no/such/repository"))
+
+
+def test_a_failure_is_logged_without_control_sequences(
+    mate: SchedMate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RecursionError("deep \x1b[31mred")
+
+    monkeypatch.setattr("schedmate.agent.static.extract", broken)
+    with caplog.at_level(logging.WARNING, "schedmate"):
+        assert mate.on_submit(SPEC) is None
+    assert caplog.messages == ["no estimate for job 17: deep red"]
+
+
+def test_the_deadline_holds_while_the_analysis_hangs(
+    mate: SchedMate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        release.wait(60)
+        raise RuntimeError("released")
+
+    monkeypatch.setattr("schedmate.agent.static.extract", hang)
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "schedmate"):
+        # More submissions than threads: those that wait in line give up too.
+        assert [mate.on_submit(SPEC, deadline_s=0.1) for _ in range(6)] == [None] * 6
+    elapsed = time.monotonic() - began
+    release.set()
+    assert elapsed < 5
+    assert "no estimate for job 17 in time" in caplog.messages
+
+
+def test_the_time_that_is_left_bounds_the_analysis(
+    mate: SchedMate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budgets = []
+
+    def note(*_: object, budget_s: float) -> None:
+        budgets.append(budget_s)
+        raise InputError("noted")
+
+    monkeypatch.setattr("schedmate.agent.static.extract", note)
+    mate.on_submit(SPEC, deadline_s=0.5)
+    mate.on_submit(SPEC, deadline_s=1000)
+    assert 0 < budgets[0] <= 0.5
+    assert budgets[1] == mate.settings.budget_s
+
+
+def test_sixteen_threads(mate: SchedMate) -> None:
+    expected = mate.analyze(SPEC).estimate
+    barrier = threading.Barrier(16)
+
+    def submit(number: int) -> float | None:
+        barrier.wait()
+        estimate = mate.on_submit(SPEC.model_copy(update={"job_id": str(number)}))
+        return estimate.duration_p50_s if estimate else None
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(submit, range(16)))
+    assert answers == pytest.approx([expected.duration_p50_s] * 16, rel=1e-3)
+
+
+def test_record_stores_the_job(example_history: Path) -> None:
+    settings = load_settings(history=example_history, deadline_s=60.0)
+    with SchedMate(settings, record=True) as mate:
+        assert mate.on_submit(SPEC) is not None
+    with SchedMate(settings) as mate:
+        assert mate.analyze(SPEC).history_size == 41
+
+
+def test_recording_under_threads_loses_nothing(example_history: Path) -> None:
+    settings = load_settings(history=example_history, deadline_s=120.0)
+    with SchedMate(settings, record=True) as mate:
+        specs = [SPEC.model_copy(update={"job_id": f"t-{number}"}) for number in range(16)]
+        with ThreadPoolExecutor(16) as pool:
+            assert None not in list(pool.map(mate.on_submit, specs))
+        assert mate.analyze(SPEC).history_size == 56
+
+
+def test_closed_means_none(example_history: Path, caplog: pytest.LogCaptureFixture) -> None:
+    mate = SchedMate(Settings(history=example_history))
+    mate.close()
+    mate.close()
+    with caplog.at_level(logging.WARNING, "schedmate"):
+        assert mate.on_submit(SPEC) is None
+    assert "closed" in caplog.text
+    with pytest.raises(UsageError, match="closed"):
+        mate.analyze(SPEC)
+
+
+def test_an_analysis_is_data(mate: SchedMate) -> None:
+    analysis = mate.analyze(SPEC)
+    again = Analysis.model_validate_json(analysis.model_dump_json(by_alias=True))
+    assert again.document() == analysis.document()
+
+
+def test_the_toy_scheduler(example_history: Path) -> None:
+    import runpy
+
+    toy = runpy.run_path(str(ROOT / "examples" / "toy_scheduler.py"))
+    day = LaunchConfig(gpus=4, nodes=1, time_limit_s=86_400)
+    commands = {
+        "long": COMMAND.replace("=60", "=90"),
+        "unknown": "python missing.py",
+        "short": COMMAND.replace("=60", "=30"),
+    }
+    queue = [
+        JobSpec(name=name, repo=REPO, command=command, launch=day)
+        for name, command in commands.items()
+    ]
+    with SchedMate(load_settings(history=example_history, deadline_s=60.0)) as mate:
+        assert [spec.name for spec in toy["order"](queue, mate)] == ["short", "long", "unknown"]
