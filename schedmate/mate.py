@@ -245,7 +245,11 @@ class SchedMate:
                 from schedmate.retrieval.history import JobHistory
 
                 settings = self.settings
-                embedder = load_embedder(settings.embedder)
+                embedder = load_embedder(
+                    settings.embedder,
+                    model=settings.embedder_model,
+                    base_url=settings.embedder_base_url,
+                )
                 history = JobHistory.open(settings.history, embedder, create=create)
                 threshold = settings.threshold
                 advisor = SchedulingAdvisor(

@@ -27,6 +27,8 @@ from schedmate.errors import SettingsError
 
 PROJECT_FILE = "schedmate.toml"
 ENV_PREFIX = "SCHEDMATE_"
+SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY"})
+"""Variables read where they are used: a secret is no setting, so that none is ever printed."""
 
 
 def config_dir() -> Path:
@@ -57,7 +59,8 @@ class Settings(BaseSettings):
         description="Directory of the job history",
     )
     embedder: str = Field(
-        "bundled", description="What turns metadata into vectors: bundled, bge or openai"
+        "bundled",
+        description="What turns metadata into vectors: bundled, bge, openai or module.Class",
     )
     embedder_model: str | None = Field(
         None, description="Model name or local directory for the bge and openai embedders"
@@ -145,7 +148,7 @@ def is_inside(path: Path, repo: Path) -> bool:
 
 def unknown_variables() -> list[str]:
     """`SCHEDMATE_*` environment variables that name no setting."""
-    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
+    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields} | SECRETS
     return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -158,3 +157,25 @@ def _settings() -> Iterator[Check]:
                 f"{directory} cannot be written",
                 f"set {variable} to a directory that can",
             )
+
+
+def _embedder(settings: Settings) -> Iterator[Check]:
+    from schedmate.retrieval.embedders import load_embedder
+
+    began = time.perf_counter()
+    embedder = load_embedder(
+        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
+    )
+    width = embedder.embed(["model resnet50; dataset imagenet"]).shape[1]
+    took = time.perf_counter() - began
+    if width != embedder.dim:
+        yield Check(
+            "embedder",
+            "failed",
+            f"{embedder.id} returns {width} numbers, not {embedder.dim}",
+            "give its right dimension, or choose another embedder",
+        )
+        return
+    yield Check(
+        "embedder", "ok", f"{embedder.id}, {embedder.dim} dimensions, ready in {took:.1f} s"
+    )
