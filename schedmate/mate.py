@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 import uuid
@@ -239,10 +240,13 @@ class SchedMate:
         with self._lock:
             if self._closed:
                 raise UsageError("this SchedMate is closed; make a new one.")
-            if self._opened is None and (create or self.settings.history.exists()):
+            if self._opened is None:
+                from schedmate.retrieval.history import DATABASE, JobHistory
+
+                if not create and not (self.settings.history / DATABASE).exists():
+                    return None
                 from schedmate.retrieval.advisor import SchedulingAdvisor
                 from schedmate.retrieval.embedders import load_embedder
-                from schedmate.retrieval.history import JobHistory
 
                 settings = self.settings
                 embedder = load_embedder(
@@ -250,7 +254,12 @@ class SchedMate:
                     model=settings.embedder_model,
                     base_url=settings.embedder_base_url,
                 )
-                history = JobHistory.open(settings.history, embedder, create=create)
+                history = JobHistory.open(
+                    settings.history,
+                    embedder,
+                    create=create,
+                    read_only=not create and not os.access(settings.history, os.W_OK),
+                )
                 threshold = settings.threshold
                 advisor = SchedulingAdvisor(
                     history,

@@ -172,9 +172,7 @@ def assemble(trace: Trace, plan: LaunchPlan, launch: LaunchConfig) -> WorkloadMe
     return WorkloadMetadata.model_validate({**sections, "evidence": evidence})
 
 
-def _resources(
-    settings: list[Setting], plan: LaunchPlan, launch: LaunchConfig, put: Any
-) -> None:
+def _resources(settings: list[Setting], plan: LaunchPlan, launch: LaunchConfig, put: Any) -> None:
     for key, name, given in (
         ("num_gpus", "gpus", launch.gpus),
         ("num_nodes", "nodes", launch.nodes),
@@ -185,6 +183,4 @@ def _resources(
         if fact is not None and fact.data == given and fact.origin is not None:
             put("training_config", key, Candidate(given, fact.origin, 100))
         else:
-
-
             put("training_config", key, Candidate(given, Origin("launch"), 100))

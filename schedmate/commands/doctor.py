@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from schedmate.durations import format_duration
 from schedmate.errors import INTERNAL, SchedmateError
 
 if TYPE_CHECKING:
@@ -70,18 +73,24 @@ def examine() -> Iterator[Check]:
         return
     yield from _settings()
     yield from _extras(settings)
-    yield from _guarded("embedder", lambda: _embedder(settings))
-    yield from _guarded("history", lambda: _history(settings))
+    yield from _guarded(
+        "embedder", "choose another with the setting `embedder`", _embedder, settings
+    )
+    yield from _guarded(
+        "history", "restore a copy, or move it away and import again", _history, settings
+    )
 
 
-def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+def _guarded(
+    name: str, fix: str, check: Callable[[Settings], Iterator[Check]], settings: Settings
+) -> Iterator[Check]:
     """The findings of `check`; an exception is a finding too."""
     try:
-        yield from check()
+        yield from check(settings)
     except SchedmateError as error:
-        yield Check(name, "failed", str(error), "see the sentence above")
+        yield Check(name, "failed", str(error), fix)
     except Exception as error:  # noqa: BLE001 - a doctor reports whatever is broken
-        yield Check(name, "failed", f"{type(error).__name__}: {error}", "reinstall schedmate")
+        yield Check(name, "failed", f"{type(error).__name__}: {error}", fix)
 
 
 def _python() -> Check:
@@ -179,3 +188,51 @@ def _embedder(settings: Settings) -> Iterator[Check]:
     yield Check(
         "embedder", "ok", f"{embedder.id}, {embedder.dim} dimensions, ready in {took:.1f} s"
     )
+
+
+def _history(settings: Settings) -> Iterator[Check]:
+    from schedmate.retrieval.embedders import load_embedder
+    from schedmate.retrieval.history import DATABASE, JobHistory
+
+    place = settings.history
+    if not (place / DATABASE).exists():
+        fix = "schedmate history import FILE, or schedmate analyze --record"
+        yield Check("history", "warning", f"there is none at {place} yet", fix)
+        return
+    embedder = load_embedder(
+        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
+    )
+    with JobHistory.open(place, embedder, create=False, read_only=True) as history:
+        mismatch = history.mismatch()
+        stats = history.stats()
+    if mismatch is not None:
+        yield Check("history", "failed", mismatch, "schedmate history rebuild")
+    else:
+        fact = f"{place}: {stats['jobs']:,} records, {stats['workloads']:,} different workloads"
+        yield Check("history", "ok", fact)
+    yield _index(place, stats["workloads"])
+    if not os.access(place, os.W_OK):
+        yield Check(
+            "history rights",
+            "warning",
+            f"{place} can be read but not written",
+            "ask its owner for write access, if you want to use --record",
+        )
+    elif place.stat().st_mode & stat.S_IWOTH:
+        yield Check(
+            "history rights",
+            "warning",
+            f"anybody can write to {place}, and so change estimates",
+            f"chmod o-w {place}",
+        )
+    else:
+        yield Check("history rights", "ok", f"{place} can be read and written")
+
+
+def _index(place: Path, workloads: int) -> Check:
+    """How old the saved index is; it is derived data that every search completes."""
+    saved = [path.stat().st_mtime for path in place.glob("*.faiss")]
+    if not saved:
+        return Check("index", "ok", f"not saved yet; a search builds it from {workloads:,} vectors")
+    age = format_duration(max(0.0, time.time() - max(saved)))
+    return Check("index", "ok", f"saved {age} ago; searches add what is newer")

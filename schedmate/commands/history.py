@@ -70,7 +70,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List jobs of the history."""
-    with opened(history) as store:
+    with opened(history, read_only=True) as store:
         records = list(
             store.list(limit=limit, offset=offset, state=_state(state), user=user, text=text)
         )
@@ -88,7 +88,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show all that is stored of one job."""
-    with opened(history) as store:
+    with opened(history, read_only=True) as store:
         record = _get(store, job)
     _show(record, as_json)
 
@@ -151,7 +151,7 @@ def finish(
 @app.command()
 def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
     """Count what the history holds."""
-    with opened(history) as store:
+    with opened(history, read_only=True) as store:
         numbers = store.stats()
     if as_json:
         typer.echo(json.dumps({"schema": SCHEMA, "stats": numbers}, indent=2))
@@ -184,7 +184,7 @@ def export(
     """Write every record as one line of JSON, which `history import --format jsonl` reads."""
     from schedmate.files import open_output
 
-    with opened(history) as store, open_output(output) as stream:
+    with opened(history, read_only=True) as store, open_output(output) as stream:
         for record in store.export():
             stream.write(record.model_dump_json(by_alias=True, exclude_none=True) + "\n")
 

@@ -22,13 +22,19 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager
-def opened(directory: Path | None, *, create: bool = False) -> Iterator[JobHistory]:
+def opened(
+    directory: Path | None, *, create: bool = False, read_only: bool = False
+) -> Iterator[JobHistory]:
+    """The history of the settings; reading it only, nobody who writes is waited for."""
     from schedmate.retrieval.embedders import load_embedder
     from schedmate.retrieval.history import JobHistory
     from schedmate.settings import load_settings
 
     settings = load_settings(history=directory)
-    store = JobHistory.open(settings.history, load_embedder(settings.embedder), create=create)
+    embedder = load_embedder(
+        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
+    )
+    store = JobHistory.open(settings.history, embedder, create=create, read_only=read_only)
     try:
         yield store
     finally:

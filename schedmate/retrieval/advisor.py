@@ -88,9 +88,9 @@ class SchedulingAdvisor:
         """
         if metadata.model.model_name is None and metadata.dataset.train is None:
             return self._abstain("neither a model nor a dataset is known, so nothing to compare")
-        candidates, best = self._candidates(metadata, launch, now)
+        candidates = self._candidates(metadata, launch, now)
         if not candidates:
-            return self._abstain(_nothing_similar(best, self._threshold))
+            return self._abstain(self._nothing_similar(metadata))
         weights = self._weights(candidates)
         runs = [
             Run(item.duration_s * item.adjustment.factor, weight, item.record.censored)
@@ -136,16 +136,28 @@ class SchedulingAdvisor:
     def _abstain(self, reason: str, neighbours: Sequence[Neighbour] = ()) -> Estimate:
         return Estimate(method=self._method, reason=reason, neighbours=list(neighbours))
 
+    def _nothing_similar(self, metadata: WorkloadMetadata) -> str:
+        closest = self._history.search(metadata, k=1, threshold=-1.0, ended_only=True)
+        if not closest:
+            return "no run in the history has ended yet"
+        similarity = closest[0].similarity
+        if similarity >= self._threshold:
+            return "no similar job says how long it ran"
+        return (
+            f"no similar job: the closest has similarity {similarity:.2f}, "
+            f"below {self._threshold:.2f}"
+        )
+
     def _candidates(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
-    ) -> tuple[list[_Candidate], float | None]:
-        """The runs to estimate from, and the best similarity seen when there is none."""
+    ) -> list[_Candidate]:
+        """The runs to estimate from."""
         if self._method == "mean":
-            candidates, best = self._similar(metadata, launch, now)
+            candidates = self._similar(metadata, launch, now)
             # The paper does not tell cut-short runs apart; averaging one in would only mislead,
             # so they are left out unless there is nothing else, which abstains.
             completed = [item for item in candidates if not item.record.censored]
-            return (completed or candidates)[: self._k], best
+            return (completed or candidates)[: self._k]
         exact = [
             _candidate(record, 1.0, True, adjust(metadata, launch, record))
             for record in self._history.by_fingerprint(metadata.fingerprint())
@@ -153,8 +165,8 @@ class SchedulingAdvisor:
         ]
         found = sorted(exact, key=_latest_first)[:RUNS]
         if _any_completed(found):
-            return found, None
-        candidates, best = self._similar(metadata, launch, now)
+            return found
+        candidates = self._similar(metadata, launch, now)
         workload = _workload(metadata)
         groups: dict[str, list[_Candidate]] = {}
         for item in candidates:
@@ -164,14 +176,14 @@ class SchedulingAdvisor:
         if not _any_completed(found):
             # Most similar first: the order in which the groups were begun.
             found += [item for runs in list(groups.values())[: self._k] for item in runs]
-        return found[:RUNS], best
+        return found[:RUNS]
 
     def _similar(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
-    ) -> tuple[list[_Candidate], float | None]:
+    ) -> list[_Candidate]:
         """Runs above the threshold, most similar first, the latest first among equals."""
         matches = self._history.search(
-            metadata, k=max(SEARCHED, self._k), threshold=-1.0, ended_only=True
+            metadata, k=max(SEARCHED, self._k), threshold=self._threshold, ended_only=True
         )
         candidates = [
             _candidate(
@@ -181,10 +193,10 @@ class SchedulingAdvisor:
                 Adjustment() if self._method == "mean" else adjust(metadata, launch, match.record),
             )
             for match in matches
-            if match.similarity >= self._threshold and _usable(match.record, now)
+            if _usable(match.record, now)
         ]
         candidates.sort(key=lambda item: (-item.similarity, *_latest_first(item)))
-        return candidates, max((match.similarity for match in matches), default=None)
+        return candidates
 
     def _weights(self, candidates: list[_Candidate]) -> list[float]:
         """Relative weights, all above zero: of the recent, the alike, the little corrected."""
@@ -240,12 +252,6 @@ def _ended(record: JobRecord) -> float:
 
 def _latest_first(item: _Candidate) -> tuple[float, str]:
     return (-_ended(item.record), item.record.job_id)
-
-
-def _nothing_similar(best: float | None, threshold: float) -> str:
-    if best is None:
-        return "no run in the history has ended yet"
-    return f"no similar job: the closest has similarity {best:.2f}, below {threshold:.2f}"
 
 
 def _neighbours(candidates: list[_Candidate], runs: list[Run], now: float) -> list[Neighbour]:

@@ -69,9 +69,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
     valid_loader = _from_loaders(settings, "val")
     if valid_loader is not None and (valid is None or valid_loader.score >= valid.score):
         valid = valid_loader
-    if explicit_valid is not None and (
-        valid is None or explicit_valid.score >= valid.score
-    ):
+    if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
         valid = explicit_valid
     same = _validates(trace, settings)
     if train is None and valid is not None and valid is not explicit_valid:
@@ -81,14 +79,21 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
         valid = Candidate(train.data, origin, train.score - 12, "another split of the training set")
-    if valid is not None and train is not None and valid is not explicit_valid and any(
-        use.evaluates is not True and use.candidate.data == valid.data for use in uses
+    if (
+        valid is not None
+        and train is not None
+        and valid is not explicit_valid
+        and any(use.evaluates is not True and use.candidate.data == valid.data for use in uses)
     ):
         # opened in both roles: another split of whatever the training set is called
-        valid = Candidate(train.data, valid.origin, valid.score, "another split of the training set")
+        valid = Candidate(
+            train.data, valid.origin, valid.score, "another split of the training set"
+        )
     if valid is not None and train is not None and valid.score < train.score - 18:
         # a weakly named validation file beside a well named dataset is a split of it
-        valid = Candidate(train.data, valid.origin, valid.score, "another split of the training set")
+        valid = Candidate(
+            train.data, valid.origin, valid.score, "another split of the training set"
+        )
     return train, valid
 
 
@@ -168,7 +173,9 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
 def _data_file(text: str) -> bool:
     return bool(re.search(r"\.(txt|json|jsonl|csv|tsv|pkl|bin|npz|npy)$", text)) and not re.search(
         r"config|log|result|metric|arg|param|vocab|label|class|state|history|requirements|readme|"
-        r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta", text, re.I
+        r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta",
+        text,
+        re.I,
     )
 
 
@@ -230,7 +237,9 @@ def _own_class(event: CallEvent) -> list[Use]:
     """A dataset class of the repository: named by a path or name it is given, else by its name."""
     cls = event.cls
     assert cls is not None
-    if not classes.is_dataset(cls) and not re.search(r"Data(set|sets|Module|Loader|Loaders)$", cls.name):
+    if not classes.is_dataset(cls) and not re.search(
+        r"Data(set|sets|Module|Loader|Loaders)$", cls.name
+    ):
         return []
     role = _own_role(event)
     origin = event.result.origin if event.result is not None else None
@@ -282,10 +291,20 @@ def _names_a_model(name: str) -> bool:
 def _is_data_argument(key: str | None, text: str) -> bool:
     if key is None:
         return is_path(text)
-    if is_path(text) and re.search(r"\.\w{2,8}$", text) and not re.search(r"vocab|label|class", key):
+    if (
+        is_path(text)
+        and re.search(r"\.\w{2,8}$", text)
+        and not re.search(r"vocab|label|class", key)
+    ):
         return True
-    return bool(re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.I)) and not (
-        re.search(r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column", key, re.I)
+    return bool(
+        re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.I)
+    ) and not (
+        re.search(
+            r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column",
+            key,
+            re.I,
+        )
     )
 
 
@@ -325,7 +344,9 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
     out: list[Candidate] = []
     for rank, setting in [*named(settings, names), *_by_pattern(settings, names)]:
         if any(
-            re.search(r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric", part, re.I)
+            re.search(
+                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric", part, re.I
+            )
             for part in setting.path[:-1]
         ):
             continue
@@ -337,7 +358,9 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
         if text is None:
             continue
         last = setting.path[-1].lower()
-        name = dataset_name(text, path=is_path(text) or last.endswith(("dir", "path", "root", "file")))
+        name = dataset_name(
+            text, path=is_path(text) or last.endswith(("dir", "path", "root", "file"))
+        )
         if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.I):
             continue
         if setting.key == "task" and re.search(_TASK_WORDS, name, re.I):
@@ -357,12 +380,14 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
 
 _DATA_KEY = re.compile(
     r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
-    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$", re.I
+    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$",
+    re.I,
 )
 _NOT_DATA_KEY = re.compile(
     r"out|log|cache|save|model|num|worker|aug|loader|type|format|meta|stat|size|label|class|result|"
     r"ckpt|checkpoint|feature|parallel|backend|column|key$|field|split|mode|cls|norm|sampler|seed|"
-    r"test|val|eval|dev|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim", re.I
+    r"test|val|eval|dev|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim",
+    re.I,
 )
 
 
@@ -401,8 +426,10 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
     found: dict[str, Setting] = {}
     for setting in settings:
         parts = setting.path[:-1]
-        if setting.kind == "config" and any(loader.match(part) for part in parts) and (
-            any("data" in part for part in parts)
+        if (
+            setting.kind == "config"
+            and any(loader.match(part) for part in parts)
+            and (any("data" in part for part in parts))
         ):
             if setting.path[-1] in ("type", "data_root", "ann_file", "img_dir", "root"):
                 if setting.path[-1] != "type" or parts[-1].startswith(("dataset", role)):

@@ -20,7 +20,9 @@ from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Value
 
 _STRINGS = {"optimizer", "precision"}
-_NOT_HERE = re.compile(r"eval|valid|test|teacher|discriminator|logger|wandb|sampl|infer|scheduler", re.I)
+_NOT_HERE = re.compile(
+    r"eval|valid|test|teacher|discriminator|logger|wandb|sampl|infer|scheduler", re.I
+)
 _PRECISION = (
     (re.compile(r"bf16|bfloat16", re.I), "bf16"),
     (re.compile(r"fp8|float8", re.I), "fp8"),
@@ -86,11 +88,17 @@ def _usable(field: str, value: Value) -> object:
         numbers = [item.data for item in value.data if is_number(item)]
         return numbers[-1] if numbers else None
     if isinstance(value.data, str) and re.fullmatch(r"\d+(\.\d+)?([eE]-?\d+)?", value.data):
-        return float(value.data) if "." in value.data or "e" in value.data.lower() else int(value.data)
+        return (
+            float(value.data) if "." in value.data or "e" in value.data.lower() else int(value.data)
+        )
     if not is_number(value) or value.data <= 0:
         return None
     number = value.data
-    return int(number) if field != "lr" and isinstance(number, float) and number.is_integer() else number
+    return (
+        int(number)
+        if field != "lr" and isinstance(number, float) and number.is_integer()
+        else number
+    )
 
 
 def precision(value: Value) -> str | None:

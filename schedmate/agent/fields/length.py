@@ -107,9 +107,7 @@ def _from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]
                 epochs.append(Candidate(rule["default_epochs"], origin, base - 20))
 
 
-def _from_training_arguments(
-    trace: Trace, epochs: list[Candidate], steps: list[Candidate]
-) -> None:
+def _from_training_arguments(trace: Trace, epochs: list[Candidate], steps: list[Candidate]) -> None:
     """Hugging Face training arguments parsed into a dataclass: positive max_steps wins."""
     for group in trace.settings:
         fields = group.value.data
@@ -138,7 +136,9 @@ def _duration(
 
 
 def _candidate(value: Value, score: float, note: str | None = None) -> Candidate:
-    return Candidate(_whole(value.data), value.origin, score + source_bonus(value.origin) / 10, note)
+    return Candidate(
+        _whole(value.data), value.origin, score + source_bonus(value.origin) / 10, note
+    )
 
 
 def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
@@ -152,7 +152,11 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             return
-        score = (88.0 if loop.certain else 66.0) - (0 if loop.has_backward else 8) - 2 * max(0, loop.depth)
+        score = (
+            (88.0 if loop.certain else 66.0)
+            - (0 if loop.has_backward else 8)
+            - 2 * max(0, loop.depth)
+        )
         if counter_is_epoch or (bound_is_epoch and not counter_is_step):
             if "per_epoch" not in text:
                 epochs.append(_candidate(loop.bound, score, note))

@@ -34,8 +34,12 @@ _AUXILIARY = re.compile(
     r"reward|ref(erence)?_?model|ref_|head|embed|sampler|metric|scheduler|extractor|vgg|lpips|averag",
     re.I,
 )
-_MEASURING = re.compile(r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.I)
-_PLAIN_FILE = re.compile(r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.I)
+_MEASURING = re.compile(
+    r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.I
+)
+_PLAIN_FILE = re.compile(
+    r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.I
+)
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE)$")
 _PART = re.compile(
     r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
@@ -75,10 +79,14 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     if entry is None or not trace.calls:
         return []
     stem = entry.rsplit("/", 1)[-1].removesuffix(".py")
-    stem = re.sub(r"^(train|run|main|pretrain|finetune)_|_(train|main|run|training|trainer)$", "", stem)
+    stem = re.sub(
+        r"^(train|run|main|pretrain|finetune)_|_(train|main|run|training|trainer)$", "", stem
+    )
     known = re.compile("|".join(rules("vocabulary")["models"].values()))
     found = max(
-        (m.group() for m in known.finditer(re.sub(r"[_ .]+", "-", stem.lower()))), key=len, default=""
+        (m.group() for m in known.finditer(re.sub(r"[_ .]+", "-", stem.lower()))),
+        key=len,
+        default="",
     )
     if not found:
         return []
@@ -119,7 +127,9 @@ def _built(trace: Trace) -> list[Candidate]:
         target = event.target or event.function
         if _AUXILIARY.search(target) or _AUXILIARY.search(cls.name):
             score -= 20
-        elif _TARGET.match(event.target) or re.search(r"(build|create|get|make)_?(model|net)", target):
+        elif _TARGET.match(event.target) or re.search(
+            r"(build|create|get|make)_?(model|net)", target
+        ):
             score += 4
         if not event.certain:
             score -= 15
@@ -151,10 +161,14 @@ def _parts(trace: Trace) -> set[int]:
 
 def _training_module(event: CallEvent, cls: Class) -> Candidate:
     """A Lightning module: the model itself, unless it is named as a wrapper around one."""
-    wrapper = re.search(r"^(Lit|PL|Lightning|Base)[A-Z]|(Module|Task|Wrapper|System|Trainer)$", cls.name)
+    wrapper = re.search(
+        r"^(Lit|PL|Lightning|Base)[A-Z]|(Module|Task|Wrapper|System|Trainer)$", cls.name
+    )
     score = (70.0 if wrapper else 75.0) - (0 if event.certain else 15)
     name = re.sub(r"^(Lit|PL)(?=[A-Z])|(Lit|Lightning)?(Module)$", "", cls.name) or cls.name
-    return Candidate(name, event.result.origin if event.result else None, score, "class constructed")
+    return Candidate(
+        name, event.result.origin if event.result else None, score, "class constructed"
+    )
 
 
 def _optimised(trace: Trace) -> set[int]:
@@ -189,7 +203,11 @@ def _from_calls(trace: Trace) -> list[Candidate]:
                 break
         keras = event.path in ("keras.Model", "keras.models.Model", "keras.Sequential",
                                "keras.models.Sequential")  # fmt: skip
-        if not known and (keras or _TARGET.match(event.target)) and not _AUXILIARY.search(event.target):
+        if (
+            not known
+            and (keras or _TARGET.match(event.target))
+            and not _AUXILIARY.search(event.target)
+        ):
             generic = _generic(event)
             if generic is not None:
                 out.append(generic)
@@ -218,7 +236,9 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
     value = argument(event, spec)
     if rule.get("via_config") and value is not None and isinstance(value.data, Call):
         config = value.data
-        value = config.args[0] if config.args else config.kwargs.get("pretrained_model_name_or_path")
+        value = (
+            config.args[0] if config.args else config.kwargs.get("pretrained_model_name_or_path")
+        )
     text = text_of(value)
     name = model_name(text) if text is not None else None
     if name is None:
@@ -230,7 +250,8 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
 _BUILDER = re.compile(
     r"^_*(main|run|train|fit|setup|init|__\w+__|((build|create|get|make|define|load|init|construct|"
     r"compile|prepare|setup|model)_?)+(the_)?(model|net|network|nn|keras_model)?s?|"
-    r"model|net|network|call|forward|fn|wrapper|worker|do_\w+|train_\w+|run_\w+)$", re.I
+    r"model|net|network|call|forward|fn|wrapper|worker|do_\w+|train_\w+|run_\w+)$",
+    re.I,
 )
 
 
@@ -347,4 +368,3 @@ def _config_classes(settings: list[Setting]) -> list[Candidate]:
             score -= 12
         out.append(Candidate(name, setting.value.origin, score))
     return out
-

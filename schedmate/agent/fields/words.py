@@ -38,7 +38,9 @@ def from_path(text: str) -> str | None:
     cleaned = text.strip().replace("\\", "/")
     cleaned = re.sub(r"^(pipe:|file://|gs://|s3://|https?://|hf://)", "", cleaned)
     cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
-    for component in reversed([part for part in cleaned.split("/") if part not in ("", ".", "..", "~")]):
+    for component in reversed(
+        [part for part in cleaned.split("/") if part not in ("", ".", "..", "~")]
+    ):
         stem = component
         while _EXTENSIONS.search(stem):
             stem = _EXTENSIONS.sub("", stem)
@@ -78,7 +80,9 @@ def dataset_name(text: str, path: bool = False) -> str | None:
         text = called[1]
     if not text or len(text) > 300 or "\n" in text:
         return None
-    if _PLACEHOLDER.match(text) and not re.search(r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.I):
+    if _PLACEHOLDER.match(text) and not re.search(
+        r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.I
+    ):
         return from_path(text) if is_path(text) else None
     if path or is_path(text):
         return from_path(text)
@@ -98,20 +102,30 @@ def model_name(text: str) -> str | None:
     called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)
     if called:
         text = called[1].rsplit(".", 1)[-1]
-    if re.fullmatch(r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?", text, re.I):
+    if re.fullmatch(
+        r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?", text, re.I
+    ):
         return None
     if re.search(r"\.(py|sh|txt|json)$", text):
         return None
-    if re.match(r"^(/|\./|\.\./|~|s3://|gs://)", text) or text.count("/") > 1 or re.search(
-        r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", text
+    if (
+        re.match(r"^(/|\./|\.\./|~|s3://|gs://)", text)
+        or text.count("/") > 1
+        or re.search(r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", text)
     ):
         parts = [p for p in re.split(r"/", text) if p not in ("", ".", "..", "~")]
         for part in reversed(parts):
             stem = re.sub(r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", "", part)
-            if stem.lower() in _GENERIC or stem.lower() in _NOT_MODELS or re.fullmatch(
-                r"(checkpoint|ckpt|epoch|step|model|best|last|latest|weights?|pretrained|output|"
-                r"models|checkpoints|saved|e\d+|v?\d+|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
-                r"[-_]?(model|\d*)?", stem, re.I
+            if (
+                stem.lower() in _GENERIC
+                or stem.lower() in _NOT_MODELS
+                or re.fullmatch(
+                    r"(checkpoint|ckpt|epoch|step|model|best|last|latest|weights?|pretrained|output|"
+                    r"models|checkpoints|saved|e\d+|v?\d+|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
+                    r"[-_]?(model|\d*)?",
+                    stem,
+                    re.I,
+                )
             ):
                 continue
             return stem
@@ -134,7 +148,9 @@ def class_dataset(name: str, known: Callable[[str], bool]) -> str | None:
     """
     stripped = re.sub(r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
                       r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$", "", name)  # fmt: skip
-    stripped = re.sub(r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped)
+    stripped = re.sub(
+        r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped
+    )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
     generic = ("", "Image", "Text", "My", "Custom", "Base", "Simple", "Sequence", "Video", "Audio",
                "Train", "Token", "Memmap", "Tensor", "Iterable", "Prompt", "Folder", "ImageFolder",

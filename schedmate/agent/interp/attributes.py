@@ -162,7 +162,13 @@ def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
 
 def _of_super(state: State, data: Super, name: str) -> Value:
     owner = data.self.data
-    start = owner.cls if isinstance(owner, Instance) else owner if isinstance(owner, Class) else data.cls
+    start = (
+        owner.cls
+        if isinstance(owner, Instance)
+        else owner
+        if isinstance(owner, Class)
+        else data.cls
+    )
     order = start.mro()
     position = order.index(data.cls) + 1 if data.cls in order else 1
     for cls in order[position:]:

@@ -290,9 +290,7 @@ def _filter(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
         return unknown()
     kept = []
     for item in items:
-        decided = truth(
-            item if args[0].data is None else state.call(args[0], [item], {}, site)
-        )
+        decided = truth(item if args[0].data is None else state.call(args[0], [item], {}, site))
         if decided is None:
             return unknown()
         if decided:
@@ -407,7 +405,9 @@ def _eval(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return unknown(text[:80])
     for part in ast.walk(node):
-        if isinstance(part, ast.Call | ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.NamedExpr):
+        if isinstance(
+            part, ast.Call | ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.NamedExpr
+        ):
             return unknown(text[:80])
     value = evaluate(state, node, state.frames[-1].scope)
     return Value(value.data, args[0].origin or value.origin)
@@ -512,4 +512,3 @@ BUILTINS.update(
 BUILTINS["True"], BUILTINS["False"], BUILTINS["None"] = Value(True), Value(False), Value(None)
 BUILTINS["NoneType"] = Value(Symbol("NoneType"))
 BUILTINS["unicode"] = BUILTINS["str"]
-

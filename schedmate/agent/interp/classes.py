@@ -182,9 +182,7 @@ def instantiate(
         else:
             state.call_function(init.data, [value, *args], kwargs, site)
     elif metaclass_call is not None and isinstance(metaclass_call.data, Function):
-        made = state.call_function(
-            metaclass_call.data, [Value(cls), *args], kwargs, site
-        )
+        made = state.call_function(metaclass_call.data, [Value(cls), *args], kwargs, site)
         if isinstance(made.data, Instance):
             return made
     return value

@@ -311,7 +311,11 @@ def _contains(state: State, item: Value, container: Value) -> bool | None:
             return None
         if key in mapping:
             return True
-        return None if isinstance(container.data, AttrDict) and container.data.flavour == "open" else False
+        return (
+            None
+            if isinstance(container.data, AttrDict) and container.data.flavour == "open"
+            else False
+        )
     items = iterate(container)
     if items is None:
         return None

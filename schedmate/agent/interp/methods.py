@@ -394,7 +394,6 @@ def copy_shallow(value: Value) -> Value:
 
 def _same_kind(data: dict[Any, Value]) -> dict[Any, Value]:
 
-
     if isinstance(data, AttrDict):
         return AttrDict(dict(data), data.flavour, data.label)
     return dict(data)
@@ -410,5 +409,3 @@ _DICT: dict[str, Method] = {
     "pop": _dict_pop,
     "copy": _dict_copy,
 }
-
-

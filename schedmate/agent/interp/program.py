@@ -93,4 +93,8 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
         for part in extra.data.split(":"):
             if part:
                 roots.append(Path(part) if part.startswith("/") else cwd / part)
-    return [*roots, root, *(root / name for name in ("src", "lib", "python") if (root / name).is_dir())]
+    return [
+        *roots,
+        root,
+        *(root / name for name in ("src", "lib", "python") if (root / name).is_dir()),
+    ]

@@ -141,7 +141,9 @@ class Sources:
         """The module object of a file; one per file whatever it is imported as."""
         resolved = path.resolve()
         if resolved not in self.modules:
-            package = name if path.name == "__init__.py" or path.is_dir() else name.rpartition(".")[0]
+            package = (
+                name if path.name == "__init__.py" or path.is_dir() else name.rpartition(".")[0]
+            )
             self.modules[resolved] = Module(name, resolved, self.relative(resolved), package)
         return self.modules[resolved]
 

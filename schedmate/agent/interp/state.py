@@ -347,9 +347,7 @@ class State:
                     kwargs.update({k: v for k, v in mapping.items() if isinstance(k, str)})
         return self.call(func, args, kwargs, Site(scope.module.file, node.lineno, node))
 
-    def call(
-        self, func: Value, args: list[Value], kwargs: dict[str, Value], site: Site
-    ) -> Value:
+    def call(self, func: Value, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
         """Call `func`; what it does not know how to call yields an unknown or a `Call`."""
         self.tick()
         data = func.data
@@ -383,7 +381,9 @@ class State:
             self.trace.used.add(id(data))
             if isinstance(data, Call) and data.callee is not None and "(" in data.path:
                 self._use(data.callee)
-        elif isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call):
+        elif (
+            isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call)
+        ):
             self._use(data.base)
         elif isinstance(data, list | tuple) and len(data) <= 8:
             for item in data:
@@ -601,4 +601,3 @@ def _as_default(value: Value) -> Value:
     if origin is not None and origin.source == "code" and value.known:
         return Value(value.data, Origin("default", origin.file, origin.line))
     return value
-

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.flow import Raised
-from schedmate.agent.interp.libs.records import fill_prefixed, make_record, parse_flags, split_records
+from schedmate.agent.interp.libs.records import (
+    fill_prefixed,
+    make_record,
+    parse_flags,
+    split_records,
+)
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -126,7 +131,9 @@ def add_argument(state: State, call: Invocation) -> Value:
             return unknown()
     action_value = call.kwargs.get("action", Value("store"))
     action = action_value.data if isinstance(action_value.data, str) else "store"
-    if isinstance(action_value.data, Class) and re.search("Dict|KeyValue|KV", action_value.data.name):
+    if isinstance(action_value.data, Class) and re.search(
+        "Dict|KeyValue|KV", action_value.data.name
+    ):
         action = "dict"
     if isinstance(action_value.data, Symbol):
         path = action_value.data.path
@@ -503,9 +510,7 @@ def _finish(state: State, call: Invocation) -> tuple[Value, list[Value]]:
     fresh = AttrDict(flavour="namespace")
     for path in parser.config_files:
         load_config_file(state, Value(path), parser, fresh)
-    records = [
-        (dest, make_record(state, kind), prefix) for dest, kind, prefix in parser.records
-    ]
+    records = [(dest, make_record(state, kind), prefix) for dest, kind, prefix in parser.records]
     result, extras = parse(state, parser, argv, namespace if namespace is not None else None)
     for key, value in fresh.items():
         held = result.get(key)
@@ -536,7 +541,9 @@ def parse_args(state: State, call: Invocation) -> Value:
 def parse_known_args(state: State, call: Invocation) -> Value:
     value, extras = _finish(state, call)
     given = {
-        name.replace("-", "_"): wrap(parse_scalar(str(values[0].data)), _flag_origin(flag, str(flag.data)))
+        name.replace("-", "_"): wrap(
+            parse_scalar(str(values[0].data)), _flag_origin(flag, str(flag.data))
+        )
         for name, values, flag in parse_flags(extras)[0]
         if values
     }

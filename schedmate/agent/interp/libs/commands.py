@@ -38,7 +38,9 @@ def enter(state: State, function: Function) -> Value | None:
             return _run(state, function, [config])
         if path.startswith("click.") or path in ("rich_click.command", "rich_click.group"):
             return _click(state, function, state.argv[1:])
-        if path.split(".")[-1] == "wrap" and path.startswith(("pyrallis", "draccus", "?", "lerobot")):
+        if path.split(".")[-1] == "wrap" and path.startswith(
+            ("pyrallis", "draccus", "?", "lerobot")
+        ):
             return _wrapped(state, function)
         if path.endswith(("argbind.bind",)):
             return records.call_with_flags(state, _plain(function), state.argv[1:])
@@ -197,7 +199,9 @@ def typer_app(state: State, call: Invocation) -> Value:
             for decorator in function.decorators:
                 data = decorator.data
                 if isinstance(data, Call) and data.path == "typer.Typer().command":
-                    given = data.args[0].data if data.args else data.kwargs.get("name", unknown()).data
+                    given = (
+                        data.args[0].data if data.args else data.kwargs.get("name", unknown()).data
+                    )
                     commands[given if isinstance(given, str) else name.replace("_", "-")] = value
     argv = state.argv[1:]
     if len(commands) == 1:
@@ -293,10 +297,14 @@ def _fire(state: State, component: Value, argv: list[Value]) -> Value:
         if init is not None and isinstance(init.data, Function):
             names = {a.arg for a in (*init.data.node.args.args, *init.data.node.args.kwonlyargs)}
         kwargs = {
-            n.replace("-", "_"): _scalar(v[0]) for n, v, _ in flags if v and n.replace("-", "_") in names
+            n.replace("-", "_"): _scalar(v[0])
+            for n, v, _ in flags
+            if v and n.replace("-", "_") in names
         }
         made = state.call(component, [], kwargs, Site(data.module.file, data.node.lineno))
-        rest = [t for t in argv if str(t.data).lstrip("-").split("=")[0].replace("-", "_") not in names]
+        rest = [
+            t for t in argv if str(t.data).lstrip("-").split("=")[0].replace("-", "_") not in names
+        ]
         return _fire(state, made, rest) if loose else made
     if argv and not str(argv[0].data).startswith("-"):
         name = argv[0].data
@@ -451,9 +459,7 @@ def sacred_run(state: State, main: Function, module: Module) -> Value:
             _set_path(state, Value(config), key.split("."), _scalar(Value(given, token.origin)))
     state.trace.settings.append(Settings("config", Value(config), "config"))
     spec = main.node.args
-    kwargs = {
-        a.arg: config[a.arg] for a in (*spec.args, *spec.kwonlyargs) if a.arg in config
-    }
+    kwargs = {a.arg: config[a.arg] for a in (*spec.args, *spec.kwonlyargs) if a.arg in config}
     for name in ("_config", "config"):
         if any(a.arg == name for a in spec.args) and name not in kwargs:
             kwargs[name] = Value(config)
@@ -493,4 +499,3 @@ HANDLERS: dict[str, Handler] = {
     "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,
 }
 FLAGS_PATHS = tuple(f"{root}.FLAGS" for root in _ABSL)
-

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import Handler, Invocation, State
 
 
-
 def attr_tree(value: Value, flavour: str) -> Value:
     """The same tree with every mapping readable by attribute."""
     data = value.data
@@ -567,8 +566,10 @@ YACS_NODES = tuple(path for path, flavour in _ATTR_DICTS.items() if flavour == "
 HANDLERS: dict[str, Handler] = {
     **{path: load_mapping for path in _LOADERS},
     **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
-    **{f"{root}.Config.fromfile": mm_from_file for root in ("mmcv", "mmengine", "mmcv.utils",
-                                                            "mmengine.config")},  # fmt: skip
+    **{
+        f"{root}.Config.fromfile": mm_from_file
+        for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
+    },  # fmt: skip
     "omegaconf.OmegaConf.load": omega_load,
     "omegaconf.OmegaConf.create": omega_create,
     "omegaconf.DictConfig": omega_create,
@@ -613,4 +614,3 @@ def config_method(state: State, base: Value, name: str) -> Value | None:
     if method is None or not isinstance(data, AttrDict) or data.flavour == "namespace":
         return None
     return Value(Native(name, lambda s, a, k, at: method(s, base, a, k, at)))
-

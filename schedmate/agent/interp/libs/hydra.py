@@ -34,7 +34,9 @@ def store(state: State, call: Invocation) -> Value:
     group = call.argument(0, "group")
     if name is None or node is None or not isinstance(name.data, str):
         return Value(None)
-    tree = omega_structured(state, state.invocation("omegaconf.OmegaConf.structured", [node], {}, call.site))
+    tree = omega_structured(
+        state, state.invocation("omegaconf.OmegaConf.structured", [node], {}, call.site)
+    )
     prefix = f"{group.data}/" if group is not None and isinstance(group.data, str) else ""
     held: dict[str, Value] = state.shared.setdefault("hydra_store", {})
     held[prefix + name.data] = plain_tree(tree)

@@ -117,5 +117,3 @@ def _constant(value: Value) -> Handler:
         return Value(value.data, value.origin)
 
     return answer
-
-

@@ -314,7 +314,9 @@ def _chosen(state: State, options: Value, argv: list[Value]) -> Value:
     items = state.mapping(options) or {}
     for index, token in enumerate(argv):
         name = token.data
-        key = next((k for k in items if str(k).replace("_", "-") == str(name).replace("_", "-")), None)
+        key = next(
+            (k for k in items if str(k).replace("_", "-") == str(name).replace("_", "-")), None
+        )
         if key is not None:
             record = items[key]
             if isinstance(record.data, tuple) and len(record.data) == 2:
@@ -355,7 +357,9 @@ def call_with_flags(state: State, function: Value, argv: list[Value]) -> Value:
         origin = _origin(flag)
         if not values:
             off = key.removeprefix("no_") if key.startswith("no_") and key not in names else None
-            target, value = (off, Value(False, origin)) if off in names else (key, Value(True, origin))
+            target, value = (
+                (off, Value(False, origin)) if off in names else (key, Value(True, origin))
+            )
         else:
             target = key
             like = holder.get(key, unknown())
@@ -372,7 +376,9 @@ def call_with_flags(state: State, function: Value, argv: list[Value]) -> Value:
         holder.update(extra)
     state.trace.settings.append(Settings(function.data.name, Value(holder), "arguments"))
     kwargs = {str(key): value for key, value in holder.items()}
-    return state.call(function, [], kwargs, Site(function.data.module.file, function.data.node.lineno))
+    return state.call(
+        function, [], kwargs, Site(function.data.module.file, function.data.node.lineno)
+    )
 
 
 _HF = ("transformers.HfArgumentParser", "trl.TrlParser", "transformers.hf_argparser.HfArgumentParser",

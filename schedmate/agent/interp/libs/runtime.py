@@ -108,7 +108,9 @@ def lightning_cli(state: State, call: Invocation) -> Value:
     """Read the sub-command, `--config` files and dotted options, build and fit what they say."""
     config = Value({})
     argv = state.argv[1:]
-    subcommand = next((a.data for a in argv if a.data in ("fit", "validate", "test", "predict")), None)
+    subcommand = next(
+        (a.data for a in argv if a.data in ("fit", "validate", "test", "predict")), None
+    )
     defaults = call.kwargs.get("parser_kwargs")
     mapping = state.mapping(defaults) if defaults is not None else None
     for section in (mapping or {}, (state.mapping((mapping or {}).get("fit", Value({}))) or {})):
@@ -165,7 +167,9 @@ def _run_cli(state: State, call: Invocation, config: Value) -> Value:
     trainer.update(state.mapping(sections.get("trainer", Value({}))) or {})
     kwargs = {str(key): value for key, value in trainer.items()}
     state.record("pytorch_lightning.Trainer", [], kwargs, call.site)
-    fit = state.invocation("pytorch_lightning.Trainer().fit", [model], {"datamodule": data}, call.site)
+    fit = state.invocation(
+        "pytorch_lightning.Trainer().fit", [model], {"datamodule": data}, call.site
+    )
     trainer_fit(state, fit)
     parts = {"model": model, "datamodule": data, "trainer": unknown("trainer")}
     return Value(Call("pytorch_lightning.cli.LightningCLI", call.args, call.kwargs, parts))

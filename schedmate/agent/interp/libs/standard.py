@@ -97,7 +97,6 @@ def glob(state: State, call: Invocation) -> Value:
     return Value([Value(file) for file in files])
 
 
-
 def make_path(state: State, call: Invocation) -> Value:
     parts = [a.data for a in call.args]
     if not parts:
@@ -126,7 +125,9 @@ def import_module(state: State, call: Invocation) -> Value:
 def spec_from_file(state: State, call: Invocation) -> Value:
     """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
     path = call.argument(1, "location", "path")
-    found = state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+    found = (
+        state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+    )
     if found is None or found.suffix != ".py":
         return unknown()
     module = state.sources.module(found, found.stem)
@@ -140,7 +141,9 @@ def module_from_spec(state: State, call: Invocation) -> Value:
 
 def run_path(state: State, call: Invocation) -> Value:
     path = call.argument(0, "path_name")
-    found = state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+    found = (
+        state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+    )
     if found is None or found.suffix != ".py":
         return unknown()
     name = call.argument(2, "run_name")
@@ -199,8 +202,6 @@ def named_tuple(state: State, call: Invocation) -> Value:
     def make(s: State, args: list[Value], kwargs: dict[str, Value], site: Any) -> Value:
         items = dict(zip(names, args, strict=False))
         return Value(AttrDict({**items, **kwargs}, "namespace"))
-
-
 
     return Value(Native(str(call.args[0].data), make))
 
@@ -343,12 +344,24 @@ HANDLERS: dict[str, Handler] = {
     **{
         path: progress
         for path in (
-            "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.rich.tqdm",
-            "tqdm.asyncio.tqdm", "rich.progress.track", "fastprogress.master_bar",
-            "fastprogress.progress_bar", "alive_progress.alive_it", "mmcv.track_iter_progress",
-            "progressbar.progressbar", "tqdm.autonotebook.tqdm", "fastprogress.fastprogress.master_bar",
+            "tqdm.tqdm",
+            "tqdm.auto.tqdm",
+            "tqdm.notebook.tqdm",
+            "tqdm.rich.tqdm",
+            "tqdm.asyncio.tqdm",
+            "rich.progress.track",
+            "fastprogress.master_bar",
+            "fastprogress.progress_bar",
+            "alive_progress.alive_it",
+            "mmcv.track_iter_progress",
+            "progressbar.progressbar",
+            "tqdm.autonotebook.tqdm",
+            "fastprogress.fastprogress.master_bar",
         )
     },  # fmt: skip
-    **{f"math.{name}": _math(name) for name in ("ceil", "floor", "sqrt", "log", "log2", "exp", "pow")},
+    **{
+        f"math.{name}": _math(name)
+        for name in ("ceil", "floor", "sqrt", "log", "log2", "exp", "pow")
+    },
     **{f"numpy.{name}": _math(name) for name in ("ceil", "floor", "sqrt", "log", "log2", "exp")},
 }

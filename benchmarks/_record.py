@@ -1,0 +1,71 @@
+"""Printing a benchmark's table and keeping it with the commit and the machine it was made on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("numpy", "faiss-cpu", "wordllama", "pydantic", "langchain")
+
+
+def record(name: str, rows: list[dict[str, Any]], **meta: Any) -> None:
+    """Print `rows` and write them to results/NAME.json and NAME.md with where they come from."""
+    facts = {**_origin(), **meta}
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(*columns, title=name)
+    for row in rows:
+        table.add_row(*(str(row.get(column, "")) for column in columns))
+    Console(width=200).print(table)
+    RESULTS.mkdir(exist_ok=True)
+    document = {"name": name, **facts, "rows": rows}
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+    lines = [f"# {name}", ""]
+    lines += [f"- {key}: {value}" for key, value in facts.items()]
+    lines += ["", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows]
+    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+
+
+def _origin() -> dict[str, Any]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
+    return {
+        "commit": _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--short") else ""),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": f"{_cpu()}, {os.cpu_count()} cores, {memory} GiB",
+        "python": platform.python_version(),
+        "packages": ", ".join(f"{p} {v}" for p in PACKAGES if (v := _version(p))),
+    }
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(RESULTS.parent), *arguments], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

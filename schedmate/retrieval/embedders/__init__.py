@@ -1,0 +1,65 @@
+"""Text embedders: names to classes, and the protocol they share."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from schedmate.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+EMBEDDERS: dict[str, str] = {
+    "bundled": "schedmate.retrieval.embedders.bundled.BundledEmbedder",
+    "bge": "schedmate.retrieval.embedders.bge.BgeEmbedder",
+    "openai": "schedmate.retrieval.embedders.openai.OpenAIEmbedder",
+}
+"""Backends by name; any other dotted path of a class with the same shape works as well."""
+
+
+class EmbedderError(InputError):
+    """The embedder cannot be loaded or did not answer."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into unit vectors.
+
+    `id` names backend, model and version: vectors of different ids do not mix. `dim` is the
+    vectors' length. `threshold` is the cosine similarity from which two renderings count as the
+    same kind of job with this embedder.
+    """
+
+    id: str
+    dim: int
+    threshold: float
+
+    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+        """Vectors of shape (len(texts), dim), each of length 1. Raises `EmbedderError`."""
+        ...
+
+
+def load_embedder(
+    name: str = "bundled", *, model: str | None = None, base_url: str | None = None
+) -> Embedder:
+    """An embedder by name or dotted path.
+
+    `model` (a name, or a local directory for `bge`) and `base_url` (for `openai`) go to backends
+    that take them. Raises `UsageError` for an unknown name, `EmbedderError` when a backend's
+    package or files are missing.
+    """
+    path = EMBEDDERS.get(name, name)
+    module_name, _, attribute = path.rpartition(".")
+    if not module_name:
+        known = ", ".join(EMBEDDERS)
+        raise UsageError(f"there is no embedder {name!r}; there are {known}, or give module.Class")
+    try:
+        kind = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the embedder {name!r} cannot be imported: {error}") from error
+    options = {"model": model, "base_url": base_url}
+    embedder: Embedder = kind(**{key: value for key, value in options.items() if value})
+    return embedder

@@ -1,0 +1,65 @@
+"""Any server with OpenAI's `/v1/embeddings`: vLLM, llama.cpp, text-embeddings-inference, hosted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from schedmate.retrieval.embedders import EmbedderError
+from schedmate.retrieval.embedders.vectors import unit
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+BATCH = 128
+TIMEOUT_S = 20.0
+
+
+class OpenAIEmbedder:
+    """Embeddings from a server. The key is read from SCHEDMATE_EMBEDDER_API_KEY or OPENAI_API_KEY."""
+
+    threshold = 0.85
+
+    def __init__(
+        self, model: str = "BAAI/bge-m3", base_url: str = "http://127.0.0.1:8000/v1"
+    ) -> None:
+        import openai
+
+        key = os.environ.get("SCHEDMATE_EMBEDDER_API_KEY") or os.environ.get("OPENAI_API_KEY")
+        self._client: Any = openai.OpenAI(
+            base_url=base_url, api_key=key or "none", timeout=TIMEOUT_S, max_retries=1
+        )
+        self._model = model
+        self._base_url = base_url
+        self.id = f"openai-{model}"
+        self.dim = int(self._request(["dimension"]).shape[1])
+
+    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+        """See `Embedder.embed`; long lists are sent in batches."""
+        import numpy as np
+
+        rows = [self._request(list(texts[i : i + BATCH])) for i in range(0, len(texts), BATCH)]
+        return np.concatenate(rows) if rows else np.zeros((0, self.dim), dtype=np.float32)
+
+    def _request(self, texts: list[str]) -> NDArray[float32]:
+        import numpy as np
+        import openai
+
+        try:
+            answer = self._client.embeddings.create(
+                model=self._model, input=texts, encoding_format="float"
+            )
+        except openai.OpenAIError as error:
+            raise EmbedderError(
+                f"the embedding server at {self._base_url} did not answer for {self._model}: "
+                f"{str(error).splitlines()[0][:200]}"
+            ) from error
+        items = sorted(answer.data or [], key=lambda item: item.index)
+        if len(items) != len(texts):
+            raise EmbedderError(
+                f"the embedding server at {self._base_url} returned {len(items)} vectors for "
+                f"{len(texts)} texts"
+            )
+        return unit(np.asarray([item.embedding for item in items], dtype=np.float32))
