@@ -27,11 +27,12 @@ def show(analysis: Analysis, console: Console) -> None:
         console.print(line, soft_wrap=True)
     console.print()
     console.print(_fields(analysis.metadata))
+    console.print()
     neighbours = analysis.estimate.neighbours
     if neighbours:
         console.print(_neighbours(neighbours[:LISTED]))
     if len(neighbours) > LISTED:
-        console.print(f"and {len(neighbours) - LISTED} more past jobs, listed by --json\n")
+        console.print(f"and {len(neighbours) - LISTED} more past jobs, listed by --json")
     if not analysis.estimate.abstained and analysis.estimate.reason:
         console.print(f"note: {clean(analysis.estimate.reason)}", soft_wrap=True)
     for warning in analysis.warnings:
@@ -112,28 +113,32 @@ def _fields(metadata: WorkloadMetadata) -> Table:
 
 
 def _neighbours(neighbours: list[Neighbour]) -> Table:
-    table = _table(
-        "past job", "similar", "share", "ran", "scaled to this job", "state", "ended", "what"
-    )
+    table = _table("past job", "similar", "share", "ran", "for this job", "ended", "what")
     for one in neighbours:
         table.add_row(
             clean(one.job_id, 40),
             f"{one.similarity:.3f}" + " (same)" * one.exact,
             f"{one.weight:.0%}",
-            (">= " if one.censored else "") + format_duration(one.duration_s),
-            format_duration(one.adjusted_duration_s),
-            one.state,
-            "" if one.age_s is None else f"{format_duration(one.age_s)} ago",
+            format_duration(one.duration_s) + f" ({one.state})" * (one.state != "COMPLETED"),
+            (">= " if one.censored else "") + format_duration(one.adjusted_duration_s),
+            _ago(one.age_s),
             clean(one.summary, 120),
         )
     return table
+
+
+def _ago(age_s: float | None) -> str:
+    if age_s is None:
+        return ""
+    days = round(age_s / 86_400)
+    return f"{days} d ago" if days >= 2 else f"{format_duration(age_s)} ago"
 
 
 def _table(*columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     return table

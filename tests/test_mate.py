@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import runpy
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -187,9 +190,19 @@ def test_an_analysis_is_data(mate: SchedMate) -> None:
     assert again.document() == analysis.document()
 
 
-def test_the_toy_scheduler(example_history: Path) -> None:
-    import runpy
+def test_a_schedulers_own_logging_is_left_alone(example_history: Path) -> None:
+    code = (
+        "import logging, pathlib, sys; from schedmate import JobSpec, SchedMate, load_settings; "
+        "mate = SchedMate(load_settings(history=pathlib.Path(sys.argv[1]))); mate.prepare(); "
+        "root = logging.getLogger(); print(root.handlers, root.level)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, example_history], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (f"[] {logging.WARNING}\n", "")
 
+
+def test_the_toy_scheduler(example_history: Path) -> None:
     toy = runpy.run_path(str(ROOT / "examples" / "toy_scheduler.py"))
     day = LaunchConfig(gpus=4, nodes=1, time_limit_s=86_400)
     commands = {

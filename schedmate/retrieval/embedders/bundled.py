@@ -7,6 +7,7 @@ stand side by side in one vector.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ class BundledEmbedder:
 
     def __init__(self) -> None:
         try:
-            import wordllama
+            wordllama = _import_quietly()
         except ImportError as error:
             raise EmbedderError(
                 f"the bundled embedder needs the package wordllama ({error}); reinstall schedmate"
@@ -58,6 +59,18 @@ class BundledEmbedder:
         spelling = embed_ngrams(texts, NGRAMS)
         both = np.concatenate([MEANING**0.5 * words, (1 - MEANING) ** 0.5 * spelling], axis=1)
         return unit(both)
+
+
+def _import_quietly() -> Any:
+    """wordllama, without the log settings that its import forces on the whole process."""
+    root = logging.getLogger()
+    guard = logging.NullHandler()
+    root.addHandler(guard)  # basicConfig() leaves a root logger that has a handler alone
+    try:
+        import wordllama
+    finally:
+        root.removeHandler(guard)
+    return wordllama
 
 
 def verify(weights: Path) -> None:
