@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from schedmate.errors import InputError
 from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
@@ -43,6 +43,11 @@ class Match:
     record: JobRecord
     similarity: float
     exact: bool
+
+
+JobRecords = list[JobRecord]
+Matches = list[Match]
+RowIds = list[int]
 
 
 class JobHistory:
@@ -158,7 +163,7 @@ class JobHistory:
             self._index = None
             self._db.close()
 
-    def __enter__(self) -> JobHistory:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -169,7 +174,7 @@ class JobHistory:
     ) -> None:
         self.close()
 
-    # -- writing -----------------------------------------------------------------------------------
+    # -- writing ------------------------------------------------------------
 
     def add(self, record: JobRecord) -> None:
         """Store a job; one with the same id is replaced. On return it survives a crash."""
@@ -181,7 +186,7 @@ class JobHistory:
         """Store jobs in batches, each of them whole or not at all; returns how many."""
         self._check()
         total = 0
-        batch: list[JobRecord] = []
+        batch: JobRecords = []
         for record in records:
             batch.append(record)
             if len(batch) >= BATCH:
@@ -194,7 +199,7 @@ class JobHistory:
             on_progress(total)
         return total
 
-    def _store(self, batch: list[JobRecord]) -> int:
+    def _store(self, batch: JobRecords) -> int:
         if not batch:
             return 0
         texts = [render(record.metadata) for record in batch]
@@ -206,7 +211,7 @@ class JobHistory:
             )
         return len(batch)
 
-    def _text_ids(self, texts: list[str]) -> dict[str, int]:
+    def _text_ids(self, texts: Sequence[str]) -> dict[str, int]:
         """Row ids of renderings, new ones embedded and stored."""
         found: dict[str, int] = {}
         missing: list[str] = []
@@ -242,7 +247,8 @@ class JobHistory:
             record = self.get(job_id)
             if record is None:
                 raise HistoryError(
-                    f"no job {job_id!r} in the history; `schedmate history list` shows what there is"
+                    f"no job {job_id!r} in the history; "
+                    "`schedmate history list` shows what there is"
                 )
             if duration_s is None and end_time is not None and record.start_time is not None:
                 duration_s = max(0.0, end_time - record.start_time)
@@ -294,12 +300,10 @@ class JobHistory:
             self._db.executemany("INSERT OR REPLACE INTO manifest VALUES (?, ?)", changed.items())
         with self._lock:
             self._index = None
-            self._nearest()
-            assert self._index is not None
-            self._index.save()
+            self._nearest().save()
         return done
 
-    # -- reading -----------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------
 
     def __len__(self) -> int:
         with self._lock:
@@ -317,7 +321,7 @@ class JobHistory:
         state: str | None = None,
         user: str | None = None,
         text: str | None = None,
-    ) -> list[JobRecord]:
+    ) -> JobRecords:
         """Jobs, the latest submitted first; `text` is looked for in names, ids and metadata."""
         clauses: list[str] = []
         values: list[Any] = []
@@ -332,7 +336,7 @@ class JobHistory:
         order = "ORDER BY submit_time DESC, job_id LIMIT ? OFFSET ?"
         return self._records(where + order, (*values, -1 if limit is None else limit, offset))
 
-    def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
+    def by_fingerprint(self, fingerprint: str) -> JobRecords:
         """Jobs with this fingerprint, the latest ended first."""
         return self._records("WHERE fingerprint = ? ORDER BY end_time DESC", (fingerprint,))
 
@@ -365,16 +369,18 @@ class JobHistory:
             "manifest": self.manifest(),
         }
 
-    def _records(self, where: str, values: tuple[Any, ...]) -> list[JobRecord]:
+    def _records(self, where: str, values: tuple[Any, ...]) -> JobRecords:
         with self._lock:
-            rows = self._db.execute(f"SELECT document FROM jobs {where}", values).fetchall()
+            # `where` is written in this class; what users give is bound
+            sql = f"SELECT document FROM jobs {where}"  # noqa: S608
+            rows = self._db.execute(sql, values).fetchall()
         return [JobRecord.model_validate_json(row[0]) for row in rows]
 
-    # -- searching ---------------------------------------------------------------------------------
+    # -- searching ----------------------------------------------------------
 
     def search(
         self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
-    ) -> list[Match]:
+    ) -> Matches:
         """The `k` most similar jobs with a cosine similarity of at least `threshold`.
 
         The most similar first, the latest ended first among equals. Raises `HistoryError` when
@@ -386,7 +392,7 @@ class JobHistory:
             return []
         fingerprint = metadata.fingerprint()
         vector = self.embedder.embed([text])[0]
-        matches: list[Match] = []
+        matches: Matches = []
         with self._lock:
             index = self._nearest()
             looked: set[int] = set()
@@ -412,7 +418,7 @@ class JobHistory:
                 wanted *= 4
         return matches
 
-    def _of_text(self, text_id: int, limit: int, ended_only: bool) -> list[JobRecord]:
+    def _of_text(self, text_id: int, limit: int, ended_only: bool) -> JobRecords:
         ended = "AND ended = 1 " if ended_only else ""
         return self._records(
             f"WHERE text_id = ? {ended}ORDER BY end_time DESC LIMIT ?", (text_id, limit)
@@ -428,7 +434,7 @@ class JobHistory:
         self._index.update(self._vectors_after)
         return self._index
 
-    def _vectors_after(self, last_id: int) -> tuple[list[int], NDArray[float32]]:
+    def _vectors_after(self, last_id: int) -> tuple[RowIds, NDArray[float32]]:
         import numpy as np
 
         rows = self._db.execute(
@@ -438,7 +444,7 @@ class JobHistory:
         data = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.float32)
         return ids, data.reshape(len(ids), self.embedder.dim)
 
-    # -- transactions ------------------------------------------------------------------------------
+    # -- transactions -------------------------------------------------------
 
     def _transaction(self) -> _Transaction:
         if self._read_only:

@@ -115,14 +115,14 @@ class VectorIndex:
         import faiss
         import numpy as np
 
-        flat = faiss.downcast_index(self._index)
+        flat: Any = faiss.downcast_index(self._index)
         held_ids = faiss.vector_to_array(flat.id_map)
         held = flat.index.reconstruct_n(0, flat.ntotal) if flat.ntotal else more[:0]
         sample = np.concatenate([held, more])
         if len(sample) > TRAINING:
             chosen = np.random.default_rng(0).choice(len(sample), TRAINING, replace=False)
             sample = sample[chosen]
-        quantizer = faiss.IndexFlatIP(self._dim)
+        quantizer: Any = faiss.IndexFlatIP(self._dim)
         index = faiss.IndexIVFScalarQuantizer(
             quantizer, self._dim, LISTS, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )

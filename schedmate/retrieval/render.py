@@ -11,7 +11,7 @@ import re
 from schedmate.jobs import WorkloadMetadata
 
 RENDERING_VERSION = 1
-"""Raised whenever the text changes for the same metadata: stored vectors then have to be rebuilt."""
+"""Raised when the text of the same metadata changes: stored vectors then need a rebuild."""
 
 
 def render(metadata: WorkloadMetadata) -> str:

@@ -21,7 +21,8 @@ from schedmate.jobs import Evidence
 def rules(name: str) -> dict[str, Any]:
     """One of this package's data files."""
     text = resources.files(__package__).joinpath(f"{name}.yaml").read_text("utf-8")
-    loaded: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loaded: dict[str, Any] = yaml.load(text, Loader=loader)  # noqa: S506
     return loaded
 
 
@@ -56,7 +57,7 @@ def best(candidates: Iterable[Candidate]) -> Candidate | None:
     return chosen
 
 
-# -- settings ----------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------
 
 EXPLICIT = ("command", "script", "environment", "launch")
 _SOURCE_BONUS = {"command": 6, "script": 6, "environment": 5, "launch": 5, "config": 3}
@@ -146,15 +147,15 @@ def named(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]
     """Settings whose name is one of `names`, with the rank of the name."""
     single: dict[str, int] = {}
     double: dict[tuple[str, str], int] = {}
-    for rank, name in enumerate(names):
+    for place, name in enumerate(names):
         head, _, tail = name.rpartition(".")
         if head:
-            double.setdefault((normal(head), normal(tail)), rank)
+            double.setdefault((normal(head), normal(tail)), place)
         else:
-            single.setdefault(normal(name), rank)
+            single.setdefault(normal(name), place)
     out = []
     for setting in settings:
-        rank = single.get(setting.key)
+        rank: int | None = single.get(setting.key)
         if len(setting.path) > 1:
             other = double.get((normal(setting.path[-2]), setting.key))
             if other is not None and (rank is None or other < rank):
@@ -169,7 +170,7 @@ def source_bonus(origin: Origin | None) -> float:
     return _SOURCE_BONUS.get(origin.source, 0) if origin is not None else 0
 
 
-# -- calls -------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------
 
 
 @cache

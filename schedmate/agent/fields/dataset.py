@@ -23,19 +23,27 @@ from schedmate.agent.interp.objects import Class, Function
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 
-_EVAL = re.compile(r"(^|[^a-z])(cv|tt|dt|val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
-                   r"(?![a-z]*(ue|ues|uat))", re.I)  # fmt: skip
-_EVAL_WORD = re.compile(r"val(id|idation)?$|^(val|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
-                        r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split)", re.I)  # fmt: skip
-_EVAL_CALL = re.compile(r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|"
-                        r"test_one_epoch|val_one_epoch|estimate_loss|test|do_eval|run_eval|"
-                        r"run_evaluation|evaluate_model|test_model|val|valid|eval_model|"
-                        r"eval|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$", re.I)  # fmt: skip
+_EVAL = re.compile(
+    r"(^|[^a-z])(cv|tt|dt|val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
+    r"(?![a-z]*(ue|ues|uat))",
+    re.IGNORECASE,
+)
+_EVAL_WORD = re.compile(
+    r"val(id|idation)?$|^(val|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
+    r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split)",
+    re.IGNORECASE,
+)
+_EVAL_CALL = re.compile(
+    r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|test_one_epoch|"
+    r"val_one_epoch|estimate_loss|test|do_eval|run_eval|run_evaluation|evaluate_model|test_model|"
+    r"val|valid|eval_model|eval|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$",
+    re.IGNORECASE,
+)
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
     r"recogn|forecast|imput|anomaly|tuning|sft|dpo|^(seq2seq|ner|qa|asr|tts|vqa|nli|mlm|clm|fit)$"
 )
-_TRAIN_WORD = re.compile(r"train", re.I)
+_TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -101,7 +109,7 @@ def _handed_on(trace: Trace, event: CallEvent) -> bool:
     return event.result is None or id(event.result.data) in trace.used
 
 
-# -- datasets opened ---------------------------------------------------------------------------------
+# -- datasets opened -------------------------------------------------------
 
 
 def _uses(event: CallEvent) -> list[Use]:
@@ -117,7 +125,7 @@ def _uses(event: CallEvent) -> list[Use]:
             continue
         if "only_arg" in rule:
             text = text_of(argument(event, rule["name"]))
-            if text is None or not re.search(rule["only_arg"], text, re.I):
+            if text is None or not re.search(rule["only_arg"], text, re.IGNORECASE):
                 continue
         found = _opened(event, rule, last)
         if found is not None:
@@ -175,7 +183,7 @@ def _data_file(text: str) -> bool:
         r"config|log|result|metric|arg|param|vocab|label|class|state|history|requirements|readme|"
         r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta",
         text,
-        re.I,
+        re.IGNORECASE,
     )
 
 
@@ -298,12 +306,12 @@ def _is_data_argument(key: str | None, text: str) -> bool:
     ):
         return True
     return bool(
-        re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.I)
+        re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
     ) and not (
         re.search(
             r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column",
             key,
-            re.I,
+            re.IGNORECASE,
         )
     )
 
@@ -337,7 +345,7 @@ def _own_role(event: CallEvent) -> bool | None:
     return None
 
 
-# -- datasets named by settings ----------------------------------------------------------------------
+# -- datasets named by settings --------------------------------------------
 
 
 def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -> list[Candidate]:
@@ -345,7 +353,9 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
     for rank, setting in [*named(settings, names), *_by_pattern(settings, names)]:
         if any(
             re.search(
-                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric", part, re.I
+                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric",
+                part,
+                re.IGNORECASE,
             )
             for part in setting.path[:-1]
         ):
@@ -361,9 +371,9 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
         name = dataset_name(
             text, path=is_path(text) or last.endswith(("dir", "path", "root", "file"))
         )
-        if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.I):
+        if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.IGNORECASE):
             continue
-        if setting.key == "task" and re.search(_TASK_WORDS, name, re.I):
+        if setting.key == "task" and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
         name = _with_config_name(settings, setting, name)
         origin = setting.value.origin
@@ -381,13 +391,13 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
 _DATA_KEY = re.compile(
     r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
     r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$",
-    re.I,
+    re.IGNORECASE,
 )
 _NOT_DATA_KEY = re.compile(
     r"out|log|cache|save|model|num|worker|aug|loader|type|format|meta|stat|size|label|class|result|"
     r"ckpt|checkpoint|feature|parallel|backend|column|key$|field|split|mode|cls|norm|sampler|seed|"
     r"test|val|eval|dev|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim",
-    re.I,
+    re.IGNORECASE,
 )
 
 
@@ -422,7 +432,7 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
 
     The dataset class names it where people know that name, else the folder of its data does.
     """
-    loader = re.compile(rf"^{role}(_?(dataloader|dataset|data|loader|set))?$", re.I)
+    loader = re.compile(rf"^{role}(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
     found: dict[str, Setting] = {}
     for setting in settings:
         parts = setting.path[:-1]
@@ -430,10 +440,9 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
             setting.kind == "config"
             and any(loader.match(part) for part in parts)
             and (any("data" in part for part in parts))
-        ):
-            if setting.path[-1] in ("type", "data_root", "ann_file", "img_dir", "root"):
-                if setting.path[-1] != "type" or parts[-1].startswith(("dataset", role)):
-                    found.setdefault(setting.path[-1], setting)
+        ) and setting.path[-1] in ("type", "data_root", "ann_file", "img_dir", "root"):
+            if setting.path[-1] != "type" or parts[-1].startswith(("dataset", role)):
+                found.setdefault(setting.path[-1], setting)
     options: list[Candidate] = []
     for key, setting in found.items():
         text = setting.value.data
@@ -446,7 +455,7 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
     return best(options)
 
 
-# -- whether the run validates -----------------------------------------------------------------------
+# -- whether the run validates ---------------------------------------------
 
 
 def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
@@ -459,7 +468,11 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
             return Origin("code", site.file, site.line)
     for event in trace.calls:
         word = event.target
-        if word and _EVAL_WORD.search(word) and re.search(r"load|set|data|dl|ds|iter", word, re.I):
+        if (
+            word
+            and _EVAL_WORD.search(word)
+            and re.search(r"load|set|data|dl|ds|iter", word, re.IGNORECASE)
+        ):
             return Origin("code", event.site.file, event.site.line)
         for key in ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
                     "valid_loader", "val_loader", "eval_dataloader"):  # fmt: skip

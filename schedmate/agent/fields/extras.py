@@ -21,14 +21,14 @@ from schedmate.agent.values import Value
 
 _STRINGS = {"optimizer", "precision"}
 _NOT_HERE = re.compile(
-    r"eval|valid|test|teacher|discriminator|logger|wandb|sampl|infer|scheduler", re.I
+    r"eval|valid|test|teacher|discriminator|logger|wandb|sampl|infer|scheduler", re.IGNORECASE
 )
 _PRECISION = (
-    (re.compile(r"bf16|bfloat16", re.I), "bf16"),
-    (re.compile(r"fp8|float8", re.I), "fp8"),
-    (re.compile(r"^(16|16-mixed|fp16|float16|half|16-true)$", re.I), "fp16"),
-    (re.compile(r"^(32|32-true|fp32|float32|full|no|highest)$", re.I), "fp32"),
-    (re.compile(r"amp", re.I), "amp"),
+    (re.compile(r"bf16|bfloat16", re.IGNORECASE), "bf16"),
+    (re.compile(r"fp8|float8", re.IGNORECASE), "fp8"),
+    (re.compile(r"^(16|16-mixed|fp16|float16|half|16-true)$", re.IGNORECASE), "fp16"),
+    (re.compile(r"^(32|32-true|fp32|float32|full|no|highest)$", re.IGNORECASE), "fp32"),
+    (re.compile(r"amp", re.IGNORECASE), "amp"),
 )
 
 

@@ -21,29 +21,40 @@ from schedmate.agent.values import Origin, Value
 
 # reinforcement learning counts environment steps, whatever its loops count
 _ENVIRONMENT_STEPS = frozenset(
-    "totaltimesteps totalenvsteps numenvsteps numtimesteps ntimesteps maxtimesteps totalframes "
-    "maxframes numframes envsteps totalenvironmentsteps".split()
+    [
+        "totaltimesteps",
+        "totalenvsteps",
+        "numenvsteps",
+        "numtimesteps",
+        "ntimesteps",
+        "maxtimesteps",
+        "totalframes",
+        "maxframes",
+        "numframes",
+        "envsteps",
+        "totalenvironmentsteps",
+    ]
 )
 
 Kind = Literal["step", "epoch"]
 
-_EPOCH = re.compile(r"epoch|(^|_)ep(s|och)?($|_)|nepoch", re.I)
+_EPOCH = re.compile(r"epoch|(^|_)ep(s|och)?($|_)|nepoch", re.IGNORECASE)
 _STEP = re.compile(
     r"(^|_|\.|\b)(global_?|train_?|cur_?|current_?|n_?|num_?|total_?|max_?)*"
     r"(step|steps|iter|iters|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
     r"batch_num|niter|n_iter|num_iter|t|i_iter|frame_idx|steps_done)(_?(num|idx|no|count|i))?($|_|\b)",
-    re.I,
+    re.IGNORECASE,
 )
 _NOT_TOTAL = re.compile(
     r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
     r"dry|limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|n_step|"
     r"batch_size|burn|ckpt|checkpoint|vis|plot|grad",
-    re.I,
+    re.IGNORECASE,
 )
 _PARTS_NOT_LENGTH = re.compile(
     r"warm|scheduler|sched|optim|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
     r"log|save|callback|distill|finetune_head|discriminator|ema|augment|profil",
-    re.I,
+    re.IGNORECASE,
 )
 
 
@@ -170,8 +181,10 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
         epochs.append(_candidate(loop.bound, score, note))
     elif counter_is_epoch:
         epochs.append(_candidate(loop.bound, score - 20, note))
-    elif counter_is_step or re.search(r"step|iter|update", text, re.I):
-        explicit_name = re.search(r"max|total|num|n_|train|niter|iterations|steps$", text, re.I)
+    elif counter_is_step or re.search(r"step|iter|update", text, re.IGNORECASE):
+        explicit_name = re.search(
+            r"max|total|num|n_|train|niter|iterations|steps$", text, re.IGNORECASE
+        )
         steps.append(_candidate(loop.bound, score if explicit_name else score - 22, note))
 
 

@@ -28,17 +28,17 @@ _STRONG = 24
 
 _TARGET = re.compile(r"^(\w*_)?(model|net|network|classifier|policy|agent|backbone|generator|netg|"
                      r"actor_critic|q_network|unet|transformer|student|"
-                     r"detector|llm|lm|ac|pi)(_\w*)?\d*$", re.I)  # fmt: skip
+                     r"detector|llm|lm|ac|pi)(_\w*)?\d*$", re.IGNORECASE)  # fmt: skip
 _AUXILIARY = re.compile(
     r"teacher|ema|target|discriminator|netd|critic|loss|criterion|tokenizer|vae|text_encoder|"
     r"reward|ref(erence)?_?model|ref_|head|embed|sampler|metric|scheduler|extractor|vgg|lpips|averag",
-    re.I,
+    re.IGNORECASE,
 )
 _MEASURING = re.compile(
-    r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.I
+    r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.IGNORECASE
 )
 _PLAIN_FILE = re.compile(
-    r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.I
+    r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.IGNORECASE
 )
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE)$")
 _PART = re.compile(
@@ -49,7 +49,7 @@ _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
     r"dropout|activation|wrapper|ema$|meter|mixup|optimizer|parallel$|lora|noise|schedule|"
     r"preprocess|postprocess|tokenizer|logger|policyhead|flow$",
-    re.I,
+    re.IGNORECASE,
 )
 _NOT_A_MODEL_CALL = re.compile(
     r"^(torch\.(nn|optim|utils|cuda|distributed|jit|load|device|tensor|zeros|ones|randn|no_grad|"
@@ -251,7 +251,7 @@ _BUILDER = re.compile(
     r"^_*(main|run|train|fit|setup|init|__\w+__|((build|create|get|make|define|load|init|construct|"
     r"compile|prepare|setup|model)_?)+(the_)?(model|net|network|nn|keras_model)?s?|"
     r"model|net|network|call|forward|fn|wrapper|worker|do_\w+|train_\w+|run_\w+)$",
-    re.I,
+    re.IGNORECASE,
 )
 
 
@@ -289,7 +289,7 @@ def _from_settings(
     used = _used_words(trace, built)
     vocabulary = re.compile("|".join(rules("vocabulary")["models"].values()))
     for rank, setting in named(settings, rules("names")["model"]):
-        if _wrong_part(setting) or setting.kind == "globals" and len(setting.path) > 1:
+        if _wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
             continue
         text = text_of(setting.value)
         name = model_name(text) if text is not None else None
@@ -320,7 +320,8 @@ def _from_settings(
 def _wrong_part(setting: Setting) -> bool:
     return any(
         re.search(r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|"
-                  r"callback|metric|critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora", part, re.I)
+                  r"callback|metric|critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|"
+                  r"aug|lora", part, re.IGNORECASE)
         for part in setting.path[:-1]
     )  # fmt: skip
 

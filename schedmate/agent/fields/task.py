@@ -58,7 +58,7 @@ def find(
     _, origin, reason = reasons[domain]
     score = 55 + 40 * min(1.0, (weight - runner_up) / 8)
     where = Origin("derived", origin.file if origin else None, origin.line if origin else None)
-    return Candidate(domain, where, score, f"from {reason}"), cast(TaskType, domain)
+    return Candidate(domain, where, score, f"from {reason}"), cast("TaskType", domain)
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
@@ -93,7 +93,7 @@ def _vote_calls(trace: Trace, table: list[list[object]], vote: Callable[..., Non
         compiled = re.compile(str(pattern))
         for event in trace.calls:
             if compiled.search(event.path):
-                amount = float(cast(float, weight)) * (1.0 if event.certain else 0.6)
+                amount = float(cast("float", weight)) * (1.0 if event.certain else 0.6)
                 origin = Origin("code", event.site.file, event.site.line)
                 vote(str(domain), amount, origin, event.path.split("()")[0])
                 break
@@ -101,5 +101,5 @@ def _vote_calls(trace: Trace, table: list[list[object]], vote: Callable[..., Non
             root = re.match(r"^\^\(?([\w|]+)", str(pattern))
             names = set(root[1].split("|")) if root else set()
             if names & trace.imports:
-                vote(str(domain), float(cast(float, weight)) * 0.4, None,
-                     f"import {sorted(names & trace.imports)[0]}")  # fmt: skip
+                vote(str(domain), float(cast("float", weight)) * 0.4, None,
+                     f"import {min(names & trace.imports)}")  # fmt: skip

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
-_GENERIC = frozenset(
-    "tr cv tt dt train training trainset val valid validation test testing eval dev data dataset datasets raw "
-    "processed preprocessed images image imgs img jpegimages annotations labels label split splits "
-    "root home mnt path to your my workspace work tmp temp scratch storage project projects local "
-    "user users input inputs output outputs nfs share shared disk ssd hdd public private default "
-    "custom subset files file folder dir directory shards tar tfrecord tfrecords lmdb hdf5 npy csv json jsonl "
-    "parquet txt text all full final clean cache download downloads content drive opt var code src "
-    "the some a example examples tokenized tokens bin binarized data-bin corpus large small "
-    "research ml dl ai gpfs lustre efs s3 gs bucket blob none null".split()
-)
+from schedmate.agent.fields.candidates import rules
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    """One of the word lists of words.yaml; the empty word belongs to each."""
+    return frozenset({"", *rules("words")[name].split()})
+
+
 _EXTENSIONS = re.compile(
     r"\.(json|jsonl|csv|tsv|txt|parquet|arrow|pkl|pickle|pt|pth|npy|npz|h5|hdf5|bin|yaml|yml|tar|gz|"
     r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|list|lst|idx|vec|xml|data|dat)$",
-    re.I,
+    re.IGNORECASE,
 )
 _SPLIT_SUFFIX = re.compile(
     r"([-_./]?(training|train|validation|valid|val|test|eval|dev)([-_]?(set|data|split|ing))?"
     r"(?:19|20)?\d{0,4}([-_](files|list|labels?|annotations?|images?|ids?))?)$",
-    re.I,
+    re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(
-    r"^(/?(path|your|my|some)[-_/ ]|<|\$|\{|\.\.\.|todo|xxx|/path|path/to|none$|null$)", re.I
+    r"^(/?(path|your|my|some)[-_/ ]|<|\$|\{|\.\.\.|todo|xxx|/path|path/to|none$|null$)",
+    re.IGNORECASE,
 )
 
 
@@ -58,7 +59,7 @@ def from_path(text: str) -> str | None:
 
 def _is_generic(stem: str) -> bool:
     lowered = stem.lower()
-    if not lowered or lowered in _GENERIC or re.fullmatch(r"[\d.\-_]+", lowered):
+    if not lowered or lowered in _words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
         return True
     return bool(re.fullmatch(r"(train|val|valid|test|eval|dev)(ing|set)?[-_]?\d*", lowered))
 
@@ -81,7 +82,7 @@ def dataset_name(text: str, path: bool = False) -> str | None:
     if not text or len(text) > 300 or "\n" in text:
         return None
     if _PLACEHOLDER.match(text) and not re.search(
-        r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.I
+        r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.IGNORECASE
     ):
         return from_path(text) if is_path(text) else None
     if path or is_path(text):
@@ -97,13 +98,15 @@ def dataset_name(text: str, path: bool = False) -> str | None:
 def model_name(text: str) -> str | None:
     """A model's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("'\"")
-    if not text or len(text) > 200 or "\n" in text or text.lower() in _NOT_MODELS:
+    if not text or len(text) > 200 or "\n" in text or text.lower() in _words("not_models"):
         return None
     called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)
     if called:
         text = called[1].rsplit(".", 1)[-1]
     if re.fullmatch(
-        r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?", text, re.I
+        r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?",
+        text,
+        re.IGNORECASE,
     ):
         return None
     if re.search(r"\.(py|sh|txt|json)$", text):
@@ -117,28 +120,22 @@ def model_name(text: str) -> str | None:
         for part in reversed(parts):
             stem = re.sub(r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", "", part)
             if (
-                stem.lower() in _GENERIC
-                or stem.lower() in _NOT_MODELS
+                stem.lower() in _words("generic")
+                or stem.lower() in _words("not_models")
                 or re.fullmatch(
                     r"(checkpoint|ckpt|epoch|step|model|best|last|latest|weights?|pretrained|output|"
                     r"models|checkpoints|saved|e\d+|v?\d+|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
                     r"[-_]?(model|\d*)?",
                     stem,
-                    re.I,
+                    re.IGNORECASE,
                 )
             ):
                 continue
             return stem
         return None
-    if re.match(r"^(path|your|<|\$|\{)", text, re.I):
+    if re.match(r"^(path|your|<|\$|\{)", text, re.IGNORECASE):
         return None
     return text
-
-
-_NOT_MODELS = frozenset(
-    "none null auto default true false model models net network custom base train fp16 fp32 bf16 "
-    "cuda cpu gpu scratch pretrained checkpoint best latest last ".split()
-)
 
 
 def class_dataset(name: str, known: Callable[[str], bool]) -> str | None:
@@ -146,21 +143,17 @@ def class_dataset(name: str, known: Callable[[str], bool]) -> str | None:
 
     `known` says whether a name is one of a dataset that people know.
     """
-    stripped = re.sub(r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
-                      r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$", "", name)  # fmt: skip
+    stripped = re.sub(
+        r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
+        r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$",
+        "",
+        name,
+    )
     stripped = re.sub(
         r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped
     )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
-    generic = ("", "Image", "Text", "My", "Custom", "Base", "Simple", "Sequence", "Video", "Audio",
-               "Train", "Token", "Memmap", "Tensor", "Iterable", "Prompt", "Folder", "ImageFolder",
-               "Instruction", "Chat", "Conversation", "Token", "Numpy", "Subset", "Concat", "Cached",
-               "Segmentation", "Detection", "Classification", "Json", "CSV", "Csv", "HF", "Paired",
-               "LazySupervised", "Supervised", "SFT", "LM", "TextLine", "H5", "LMDB", "Graph",
-               "Tokenized", "Pretrain", "PreTrain", "Finetune", "Streaming", "Time", "TimeSeries",
-               "Window", "Sequences", "Char", "Lit", "Windowed", "FastTensor", "Embedding", "Graph", "Crystal", "Comm", "Common", "Unpaired", "Aligned", "Single",
-               "Main", "ModuleFromConfig", "FromConfig", "Dummy", "Synthetic", "Random", "Multi", "Combined", "Mixed")  # fmt: skip
-    if stripped in generic:
+    if stripped in _words("dataset_classes"):
         return None
     # an unknown name keeps its class's full form, which is what people search for
     return stripped if known(stripped) else name

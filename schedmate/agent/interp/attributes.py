@@ -82,7 +82,8 @@ def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
     found = data.cls.lookup(name)
     items = data.items.data if data.items is not None else None
     if found is None and isinstance(items, dict) and name in items:
-        return items[name]
+        held: Value = items[name]
+        return held
     if found is not None:
         return _bind(state, found, base, data.cls)
     if items is not None:

@@ -21,14 +21,60 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
 _NETWORK_NAMES = frozenset(
-    "Module Model Layer Block HybridBlock Cell Chain PreTrainedModel Sequential ModuleList "
-    "MessagePassing BaseModule BaseModel ModelMixin Functional nnx Transform GraphModule "
-    "TFPreTrainedModel FlaxPreTrainedModel PyTorchModelHubMixin".split()
+    [
+        "Module",
+        "Model",
+        "Layer",
+        "Block",
+        "HybridBlock",
+        "Cell",
+        "Chain",
+        "PreTrainedModel",
+        "Sequential",
+        "ModuleList",
+        "MessagePassing",
+        "BaseModule",
+        "BaseModel",
+        "ModelMixin",
+        "Functional",
+        "nnx",
+        "Transform",
+        "GraphModule",
+        "TFPreTrainedModel",
+        "FlaxPreTrainedModel",
+        "PyTorchModelHubMixin",
+    ]
 )
 _NETWORK_ROOTS = frozenset(
-    "torch tensorflow keras flax haiku equinox jax paddle mindspore mxnet chainer transformers "
-    "torch_geometric torchvision timm diffusers megatron fairseq mmengine mmcv sonnet snt "
-    "nn linen segmentation_models_pytorch tflearn dgl".split()
+    [
+        "torch",
+        "tensorflow",
+        "keras",
+        "flax",
+        "haiku",
+        "equinox",
+        "jax",
+        "paddle",
+        "mindspore",
+        "mxnet",
+        "chainer",
+        "transformers",
+        "torch_geometric",
+        "torchvision",
+        "timm",
+        "diffusers",
+        "megatron",
+        "fairseq",
+        "mmengine",
+        "mmcv",
+        "sonnet",
+        "snt",
+        "nn",
+        "linen",
+        "segmentation_models_pytorch",
+        "tflearn",
+        "dgl",
+    ]
 )
 _DATACLASS = ("dataclass", "define", "frozen", "s", "attrs", "chz")
 _RECORD_BASES = (
@@ -37,8 +83,22 @@ _RECORD_BASES = (
     "Struct", "FlattenedAccess", "BaseArgs",
 )  # fmt: skip
 _DICT_BASES = frozenset(
-    "dict OrderedDict defaultdict UserDict EasyDict Munch AttrDict Box ConfigDict CfgNode CN "
-    "addict.Dict Dict Namespace".split()
+    [
+        "dict",
+        "OrderedDict",
+        "defaultdict",
+        "UserDict",
+        "EasyDict",
+        "Munch",
+        "AttrDict",
+        "Box",
+        "ConfigDict",
+        "CfgNode",
+        "CN",
+        "addict.Dict",
+        "Dict",
+        "Namespace",
+    ]
 )
 _ENUM_BASES = ("Enum", "IntEnum", "StrEnum", "Flag")
 

@@ -161,7 +161,7 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
         return _percent(a, right, origin)
     if isinstance(a, list | tuple) or isinstance(b, list | tuple):
         return _sequence_op(op, a, b, origin)
-    if not (left.known and right.known) or op not in _BINARY and op is not ast.Pow:
+    if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
         return unknown(origin=origin)
     if op is ast.Mult and isinstance(a, str | bytes) | isinstance(b, str | bytes):
         count = a if isinstance(a, int) else b if isinstance(b, int) else 0
@@ -233,7 +233,7 @@ def _boolop(state: State, node: ast.BoolOp, scope: Scope) -> Value:
         if decided is None:
             undecided = undecided or last
         elif decided == stop_on:
-            # `unknown or True` is truthy whichever way the unknown falls, but its value is not known
+            # `unknown or True` is true whichever way the unknown falls
             return last if undecided is None else Value(stop_on) if _is_bool(last) else unknown()
     if undecided is None:
         return last

@@ -18,12 +18,45 @@ if TYPE_CHECKING:
 Method = Callable[["State", Value, list[Value], dict[str, Value], Site], Value]
 
 _STR = frozenset(
-    "lower upper strip lstrip rstrip split rsplit splitlines replace startswith endswith find rfind "
-    "index join title capitalize casefold isdigit isnumeric isalpha isalnum isupper islower count "
-    "partition rpartition removeprefix removesuffix zfill swapcase isidentifier encode decode "
-    "format".split()
+    [
+        "lower",
+        "upper",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "split",
+        "rsplit",
+        "splitlines",
+        "replace",
+        "startswith",
+        "endswith",
+        "find",
+        "rfind",
+        "index",
+        "join",
+        "title",
+        "capitalize",
+        "casefold",
+        "isdigit",
+        "isnumeric",
+        "isalpha",
+        "isalnum",
+        "isupper",
+        "islower",
+        "count",
+        "partition",
+        "rpartition",
+        "removeprefix",
+        "removesuffix",
+        "zfill",
+        "swapcase",
+        "isidentifier",
+        "encode",
+        "decode",
+        "format",
+    ]
 )
-_NUMBER = frozenset("is_integer bit_length conjugate".split())
+_NUMBER = frozenset(["is_integer", "bit_length", "conjugate"])
 
 
 def bound_method(base: Value, name: str) -> Value:
@@ -90,7 +123,7 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
     return call
 
 
-# -- paths -----------------------------------------------------------------------------------------
+# -- paths -----------------------------------------------------------------
 
 
 def _path_property(path: PathStr, name: str) -> Any:
@@ -210,7 +243,7 @@ def _file_lines(
 _FILE: dict[str, Method] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}
 
 
-# -- lists and tuples ------------------------------------------------------------------------------
+# -- lists and tuples ------------------------------------------------------
 
 
 def _append(
@@ -306,7 +339,7 @@ _LIST: dict[str, Method] = {
 }
 
 
-# -- dicts -----------------------------------------------------------------------------------------
+# -- dicts -----------------------------------------------------------------
 
 
 def _get(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.values import Value
 
 if TYPE_CHECKING:
-    from schedmate.agent.interp.interpreter import Interpreter
+    from schedmate.agent.interp.state import State
 
 
 class Scope:
@@ -173,7 +173,7 @@ class Native:
     """A function modelled by schedmate itself."""
 
     name: str
-    fn: Callable[[Interpreter, list[Value], dict[str, Value], Site], Value]
+    fn: Callable[[State, list[Value], dict[str, Value], Site], Value]
 
 
 @dataclass(eq=False, slots=True)

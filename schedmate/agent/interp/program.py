@@ -55,7 +55,7 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
     except RecursionError:
         state.trace.complete = False
         state.trace.warn("the code is nested too deeply to be followed to its end")
-    except Exception as error:  # a repository must never break the analysis of its own job
+    except Exception as error:  # noqa: BLE001 - no repository may break the analysis of its job
         state.trace.complete = False
         state.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
     state.trace.settings.append(Settings("__main__", Value(dict(module.scope.names)), "globals"))
@@ -90,9 +90,8 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
     roots = [cwd] if plan.module is not None else [entry.parent, cwd]
     extra = plan.env.get("PYTHONPATH")
     if extra is not None and isinstance(extra.data, str):
-        for part in extra.data.split(":"):
-            if part:
-                roots.append(Path(part) if part.startswith("/") else cwd / part)
+        # joining an absolute part gives that part
+        roots.extend(cwd / part for part in extra.data.split(":") if part)
     return [
         *roots,
         root,

@@ -120,7 +120,7 @@ class State:
         self.texts: dict[str, Path] = {}
         self.configs: list[tuple[str, Value]] = []
 
-    # -- budget and certainty ------------------------------------------------------------------
+    # -- budget and certainty -----------------------------------------------
 
     def tick(self) -> None:
         self.steps += 1
@@ -175,7 +175,7 @@ class State:
             return first if a == b else unknown(origin=first.origin)
         return first
 
-    # -- names ---------------------------------------------------------------------------------
+    # -- names --------------------------------------------------------------
 
     def lookup(self, name: str, scope: Scope) -> Value:
         current: Scope | None = scope
@@ -242,7 +242,7 @@ class State:
             return Value(Symbol(f"{data.path}()[]", container), container.origin)
         return unknown(origin=container.origin)
 
-    # -- attributes and items ------------------------------------------------------------------
+    # -- attributes and items -----------------------------------------------
 
     def getattr(self, base: Value, name: str) -> Value:
         return attributes.get_attribute(self, base, name)
@@ -306,7 +306,7 @@ class State:
 
     key = staticmethod(plain_key)
 
-    # -- evaluation ----------------------------------------------------------------------------
+    # -- evaluation ---------------------------------------------------------
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
         return expressions.evaluate(self, node, scope)
@@ -324,7 +324,7 @@ class State:
                 found[parameter.arg] = _as_default(self.evaluate(default, scope))
         return found
 
-    # -- calls ---------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------
 
     def call_node(self, node: ast.Call, scope: Scope) -> Value:
         func = self.evaluate(node.func, scope)
@@ -523,13 +523,13 @@ class State:
             self.events[id(result.data)] = event
         return event
 
-    # -- modules -------------------------------------------------------------------------------
+    # -- modules ------------------------------------------------------------
 
     def import_module(self, name: str, importer: Module | None = None) -> Value:
         """`import name`: a repository module, a modelled standard module, or a symbol."""
         module = self.sources.find(name, importer, self.search_path())
         if module is None:
-            self.trace.imports.add(name.split(".")[0])
+            self.trace.imports.add(name.split(".", maxsplit=1)[0])
             return Value(Symbol(self.sources.canonical(name)))
         self.load(module)
         return Value(module)

@@ -103,7 +103,7 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
                 mapping.pop(target.attr, None)
 
 
-# -- branches --------------------------------------------------------------------------------------
+# -- branches --------------------------------------------------------------
 
 
 def _if(state: State, node: ast.If, scope: Scope) -> Flow | None:
@@ -197,7 +197,7 @@ def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -
     return None
 
 
-# -- loops -----------------------------------------------------------------------------------------
+# -- loops -----------------------------------------------------------------
 
 
 def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
@@ -292,7 +292,7 @@ def _counter(target: ast.expr) -> str:
 
 
 def _trains(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop body looks like training: it steps an optimiser or calls a training function."""
+    """Whether a loop body looks like training: it steps an optimiser or calls a train function."""
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call):
@@ -391,7 +391,7 @@ def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
     return False
 
 
-# -- definitions -----------------------------------------------------------------------------------
+# -- definitions -----------------------------------------------------------
 
 
 def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
@@ -434,7 +434,7 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
             cls.annotations[statement.target.id] = statement.annotation
             cls.lines[statement.target.id] = statement.lineno
     execute(state, node.body, inner)
-    for name, value in inner.names.items():
+    for value in inner.names.values():
         if isinstance(value.data, Function) and value.data.scope is inner:
             value.data.scope = scope
             value.data.cls = cls
@@ -451,7 +451,7 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
     scope.names[node.name] = value
 
 
-# -- imports ---------------------------------------------------------------------------------------
+# -- imports ---------------------------------------------------------------
 
 
 def _import(state: State, node: ast.Import, scope: Scope) -> None:
@@ -489,7 +489,7 @@ def _import_from(state: State, node: ast.ImportFrom, scope: Scope) -> None:
         state.bind(alias.asname or alias.name, found or unknown(alias.name), scope)
 
 
-# -- the rest --------------------------------------------------------------------------------------
+# -- the rest --------------------------------------------------------------
 
 
 def _return(state: State, node: ast.Return, scope: Scope) -> Flow:

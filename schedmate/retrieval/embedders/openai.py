@@ -18,7 +18,10 @@ TIMEOUT_S = 20.0
 
 
 class OpenAIEmbedder:
-    """Embeddings from a server. The key is read from SCHEDMATE_EMBEDDER_API_KEY or OPENAI_API_KEY."""
+    """Embeddings from a server.
+
+    The key is read from SCHEDMATE_EMBEDDER_API_KEY or OPENAI_API_KEY.
+    """
 
     threshold = 0.85
 

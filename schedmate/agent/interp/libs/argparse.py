@@ -224,11 +224,11 @@ def add_trainer_options(state: State, call: Invocation) -> Value:
     if base is None:
         return unknown()
     parser = parser_of(state, base)
+    scalar = Value(Native("scalar", _scalar))
     for name in state.library.trainer_options:
         parser.options.append(
-            Option(name, (f"--{name}",), Value(None), Value(Native("scalar", _scalar)), "store", None,
-                   Value(True))
-        )  # fmt: skip
+            Option(name, (f"--{name}",), Value(None), scalar, "store", None, Value(True))
+        )
     return base
 
 

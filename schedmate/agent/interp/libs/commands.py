@@ -71,7 +71,7 @@ def _wrapped(state: State, function: Function) -> Value:
     return _run(state, function, [records.from_command_line(state, call)])
 
 
-# -- click -------------------------------------------------------------------------------------------
+# -- click -----------------------------------------------------------------
 
 
 def _click(state: State, function: Function, argv: list[Value]) -> Value:
@@ -185,7 +185,7 @@ def _click_group(
     return unknown()
 
 
-# -- typer -------------------------------------------------------------------------------------------
+# -- typer -----------------------------------------------------------------
 
 
 def typer_app(state: State, call: Invocation) -> Value:
@@ -268,7 +268,7 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
     return state.call(_plain(data), [], kwargs, site)
 
 
-# -- fire --------------------------------------------------------------------------------------------
+# -- fire ------------------------------------------------------------------
 
 
 def fire(state: State, call: Invocation) -> Value:
@@ -325,7 +325,7 @@ def _scalar(token: Value) -> Value:
     return Value(data, token.origin) if not isinstance(data, dict | list) else token
 
 
-# -- absl --------------------------------------------------------------------------------------------
+# -- absl ------------------------------------------------------------------
 
 
 def flags_object(state: State) -> AttrDict:
@@ -439,11 +439,11 @@ def _set_path(state: State, config: Value, keys: list[str], value: Value) -> Non
     state.setattr(config, keys[-1], value)
 
 
-# -- sacred ------------------------------------------------------------------------------------------
+# -- sacred ----------------------------------------------------------------
 
 
 def sacred_run(state: State, main: Function, module: Module) -> Value:
-    """`@ex.automain`: the experiment's config scopes, then the main function with its parameters."""
+    """`@ex.automain`: the experiment's config scopes, then the main function with them."""
     config = AttrDict(flavour="sacred")
     for value in list(module.scope.names.values()):
         function = value.data

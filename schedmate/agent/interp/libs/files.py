@@ -1,4 +1,4 @@
-"""Configuration libraries: YAML, JSON, OmegaConf, mmengine, yacs, detectron2, ml_collections, gin."""
+"""Configuration libraries: YAML, JSON, OmegaConf, mmengine, yacs, detectron2, gin and others."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def omega_update(state: State, call: Invocation) -> Value:
     return Value(None)
 
 
-# -- attribute dictionaries --------------------------------------------------------------------------
+# -- attribute dictionaries ------------------------------------------------
 
 
 def attr_dict(flavour: str) -> Handler:
@@ -245,7 +245,7 @@ def placeholder(state: State, call: Invocation) -> Value:
     return default if default.known else Value(None)
 
 
-# -- mmengine / mmcv ---------------------------------------------------------------------------------
+# -- mmengine / mmcv -------------------------------------------------------
 
 
 def mm_from_file(state: State, call: Invocation) -> Value:
@@ -281,19 +281,24 @@ def mm_config(state: State, path: Path, active: list[Path]) -> Value:
     body = []
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_base_":
-            value = state.evaluate(node.value, module.scope)
-            base = _mm_bases(state, value, path, active)
+            bases = state.evaluate(node.value, module.scope)
+            base = _mm_bases(state, bases, path, active)
             module.scope.names["_base_"] = attr_tree(base, "mmengine")
         else:
             body.append(node)
     module.scope.names["__file__"] = Value(str(path))
     state.follow(body, module.scope)
-    own = {
+    names = {
         name: value
         for name, value in {**_star_names(state, module), **module.scope.names}.items()
         if not name.startswith("_") and not isinstance(value.data, Module | Function | Native)
     }
-    return mm_merge(base, Value(own))
+    return mm_merge(base, Value(names))
+
+
+def several(value: Value) -> list[Value]:
+    """The items of a sequence, or the one value there is."""
+    return list(value.data) if isinstance(value.data, list | tuple) else [value]
 
 
 def _config_module(state: State, path: Path) -> Module:
@@ -317,7 +322,7 @@ def _mm_bases(state: State, value: Value | None, path: Path, active: list[Path])
     base = Value({})
     if value is None:
         return base
-    for item in iterate(value) if isinstance(value.data, list | tuple) else [value]:
+    for item in several(value):
         if not isinstance(item.data, str):
             continue
         text = item.data.rpartition("::")[2]
@@ -361,7 +366,7 @@ def _replace(target: Value, source: Value) -> None:
         target.data.update(source.data)
 
 
-# -- yacs and detectron2 -----------------------------------------------------------------------------
+# -- yacs and detectron2 ---------------------------------------------------
 
 
 def _merge_file(
@@ -461,7 +466,7 @@ def detectron_defaults(state: State, call: Invocation) -> Value:
     return _noted(state, config, "detectron2 config")
 
 
-# -- gin ---------------------------------------------------------------------------------------------
+# -- gin -------------------------------------------------------------------
 
 
 def gin_parse(state: State, call: Invocation) -> Value:
@@ -478,7 +483,7 @@ def gin_parse(state: State, call: Invocation) -> Value:
 
 
 def _gin_apply(state: State, given: Value, bindings: dict[str, Value]) -> None:
-    for item in iterate(given) if isinstance(given.data, list | tuple) else [given]:
+    for item in several(given):
         if not isinstance(item.data, str):
             continue
         found = locate(state, item)
@@ -552,7 +557,8 @@ _ATTR_DICTS = {
     "types.SimpleNamespace": "namespace", "argparse.Namespace": "namespace",
     "yacs.config.CfgNode": "yacs", "yacs.config.CN": "yacs", "fvcore.common.config.CfgNode": "yacs",
     "detectron2.config.CfgNode": "yacs",
-    "ml_collections.ConfigDict": "ml_collections", "ml_collections.FrozenConfigDict": "ml_collections",
+    "ml_collections.ConfigDict": "ml_collections",
+    "ml_collections.FrozenConfigDict": "ml_collections",
     "ml_collections.config_dict.ConfigDict": "ml_collections",
     "ml_collections.config_dict.create": "ml_collections",
     "mmcv.ConfigDict": "mmengine", "mmengine.ConfigDict": "mmengine", "mmcv.Config": "mmengine",
@@ -564,12 +570,12 @@ _ATTR_DICTS = {
 YACS_NODES = tuple(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
 
 HANDLERS: dict[str, Handler] = {
-    **{path: load_mapping for path in _LOADERS},
+    **dict.fromkeys(_LOADERS, load_mapping),
     **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
     **{
         f"{root}.Config.fromfile": mm_from_file
         for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
-    },  # fmt: skip
+    },
     "omegaconf.OmegaConf.load": omega_load,
     "omegaconf.OmegaConf.create": omega_create,
     "omegaconf.DictConfig": omega_create,

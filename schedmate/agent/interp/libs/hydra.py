@@ -116,7 +116,7 @@ def compose(
     for warning in composed.warnings:
         state.trace.warn(warning)
     config = attr_tree(composed.config, "omegaconf")
-    choices = Value({key: value for key, value in composed.choices.items()})
+    choices = Value(dict(composed.choices.items()))
     state.trace.settings.append(Settings("hydra", config, "config"))
     state.trace.settings.append(Settings("hydra choices", choices, "choices"))
     return config
@@ -138,7 +138,7 @@ def compose_call(state: State, call: Invocation) -> Value:
     return compose(state, folder, _text(name) if name is not None else None, overrides, [])
 
 
-# -- instantiate -------------------------------------------------------------------------------------
+# -- instantiate -----------------------------------------------------------
 
 
 def instantiate(state: State, call: Invocation) -> Value:
@@ -154,7 +154,7 @@ def instantiate(state: State, call: Invocation) -> Value:
 def build(
     state: State, config: Value, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
-    """Make what a config with a `_target_` (or `class_path`) describes; other values as they are."""
+    """Make what a config with a `_target_` or `class_path` describes; leave other values."""
     if isinstance(config.data, list | tuple):
         return Value([build(state, item, [], {}, site) for item in config.data], config.origin)
     if not isinstance(config.data, dict):

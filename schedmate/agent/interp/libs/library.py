@@ -73,14 +73,17 @@ class Library:
         if path == "sys.argv":
             return Value(state.argv)
         if path == "sys.path":
-            return state.shared.setdefault("sys.path", Value([]))
+            paths: Value = state.shared.setdefault("sys.path", Value([]))
+            return paths
         return None
 
     def record_defaults(self, path: str) -> dict[str, Value]:
         """Documented defaults of a library's configuration class, by field."""
         name = classes.last(path)
         for known, fields in _data()["records"].items():
-            if known == path or (known.rsplit(".", 1)[-1] == name and path.split(".")[0] != "?"):
+            if known == path or (
+                known.rsplit(".", 1)[-1] == name and path.split(".", maxsplit=1)[0] != "?"
+            ):
                 origin = Origin("library", text=f"{known}")
                 return {key: Value(value, origin) for key, value in fields.items()}
         return {}

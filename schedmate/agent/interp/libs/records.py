@@ -1,4 +1,4 @@
-"""Command lines made of dataclasses: HfArgumentParser, TrlParser, simple-parsing, tyro, pyrallis."""
+"""Command lines made of dataclasses: HfArgumentParser, simple-parsing, tyro, pyrallis."""
 
 from __future__ import annotations
 
@@ -46,13 +46,12 @@ def attributes(record: Value) -> dict[Any, Value]:
 
 def split_records(state: State, kinds: list[Value]) -> list[Value]:
     """Those of `kinds` that are record classes: of the repository or known of a library."""
-    found = []
-    for kind in kinds:
-        if isinstance(kind.data, Class) and classes.is_record(kind.data):
-            found.append(kind)
-        elif isinstance(kind.data, Symbol) and state.library.record_defaults(kind.data.path):
-            found.append(kind)
-    return found
+    return [
+        kind
+        for kind in kinds
+        if (isinstance(kind.data, Class) and classes.is_record(kind.data))
+        or (isinstance(kind.data, Symbol) and state.library.record_defaults(kind.data.path))
+    ]
 
 
 def cast(text: Any, like: Value, annotation: str) -> Any:
@@ -182,7 +181,7 @@ def finish(state: State, records: list[Value]) -> None:
     note(state, records)
 
 
-# -- simple-parsing inside an argparse parser --------------------------------------------------------
+# -- simple-parsing inside an argparse parser ------------------------------
 
 
 def fill_prefixed(state: State, instance: Value, prefix: str) -> None:
@@ -195,7 +194,7 @@ def fill_prefixed(state: State, instance: Value, prefix: str) -> None:
     note(state, [instance])
 
 
-# -- HfArgumentParser --------------------------------------------------------------------------------
+# -- HfArgumentParser ------------------------------------------------------
 
 
 def _kinds(state: State, base: Value | None) -> list[Value]:
@@ -271,7 +270,7 @@ def from_dict(state: State, call: Invocation) -> Value:
     return Value(tuple(records))
 
 
-# -- tyro, pyrallis, draccus, simple_parsing.parse, chz ----------------------------------------------
+# -- tyro, pyrallis, draccus, simple_parsing.parse, chz --------------------
 
 
 def from_command_line(state: State, call: Invocation) -> Value:
@@ -381,7 +380,8 @@ def call_with_flags(state: State, function: Value, argv: list[Value]) -> Value:
     )
 
 
-_HF = ("transformers.HfArgumentParser", "trl.TrlParser", "transformers.hf_argparser.HfArgumentParser",
+_HF = ("transformers.HfArgumentParser", "trl.TrlParser",
+       "transformers.hf_argparser.HfArgumentParser",
        "trl.commands.cli_utils.TrlParser")  # fmt: skip
 
 HANDLERS: dict[str, Handler] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schedmate.agent.configs import parse_scalar, set_dotted
+from schedmate.agent.configs import merge, parse_scalar, set_dotted
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.libs.files import merge, plain_tree, read_file
+from schedmate.agent.interp.libs.files import plain_tree, read_file
 from schedmate.agent.interp.libs.hydra import build
-from schedmate.agent.interp.objects import Call, Function, Instance, Site
+from schedmate.agent.interp.objects import Call, Class, Function, Instance, Site
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
@@ -23,7 +23,7 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
 
     def run(state: State, call: Invocation) -> Value | None:
         function = call.argument(position, keyword)
-        if function is None or not isinstance(function.data, Function | classes.Class):
+        if function is None or not isinstance(function.data, Function | Class):
             return None
         given = call.kwargs.get("args")
         if given is None and how == "rank" and len(call.args) > 1:
@@ -101,7 +101,7 @@ _MODULE_HOOKS: tuple[tuple[str, list[Value]], ...] = (
 )
 
 
-# -- LightningCLI ------------------------------------------------------------------------------------
+# -- LightningCLI ----------------------------------------------------------
 
 
 def lightning_cli(state: State, call: Invocation) -> Value:
@@ -180,13 +180,13 @@ def _cli_part(state: State, kind: Value | None, section: Value | None, site: Sit
     if "class_path" in mapping:
         assert section is not None
         return build(state, section, [], {}, site)
-    if kind is None or not isinstance(kind.data, classes.Class):
+    if kind is None or not isinstance(kind.data, Class):
         return unknown()
     kwargs = {str(key): build(state, value, [], {}, site) for key, value in mapping.items()}
     return state.call(kind, [], kwargs, site)
 
 
-def constructed(state: State, instance: Value, cls: classes.Class, call: Invocation) -> bool:
+def constructed(state: State, instance: Value, cls: Class, call: Invocation) -> bool:
     """A class built on a library's was constructed; True when the library took over."""
     bases = {classes.last(base) for base in cls.external_bases()}
     if bases & {"LightningCLI", "CLI"}:
@@ -206,7 +206,7 @@ _CLI = ("pytorch_lightning.cli.LightningCLI", "pytorch_lightning.utilities.cli.L
 
 HANDLERS: dict[str, Handler] = {
     **{f"{trainer}.fit": trainer_fit for trainer in _LIGHTNING},
-    **{path: lightning_cli for path in _CLI},
+    **dict.fromkeys(_CLI, lightning_cli),
     "accelerate.Accelerator().prepare": prepare,
     "lightning.fabric.Fabric().setup": prepare,
     "lightning.Fabric().setup": prepare,

@@ -341,9 +341,8 @@ HANDLERS: dict[str, Handler] = {
     "tqdm.trange": trange,
     "tqdm.auto.trange": trange,
     "tqdm.notebook.trange": trange,
-    **{
-        path: progress
-        for path in (
+    **dict.fromkeys(
+        (
             "tqdm.tqdm",
             "tqdm.auto.tqdm",
             "tqdm.notebook.tqdm",
@@ -357,8 +356,9 @@ HANDLERS: dict[str, Handler] = {
             "progressbar.progressbar",
             "tqdm.autonotebook.tqdm",
             "fastprogress.fastprogress.master_bar",
-        )
-    },  # fmt: skip
+        ),
+        progress,
+    ),
     **{
         f"math.{name}": _math(name)
         for name in ("ceil", "floor", "sqrt", "log", "log2", "exp", "pow")
