@@ -8,9 +8,9 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import pytest
+from cli_runner import Cli, Output
 from hypothesis import settings
 
 settings.register_profile("schedmate", deadline=None, derandomize=True)
@@ -72,6 +72,7 @@ def clean_environment(
     monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     return home
 
@@ -84,20 +85,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(kept) != len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
-
-
-class Output(NamedTuple):
-    """What one run of the command line came to."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Cli(Protocol):
-    """Runs `schedmate` with these arguments."""
-
-    def __call__(self, *arguments: str) -> Output: ...
 
 
 @pytest.fixture

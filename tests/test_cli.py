@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from cli_runner import Cli
 
 from schedmate import __version__
 from schedmate.errors import EXIT_CODES

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from conftest import Cli, Output
+from cli_runner import Cli, Output
 
 ROOT = Path(__file__).parent.parent
 REPO = ROOT / "examples" / "train_repo"

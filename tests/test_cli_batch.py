@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from conftest import Cli
+from cli_runner import Cli
 
 from schedmate.commands import batch
 from schedmate.settings import load_settings

@@ -23,7 +23,7 @@ def demo() -> str:
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "COLUMNS": "120"},
     )
     assert "40 jobs imported" in done.stderr
     assert "$ schedmate analyze examples/train_repo" in done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from cli_runner import Cli
 
 from schedmate.commands import doctor
 
