@@ -14,7 +14,7 @@ import math
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,12 @@ class Trace:
     made_up: str
     keyed: bool
     jobs: list[JobRecord]
+    needed_s: dict[str, float] = field(default_factory=dict)
+    """The time [s] each job would have taken whole; known for made-up jobs only."""
+
+    def target_s(self, job: JobRecord) -> float | None:
+        """What an estimate should say; None for a job that was cut short, in a real trace."""
+        return self.needed_s.get(job.job_id, None if job.censored else job.duration_s)
 
     @property
     def synthetic(self) -> bool:
@@ -197,14 +203,16 @@ def resubmissions(seed: int = 7, count: int = 8000) -> Trace:
     """People working on projects: runs again and again, longer, on more GPUs, cut short.
 
     From published statistics (Acme's Kalos cluster): a median of minutes with a heavy tail, and
-    54.1 % completed, 6.2 % cancelled, 39.7 % failed. Assumed: a run's noise (log sd 0.15), a change
-    of speed now and then as the code changes, a failure's uniform share of the whole run.
+    6.2 % cancelled and 39.7 % failed of those that no time limit ends. Assumed: a run's noise (log
+    sd 0.15), a change of speed now and then as the code changes, a failure's uniform share of the
+    whole run, and for each project a time limit that some of its runs hit.
     """
     draw = random.Random(seed)
     projects = [_project(draw) for _ in range(150)]
     popularity = [1 / (rank + 1) ** 0.8 for rank in range(len(projects))]
     now = 0.0
     jobs = []
+    needed_s = {}
     for number in range(count):
         now += draw.expovariate(1 / 300)
         project = draw.choices(projects, popularity)[0]
@@ -220,6 +228,9 @@ def resubmissions(seed: int = 7, count: int = 8000) -> Trace:
         whole *= math.exp(draw.gauss(0, 0.15))
         state = draw.choices(["COMPLETED", "CANCELLED", "FAILED"], [0.541, 0.062, 0.397])[0]
         run = whole if state == "COMPLETED" else whole * draw.random()
+        if run > project["limit"]:
+            run, state = project["limit"], "TIMEOUT"
+        needed_s[f"r{number}"] = whole
         fields = {name: project[name] for name in ("task", "model", "train", "iters", "lr")}
         jobs.append(
             _job(
@@ -233,13 +244,13 @@ def resubmissions(seed: int = 7, count: int = 8000) -> Trace:
             )
         )
     made_up = "everything: calibrated to Acme Kalos outcome rates"
-    return _trace("resubmissions", "", made_up, False, jobs)
+    return replace(_trace("resubmissions", "", made_up, False, jobs), needed_s=needed_s)
 
 
 def _project(draw: random.Random) -> dict[str, Any]:
     task = draw.choice(list(WORKLOADS))
     models, datasets = WORKLOADS[task]
-    return {
+    project: dict[str, Any] = {
         "task": task,
         "model": draw.choice(models),
         "train": draw.choice(datasets),
@@ -249,6 +260,9 @@ def _project(draw: random.Random) -> dict[str, Any]:
         "speed": math.exp(draw.gauss(2.5, 1.6)),
         "scaling": draw.uniform(0.6, 1.0),
     }
+    whole = project["speed"] * project["iters"] / project["gpus"] ** project["scaling"]
+    project["limit"] = whole * draw.choice([0.9, 1.2, 2, 5, 20])
+    return project
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:

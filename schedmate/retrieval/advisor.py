@@ -26,7 +26,7 @@ Method = Literal["weighted", "mean"]
 RUNS = 32
 """Most past runs one estimate looks at: the latest ones."""
 
-SEARCHED = 64
+SEARCHED = 48
 """Past runs asked of the index; more workloads than k, so that equal vectors do not hide others."""
 
 HALF_LIFE = 6.0

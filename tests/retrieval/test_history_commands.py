@@ -216,8 +216,8 @@ class TestAll:
 
     def test_stats_and_rebuild(self, run: Call, table: Path) -> None:
         run("import", table)
-        assert json.loads(run("stats", "--json").stdout)["stats"]["records"] == 2
-        assert "records = 2" in run("stats").stdout
+        assert json.loads(run("stats", "--json").stdout)["stats"]["jobs"] == 2
+        assert "jobs = 2" in run("stats").stdout
         assert run("rebuild").exit_code == 0
         assert len(jobs_of(run)) == 2
 
