@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
 from schedmate.retrieval.adjust import STRONG_SCALING, WEAK_SCALING, adjust
 from schedmate.retrieval.advisor import RUNS, SchedulingAdvisor
+from schedmate.retrieval.history import JobHistory
 
 NOW = 1_000_000.0
 ONE_GPU = LaunchConfig(gpus=1)
@@ -364,3 +367,37 @@ def test_estimates_scale_with_durations(rows: list[Any], factor: float) -> None:
 def test_k_must_be_positive() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         SchedulingAdvisor(Shelf([]), threshold=0.9, k=0)  # type: ignore[arg-type]
+
+
+class TestOnARealHistory:
+    @pytest.fixture
+    def history(self, tmp_path: Path) -> Iterator[JobHistory]:
+        with JobHistory.open(tmp_path / "history") as history:
+            history.add_many(
+                [
+                    job("old", 100, ended_ago=9000),
+                    job("new", 120, ended_ago=10),
+                    job("cut", 500, ended_ago=5, state="TIMEOUT"),
+                    job("spelt", 400, of=metadata("torchvision.models.resnet101")),
+                    *(job(f"accounting{i}", 7, of=WorkloadMetadata()) for i in range(100)),
+                ]
+            )
+            yield history
+
+    def test_resubmission(self, history: JobHistory) -> None:
+        estimate = SchedulingAdvisor(history).estimate(metadata(), ONE_GPU, NOW)
+        assert {one.job_id for one in estimate.neighbours} == {"old", "new", "cut"}
+        assert 100 <= estimate.duration_s <= 500  # type: ignore[operator]
+
+    def test_other_spelling_and_length(self, history: JobHistory) -> None:
+        estimate = SchedulingAdvisor(history).estimate(metadata("ResNet101", 180), ONE_GPU, NOW)
+        assert [one.job_id for one in estimate.neighbours] == ["spelt"]
+        assert estimate.duration_s == pytest.approx(800)
+
+    def test_other_model_on_the_same_dataset_is_not_similar(self, history: JobHistory) -> None:
+        estimate = SchedulingAdvisor(history).estimate(metadata("vgg16"), ONE_GPU, NOW)
+        assert estimate.abstained
+        assert "no similar job: the closest has similarity" in str(estimate.reason)
+
+    def test_accounting_rows_without_metadata_match_nothing(self, history: JobHistory) -> None:
+        assert SchedulingAdvisor(history).estimate(WorkloadMetadata(), ONE_GPU, NOW).abstained
