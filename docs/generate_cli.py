@@ -28,8 +28,6 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def reference() -> str:
     """The text of docs/cli.md."""
     os.environ.update(COLUMNS=WIDTH, TERMINAL_WIDTH=WIDTH, NO_COLOR="1")
-    # Plain help does not change with the version of rich.
-    app.rich_markup_mode = None
     runner = CliRunner()
     parts = [
         "# The `schedmate` command\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
@@ -77,6 +78,9 @@ def _start(settings: Settings) -> None:
     global _mate  # noqa: PLW0603 - one object serves all jobs of this process
     # Ctrl-C reaches every process of the terminal; a worker just ends, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # One core a process: the libraries' own threads would only get in each other's way.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
     _mate = SchedMate(settings)
 
 
