@@ -224,11 +224,15 @@ def main() -> None:
     scaling = scaling_rows(options.data)
     if scaling:
         record("advisor_scaling", scaling)
-    tables: dict[str, list[dict[str, Any]]] = {"real": [], "synthetic": []}
+    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    columns: dict[str, dict[str, str]] = defaultdict(dict)
     for trace in load(options.data, options.swf):
         if options.trace and options.trace not in trace.name:
             continue
         cache: dict[str, Any] = {}
+        columns[trace.kind][trace.name] = (
+            f"real: {trace.real or 'nothing'}; made up: {trace.made_up or 'nothing'}"
+        )
         for name in VARIANTS:
             began = time.perf_counter()
             found = list(replay(trace, name, options.half, embedder, embedder.threshold, cache))
@@ -238,11 +242,10 @@ def main() -> None:
                 **score(found),
                 "seconds": round(time.perf_counter() - began, 1),
             }
-            tables["synthetic" if trace.synthetic else "real"].append(row)
+            tables[trace.kind].append(row)
             print(row, flush=True)
     for kind, rows in tables.items():
-        if rows:
-            record(f"advisor_{kind}{suffix}", rows, embedder=embedder.id)
+        record(f"advisor_{kind}{suffix}", rows, embedder=embedder.id, **columns[kind])
 
 
 if __name__ == "__main__":

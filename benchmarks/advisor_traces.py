@@ -39,8 +39,11 @@ class Trace:
         return self.needed_s.get(job.job_id, None if job.censored else job.duration_s)
 
     @property
-    def synthetic(self) -> bool:
-        return not self.real
+    def kind(self) -> str:
+        """Whether its columns are all real, some, or none."""
+        if not self.made_up:
+            return "real"
+        return "mixed" if self.real else "synthetic"
 
 
 def load(data: Path, swf: list[Path]) -> Iterator[Trace]:
