@@ -17,7 +17,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.words import class_dataset, dataset_name, is_path
+from schedmate.agent.fields.words import class_dataset, dataset_name, is_known, is_path
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -253,7 +253,7 @@ def _own_class(event: CallEvent) -> list[Use]:
     origin = event.result.origin if event.result is not None else None
     score = 66.0 if event.certain else 54.0
     out: list[Use] = []
-    named_by_class = class_dataset(cls.name, _is_known)
+    named_by_class = class_dataset(cls.name)
     if named_by_class is not None and _names_a_model(named_by_class):
         named_by_class = None
     if event.owner is not None and event.owner is not cls and event.function == "__init__":
@@ -286,14 +286,8 @@ def _parameters(cls: Class) -> list[str | None]:
     return [*names, *([None] * 8)]
 
 
-def _is_known(name: str, table: str = "datasets") -> bool:
-    """Whether the vocabulary has the name."""
-    text = re.sub(r"[_ .]+", "-", name.lower())
-    return any(re.search(pattern, text) for pattern in rules("vocabulary")[table].values())
-
-
 def _names_a_model(name: str) -> bool:
-    return _is_known(name, "models") and not _is_known(name)
+    return is_known(name, "models") and not is_known(name, "datasets")
 
 
 def _is_data_argument(key: str | None, text: str) -> bool:
@@ -448,9 +442,9 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
         text = setting.value.data
         if not isinstance(text, str):
             continue
-        name = class_dataset(text, _is_known) if key == "type" else dataset_name(text, path=True)
+        name = class_dataset(text) if key == "type" else dataset_name(text, path=True)
         if name is not None:
-            score = 82.0 if _is_known(name) else 70.0
+            score = 82.0 if is_known(name, "datasets") else 70.0
             options.append(Candidate(name, setting.value.origin, score + (key == "data_root")))
     return best(options)
 

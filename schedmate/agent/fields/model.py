@@ -17,7 +17,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.words import model_name
+from schedmate.agent.fields.words import is_known, model_name
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call, Class, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -115,29 +115,36 @@ def _built(trace: Trace) -> list[Candidate]:
             continue
         if _NOT_NETWORK.search(cls.name):
             continue
-        score = 72.0
-        if event.result is not None and id(event.result.data) in optimised:
-            score += 8
-        if event.result is not None and id(event.result.data) in parts:
-            score -= 6
-        if _MEASURING.search(event.site.file):
-            score -= 15
-        if _PART.search(cls.name):
-            score -= 16
-        target = event.target or event.function
-        if _AUXILIARY.search(target) or _AUXILIARY.search(cls.name):
-            score -= 20
-        elif _TARGET.match(event.target) or re.search(
-            r"(build|create|get|make)_?(model|net)", target
-        ):
-            score += 4
-        if not event.certain:
-            score -= 15
-        if event.in_loop:
-            score -= 8
+        score = _class_score(event, cls, optimised, parts)
         origin = event.result.origin if event.result is not None else None
         out.append(Candidate(_class_name(cls), origin, score, "class constructed"))
     return out
+
+
+def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[int]) -> float:
+    """How likely a constructed network is the one that is trained."""
+    identity = id(event.result.data) if event.result is not None else 0
+    target = event.target or event.function
+    score = 72.0
+    if identity in optimised:
+        score += 8
+    if identity in parts:
+        score -= 6
+    if _MEASURING.search(event.site.file):
+        score -= 15
+    if _PART.search(cls.name):
+        score -= 16
+    if not is_known(cls.name, "models"):
+        score -= 6
+    if _AUXILIARY.search(target) or _AUXILIARY.search(cls.name):
+        score -= 20
+    elif _TARGET.match(event.target) or re.search(r"(build|create|get|make)_?(model|net)", target):
+        score += 4
+    if not event.certain:
+        score -= 15
+    if event.in_loop:
+        score -= 8
+    return score
 
 
 def _class_name(cls: Class) -> str:
@@ -287,7 +294,6 @@ def _from_settings(
 ) -> list[Candidate]:
     out: list[Candidate] = []
     used = _used_words(trace, built)
-    vocabulary = re.compile("|".join(rules("vocabulary")["models"].values()))
     for rank, setting in named(settings, rules("names")["model"]):
         if _wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
             continue
@@ -306,8 +312,9 @@ def _from_settings(
             score = max(score, 76 - 0.1 * rank)
         if not built:
             score += 6
-        if vocabulary.search(re.sub(r"[_ ./]+", "-", name.lower())):
-            score += 8
+        if is_known(name, "models"):
+            # a variant such as resnet50 or swin_tiny says more than the class it is made from
+            score += 18 if re.search(r"\d|[-_]", name) else 8
         if setting.kind == "globals":
             score -= 8
         if origin is not None and origin.source == "library":

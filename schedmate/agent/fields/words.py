@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 
 from schedmate.agent.fields.candidates import rules
@@ -29,6 +28,12 @@ _PLACEHOLDER = re.compile(
     r"^(/?(path|your|my|some)[-_/ ]|<|\$|\{|\.\.\.|todo|xxx|/path|path/to|none$|null$)",
     re.IGNORECASE,
 )
+
+
+def is_known(name: str, table: str) -> bool:
+    """Whether the vocabulary's `models` or `datasets` have the name."""
+    text = re.sub(r"[_ ./]+", "-", name.lower())
+    return any(re.search(pattern, text) for pattern in rules("vocabulary")[table].values())
 
 
 def from_path(text: str) -> str | None:
@@ -138,11 +143,8 @@ def model_name(text: str) -> str | None:
     return text
 
 
-def class_dataset(name: str, known: Callable[[str], bool]) -> str | None:
-    """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection.
-
-    `known` says whether a name is one of a dataset that people know.
-    """
+def class_dataset(name: str) -> str | None:
+    """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection."""
     stripped = re.sub(
         r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
         r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$",
@@ -156,4 +158,4 @@ def class_dataset(name: str, known: Callable[[str], bool]) -> str | None:
     if stripped in _words("dataset_classes"):
         return None
     # an unknown name keeps its class's full form, which is what people search for
-    return stripped if known(stripped) else name
+    return stripped if is_known(stripped, "datasets") else name

@@ -432,6 +432,9 @@ def _exec(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     if isinstance(target, dict):
         scope.names = target
     state.follow(tree.body, scope)
+    for name, value in scope.names.items():
+        if value.known:
+            scope.names[name] = state.library.as_config(value, file)
     state.configs.append((file, Value(dict(scope.names))))
     return Value(None)
 

@@ -407,6 +407,7 @@ def config_file_flag(state: State, call: Invocation) -> Value:
             if getter is not None:
                 args = [Value(argument, path.origin)] if argument else []
                 config = state.call(getter, args, {}, Site(module.file, 1))
+                config = state.library.as_config(config, module.file)
     return _config_flag(state, flag, config)
 
 

@@ -28,7 +28,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Origin, Unknown, Value, unknown
 from schedmate.errors import InputError
 
 if TYPE_CHECKING:
@@ -293,7 +293,23 @@ def mm_config(state: State, path: Path, active: list[Path]) -> Value:
         for name, value in {**_star_names(state, module), **module.scope.names}.items()
         if not name.startswith("_") and not isinstance(value.data, Module | Function | Native)
     }
-    return mm_merge(base, Value(names))
+    return mm_merge(base, as_config(Value(names), module.file))
+
+
+def as_config(value: Value, file: str) -> Value:
+    """The same tree, its literals of `file` said to come from a configuration file."""
+    data = value.data
+    if isinstance(data, AttrDict):
+        items = {key: as_config(item, file) for key, item in data.items()}
+        data = AttrDict(items, data.flavour, data.label)
+    elif isinstance(data, dict):
+        data = {key: as_config(item, file) for key, item in data.items()}
+    elif isinstance(data, list | tuple):
+        data = type(data)(as_config(item, file) for item in data)
+    origin = value.origin
+    if origin is not None and origin.source == "code" and origin.file == file:
+        origin = Origin("config", file, origin.line, origin.text)
+    return Value(data, origin)
 
 
 def several(value: Value) -> list[Value]:

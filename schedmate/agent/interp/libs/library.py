@@ -94,6 +94,7 @@ class Library:
 
     read_file = staticmethod(files.read_file)
     converted = staticmethod(files.converted)
+    as_config = staticmethod(files.as_config)
     config_method = staticmethod(files.config_method)
     enter = staticmethod(commands.enter)
     defined = staticmethod(commands.defined)

@@ -1,0 +1,50 @@
+"""Static extraction on small repositories written for the purpose, one a way of wiring a job."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from schedmate.agent.static import extract
+from schedmate.jobs import LaunchConfig
+
+REPOS = Path(__file__).parent.parent / "fixtures" / "repos"
+CASES = sorted(path.parent for path in REPOS.glob("*/case.yaml"))
+
+
+def _same(got: Any, expected: Any) -> bool:
+    if isinstance(expected, list):
+        return any(_same(got, option) for option in expected)
+    if isinstance(got, str) and isinstance(expected, str):
+        return _letters(got) == _letters(expected)
+    return bool(got == expected)
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+@pytest.mark.parametrize("root", CASES, ids=lambda path: path.name)
+def test_fields_and_their_evidence(root: Path) -> None:
+    case = yaml.safe_load((root / "case.yaml").read_text())
+    found = extract(root, case["command"], LaunchConfig(**case.get("launch", {})))
+
+    wrong = {
+        field: (found.metadata.get(field), expected)
+        for field, expected in case["expected"].items()
+        if not _same(found.metadata.get(field), expected)
+    }
+    assert not wrong, f"got, expected: {wrong}\nwarnings: {found.warnings}"
+    for field, place in case.get("evidence", {}).items():
+        evidence = found.metadata.evidence[field].model_dump()
+        assert {key: evidence[key] for key in place} == place, field
+    for warning in case.get("warnings", []):
+        assert any(warning in text for text in found.warnings), found.warnings
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CASES) >= 25
