@@ -1,165 +1,192 @@
-"""Nearest vectors by inner product, on disk and in memory.
+"""Nearest vectors by inner product (FAISS).
 
-The index is derived data: a snapshot file named after the generation of vectors it holds and how
-many of them, brought up to date from the table on every search. A lost, damaged or outdated
-snapshot costs time, never an answer.
+The index is derived data in two parts: a snapshot file with most of the vectors, memory-mapped and
+never changed, and a short tail with those that came later, read from the table. A lost, damaged or
+outdated snapshot costs time, never an answer.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import re
-from collections.abc import Callable
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from schedmate.retrieval import snapshot
 
 if TYPE_CHECKING:
-    from numpy import float32
+    from numpy import float32, int64
     from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
-EXACT_UP_TO = 200_000
-"""Vectors that are compared one by one; past that an inverted file over 8-bit codes is faster.
+EXACT_UP_TO = 50_000
+"""Vectors that are all compared; a larger snapshot is an inverted file over 8-bit codes, whose best
+are compared again exactly. Measured in benchmarks/history_scale.py."""
+TAIL = 5_000
+"""Vectors newer than the snapshot that make a new one worth writing."""
+PROBES = 32
+"""Lists of the inverted file that a search looks into; recall is measured there as well."""
+TRAINING = 50_000
+"""Vectors that the inverted file's lists are learnt from, at most."""
 
-Measured in benchmarks/results/history_scale.md."""
-LISTS = 2048
-PROBES = 24
-SNAPSHOT_EVERY = 5_000
-TRAINING = 100_000
 
-Fetch = Callable[[int], "tuple[list[int], NDArray[float32]]"]
-"""Ids and vectors of the table's rows above an id, in order; at most a batch of them."""
+class VectorTable(Protocol):
+    """Where the vectors come from: rows with ascending ids."""
+
+    dim: int
+
+    def count(self) -> int:
+        """Number of rows."""
+        ...
+
+    def newest(self) -> int:
+        """The highest id, 0 when there is none."""
+        ...
+
+    def after(self, row_id: int) -> Iterator[tuple[NDArray[int64], NDArray[float32]]]:
+        """Ids and vectors above an id, in batches, ascending."""
+        ...
+
+    def vectors(self, ids: Sequence[int]) -> dict[int, NDArray[float32]]:
+        """The vectors with these ids, those that exist."""
+        ...
 
 
 class VectorIndex:
-    """Inner-product search over vectors whose ids are the table's ascending row ids."""
+    """Search over one generation of vectors; ids are the table's row ids."""
 
-    def __init__(self, folder: Path, dim: int, generation: int, read_only: bool = False) -> None:
-        self._folder = folder
-        self._dim = dim
+    def __init__(self, folder: Path, table: VectorTable, generation: int) -> None:
         self.generation = generation
-        self._read_only = read_only
-        self.last_id = 0
-        self._saved_id = 0
-        self._index: Any = None
+        self._folder = folder
+        self._table = table
+        self._base: Any = None
+        self._base_id = 0
+        self._tail = _flat(table.dim)
+        self._last_id = 0
         self._load()
 
     def __len__(self) -> int:
-        return int(self._index.ntotal)
-
-    def _empty(self) -> Any:
-        import faiss
-
-        return faiss.IndexIDMap2(faiss.IndexFlatIP(self._dim))
+        return int(self._tail.ntotal) + (int(self._base.ntotal) if self._base is not None else 0)
 
     def _load(self) -> None:
-        """The newest readable snapshot of this generation."""
-        import faiss
+        found = snapshot.load(self._folder, self.generation, self._table.dim)
+        if found is not None:
+            self._base, self._base_id = found
+            inverted = _inverted(self._base)
+            if inverted is not None:
+                inverted.nprobe = PROBES
+        self._tail = _flat(self._table.dim)
+        self._last_id = self._base_id
 
-        self._index = self._empty()
-        for last_id, path in sorted(self._snapshots(), reverse=True):
-            try:
-                index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
-                if index.d != self._dim:
-                    raise RuntimeError(f"it holds vectors of length {index.d}")
-            except RuntimeError as error:
-                log.warning("%s: not a usable index, built anew (%s)", path, str(error)[-120:])
-                continue
-            self._index, self.last_id, self._saved_id = index, last_id, last_id
-            self._probe()
-            return
-
-    def _snapshots(self) -> list[tuple[int, Path]]:
-        found = []
-        for path in self._folder.glob(f"index-{self.generation}-*.faiss"):
-            match = re.fullmatch(r"index-\d+-(\d+)\.faiss", path.name)
-            if match:
-                found.append((int(match[1]), path))
-        return found
-
-    def _probe(self) -> None:
-        import faiss
-
-        inner = faiss.try_extract_index_ivf(self._index)
-        if inner is not None:
-            inner.nprobe = PROBES
-
-    def update(self, fetch: Fetch) -> None:
-        """Take in the table's rows that are newer than the index."""
-        while True:
-            ids, vectors = fetch(self.last_id)
-            if not ids:
-                break
-            self._add(ids, vectors)
-            self.last_id = ids[-1]
-        if not self._read_only and self.last_id - self._saved_id >= SNAPSHOT_EVERY:
-            self.save()
-
-    def _add(self, ids: list[int], vectors: NDArray[float32]) -> None:
-        import faiss
-        import numpy as np
-
-        if len(self) + len(ids) > EXACT_UP_TO and faiss.try_extract_index_ivf(self._index) is None:
-            self._index = self._inverted(vectors)
-        if self.last_id == self._saved_id and self._saved_id:
-            # a memory-mapped index is read-only: take a copy before the first change
-            self._index = faiss.clone_index(self._index)
-            self._probe()
-            self._saved_id = -1 if self._read_only else self._saved_id
-        self._index.add_with_ids(vectors, np.asarray(ids, dtype=np.int64))
-
-    def _inverted(self, more: NDArray[float32]) -> Any:
-        """The same vectors in an inverted file, once there are too many to compare one by one."""
-        import faiss
-        import numpy as np
-
-        flat: Any = faiss.downcast_index(self._index)
-        held_ids = faiss.vector_to_array(flat.id_map)
-        held = flat.index.reconstruct_n(0, flat.ntotal) if flat.ntotal else more[:0]
-        sample = np.concatenate([held, more])
-        if len(sample) > TRAINING:
-            chosen = np.random.default_rng(0).choice(len(sample), TRAINING, replace=False)
-            sample = sample[chosen]
-        quantizer: Any = faiss.IndexFlatIP(self._dim)
-        index = faiss.IndexIVFScalarQuantizer(
-            quantizer, self._dim, LISTS, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-        )
-        index.own_fields = True
-        quantizer.this.disown()
-        index.train(sample)
-        index.nprobe = PROBES
-        if len(held):
-            index.add_with_ids(held, held_ids)
-        return index
+    def update(self) -> None:
+        """Take in the rows that the table has gained."""
+        for ids, vectors in self._table.after(self._last_id):
+            self._tail.add_with_ids(vectors, ids)
+            self._last_id = int(ids[-1])
 
     def search(self, vector: NDArray[float32], k: int) -> list[tuple[int, float]]:
         """Ids and similarities of the `k` nearest vectors, the nearest first."""
-        if not len(self):
-            return []
-        scores, ids = self._index.search(vector.reshape(1, -1), min(k, len(self)))
-        return [(int(i), float(s)) for i, s in zip(ids[0], scores[0], strict=True) if i >= 0]
+        query = vector.reshape(1, -1)
+        found = _search(self._tail, query, k)
+        if self._base is not None:
+            near = _search(self._base, query, k if self.exact else 2 * k + 32)
+            if not self.exact:
+                exact = self._table.vectors([row_id for row_id, _ in near])
+                near = [(row_id, float(row @ vector)) for row_id, row in exact.items()]
+            found += near
+        return sorted(found, key=lambda item: (-item[1], item[0]))[:k]
+
+    @property
+    def exact(self) -> bool:
+        """Whether a search compares every vector."""
+        return self._base is None or _inverted(self._base) is None
 
     def save(self) -> None:
-        """Write a snapshot: a new file, complete before it gets its name."""
-        import faiss
-
-        if self.last_id == self._saved_id or not len(self):
+        """Write a snapshot when the table has outgrown the present one by `TAIL` rows."""
+        if self._table.newest() - self._base_id < TAIL:
             return
-        path = self._folder / f"index-{self.generation}-{self.last_id}.faiss"
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        faiss.write_index(self._index, str(partial))
-        partial.chmod(0o600)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-        self._saved_id = self.last_id
-        self._index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
-        self._probe()
-        self._clear(keep=path)
+        with snapshot.writer(self._folder) as allowed:
+            if not allowed:  # another process is at it
+                return
+            self._load()
+            if self._table.newest() - self._base_id < TAIL:
+                return
+            index, last_id = self._build()
+            snapshot.write(self._folder, self.generation, last_id, index)
+        self._load()
 
-    def _clear(self, keep: Path) -> None:
-        for old in self._folder.glob("index-*"):
-            if old != keep and not old.name.endswith(".partial"):
-                old.unlink(missing_ok=True)
+    def _build(self) -> tuple[Any, int]:
+        """All of the table's vectors in one index, and the highest id among them."""
+        count = self._table.count()
+        last_id = 0
+        if count <= EXACT_UP_TO:
+            index = _flat(self._table.dim)
+        elif not self.exact and self._base.index.nlist >= _lists(count) // 2:
+            index = snapshot.writable(self._folder, self.generation, self._base_id)
+            last_id = self._base_id
+        else:
+            index = self._trained(count)
+        for ids, vectors in self._table.after(last_id):
+            index.add_with_ids(vectors, ids)
+            last_id = int(ids[-1])
+        return index, last_id
+
+    def _trained(self, count: int) -> Any:
+        """An empty inverted file whose lists are learnt from an even sample of the table."""
+        import faiss
+        import numpy as np
+
+        log.info("building the search index over %d vectors", count)
+        every = -(-count // TRAINING)
+        sample = np.concatenate([vectors[::every] for _, vectors in self._table.after(0)])
+        dim = self._table.dim
+        quantizer: Any = faiss.IndexFlatIP(dim)
+        index: Any = faiss.IndexIVFScalarQuantizer(
+            quantizer,
+            dim,
+            _lists(count),
+            faiss.ScalarQuantizer.QT_8bit,
+            faiss.METRIC_INNER_PRODUCT,
+        )
+        index.own_fields = True
+        quantizer.this.disown()
+        index.cp.seed = 0
+        index.cp.niter = 10
+        index.train(sample)
+        return index
+
+
+def _lists(count: int) -> int:
+    """Lists of an inverted file: about the root of the number of vectors, a power of two."""
+    return 1 << round(math.sqrt(count)).bit_length()
+
+
+def _flat(dim: int) -> Any:
+    import faiss
+
+    index: Any = faiss.IndexIDMap(faiss.IndexFlatIP(dim))
+    return index
+
+
+def _inverted(index: Any) -> Any:
+    import faiss
+
+    return faiss.try_extract_index_ivf(index)
+
+
+def _search(index: Any, query: NDArray[float32], k: int) -> list[tuple[int, float]]:
+    import faiss
+
+    k = min(k, int(index.ntotal))
+    if k < 1:
+        return []
+    # One thread: a pool that waits for a busy core costs one query far more than it saves.
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        scores, ids = index.search(query, k)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return [(int(i), float(s)) for i, s in zip(ids[0], scores[0], strict=True) if i >= 0]

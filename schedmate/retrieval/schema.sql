@@ -1,25 +1,34 @@
-CREATE TABLE IF NOT EXISTS manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+BEGIN IMMEDIATE;
 
--- One row a distinct rendering: jobs that read the same share their vector.
+CREATE TABLE IF NOT EXISTS manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- One row a distinct rendering: jobs that read the same share their vector. Vectors of different
+-- generations come from different embedders or renderings, and only one generation is in use.
 CREATE TABLE IF NOT EXISTS texts (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    text TEXT NOT NULL UNIQUE,
-    vector BLOB NOT NULL
+    generation INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    vector BLOB NOT NULL,
+    UNIQUE (generation, text)
 );
 
+-- `document` is the whole JobRecord as JSON; the other columns are what it is looked up by.
+-- A job of which nothing is known to compare it by has no text.
 CREATE TABLE IF NOT EXISTS jobs (
     job_id TEXT PRIMARY KEY,
-    text_id INTEGER NOT NULL REFERENCES texts (id),
+    text_id INTEGER REFERENCES texts (id),
     fingerprint TEXT NOT NULL,
     state TEXT NOT NULL,
     ended INTEGER NOT NULL,
     user TEXT,
-    name TEXT,
     submit_time REAL,
     end_time REAL,
     document TEXT NOT NULL
-) WITHOUT ROWID;
+);
 
-CREATE INDEX IF NOT EXISTS jobs_by_text ON jobs (text_id, ended, end_time);
-CREATE INDEX IF NOT EXISTS jobs_by_fingerprint ON jobs (fingerprint, end_time);
-CREATE INDEX IF NOT EXISTS jobs_by_submit ON jobs (submit_time);
+CREATE INDEX IF NOT EXISTS jobs_by_text ON jobs (text_id, ended, end_time DESC, job_id);
+CREATE INDEX IF NOT EXISTS jobs_by_fingerprint ON jobs (fingerprint, end_time DESC, job_id);
+CREATE INDEX IF NOT EXISTS jobs_by_submit ON jobs (submit_time DESC, job_id);
+CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs (state);
+
+COMMIT;

@@ -1,0 +1,193 @@
+"""The history's SQLite file: opening it safely, one writer at a time, errors as one sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from schedmate.errors import InputError
+
+DATABASE = "history.db"
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x5343484D
+"""Marks a SQLite file as a history of this program (`file history.db` shows it)."""
+BUSY_S = 30.0
+"""How long a writer waits for another one [s]."""
+
+
+class HistoryError(InputError):
+    """The history cannot be opened, read, written or searched."""
+
+
+class Database:
+    """One connection, shared between threads by a lock.
+
+    WAL mode: any number of processes read while one writes, and what is committed survives both
+    the end of the process and of the machine. Every error of SQLite leaves as a `HistoryError`.
+    """
+
+    def __init__(self, folder: Path, *, read_only: bool) -> None:
+        self.folder = folder
+        self.path = folder / DATABASE
+        self.read_only = read_only
+        self._lock = threading.RLock()
+        self._closed = False
+        with self._readable():
+            self._db = _connect(self.path, read_only)
+        try:
+            with self._readable():
+                self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        marked = int(self._db.execute("PRAGMA application_id").fetchone()[0])
+        version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        tables = int(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        if tables and marked != APPLICATION_ID:
+            raise HistoryError(f"{self.path}: a database, but not a history made by schedmate")
+        if version > SCHEMA_VERSION:
+            raise HistoryError(
+                f"{self.path}: written by a newer schedmate (format {version}, this one reads "
+                f"{SCHEMA_VERSION}); upgrade schedmate"
+            )
+        if self.read_only:
+            if not version:
+                raise missing(self.folder)
+            return
+        self._db.execute("PRAGMA journal_mode = WAL")
+        # a committed job survives a power cut as well, not only the end of the process
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        if not version:
+            script = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
+            marks = (
+                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
+            )
+            self._db.executescript(script.replace("COMMIT;", f"{marks}\nCOMMIT;"))
+
+    def close(self) -> None:
+        """Release the file. May be repeated."""
+        with self._lock:
+            self._closed = True
+            self._db.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a SELECT."""
+        with self._lock, self._readable():
+            return self._db.execute(sql, values).fetchall()
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """One statement of a `writing` block; returns the number of rows it changed."""
+        with self._lock, self._readable():
+            return self._db.execute(sql, values).rowcount
+
+    def execute_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """One statement for many rows, in a `writing` block."""
+        with self._lock, self._readable():
+            self._db.executemany(sql, rows)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """All statements inside are committed together at its end, or none is."""
+        if self.read_only:
+            raise HistoryError(f"{self.folder}: opened for reading only")
+        with self._transaction("BEGIN IMMEDIATE"):
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All queries inside see the same state, whatever other processes commit meanwhile."""
+        with self._transaction("BEGIN"):
+            yield
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        with self._lock:
+            with self._readable():
+                self._db.execute(begin)
+            try:
+                yield
+                with self._readable():
+                    self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turn SQLite's errors into sentences that say what to do."""
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            if self._closed:
+                raise HistoryError(f"{self.folder}: this history has been closed") from error
+            raise
+        except sqlite3.OperationalError as error:
+            raise HistoryError(f"{self.path}: {_advice(error)}") from error
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise HistoryError(
+                f"{self.path}: cannot be read as a history ({error}); restore a copy, or move "
+                "it away and import the jobs again"
+            ) from error
+
+
+def missing(folder: Path) -> HistoryError:
+    """The error for a directory without a history."""
+    return HistoryError(
+        f"{folder}: there is no history; make one with `schedmate history import FILE`"
+    )
+
+
+def _advice(error: sqlite3.OperationalError) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"another process has been writing for over {BUSY_S:.0f} s; try again later"
+    if code == sqlite3.SQLITE_FULL:
+        return "the disk is full; make room and run this again, nothing stored is lost"
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return f"cannot be opened or written ({error}); check the rights of its directory"
+    return f"the database failed ({error}); `schedmate doctor` checks it"
+
+
+def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
+    if not read_only:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600, exist_ok=True)
+        return _open(path, "mode=rw")
+    try:
+        connection = _open(path, "mode=ro")
+    except sqlite3.OperationalError:
+        # A directory that cannot be written has no place for the file that readers and a writer
+        # share. Where no writer can be at work either, the database is read as it lies there.
+        if path.with_name(path.name + "-wal").exists():
+            raise
+        connection = _open(path, "mode=ro&immutable=1")
+    return connection
+
+
+def _open(path: Path, options: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?{options}",
+        uri=True,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,133 @@
+"""Which vectors a history holds, for which embedder, and the index over them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from schedmate.retrieval import snapshot
+from schedmate.retrieval.database import Database, HistoryError
+from schedmate.retrieval.embedders import EmbedderError
+from schedmate.retrieval.index import TAIL, VectorIndex
+from schedmate.retrieval.render import RENDERING_VERSION
+from schedmate.retrieval.texts import Texts
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+    from schedmate.retrieval.embedders import Embedder
+
+log = logging.getLogger(__name__)
+
+
+class Vectors:
+    """The vectors of one embedder in one history.
+
+    Vectors of different embedders or renderings do not mix. The manifest says which ones the
+    history holds and numbers their generation; a rebuild fills the next generation beside the one
+    in use, then switches over.
+    """
+
+    def __init__(self, database: Database, embedder: Embedder) -> None:
+        self._db = database
+        self._embedder = embedder
+        self._index: VectorIndex | None = None
+
+    def prepare(self) -> None:
+        """Write the manifest of a new history."""
+        if "generation" not in self.manifest():
+            values = {"generation": "1", **self._wanted()}
+            with self._db.writing():
+                self._db.execute_many(
+                    "INSERT OR IGNORE INTO manifest VALUES (?, ?)", values.items()
+                )
+
+    def manifest(self) -> dict[str, str]:
+        """Embedder id, dimension, rendering version, and the generation of vectors in use."""
+        return dict(self._db.query("SELECT key, value FROM manifest"))
+
+    def _wanted(self) -> dict[str, str]:
+        return {
+            "embedder": self._embedder.id,
+            "dim": str(self._embedder.dim),
+            "rendering": str(RENDERING_VERSION),
+        }
+
+    def mismatch(self) -> str | None:
+        """Why the stored vectors do not fit the embedder; None when they do."""
+        held = self.manifest()
+        for key, wanted in self._wanted().items():
+            if held.get(key) != wanted:
+                return (
+                    f"{self._db.folder}: its vectors were made with {key} {held.get(key)}, not "
+                    f"{wanted}; run `schedmate history rebuild`"
+                )
+        return None
+
+    def texts(self) -> Texts:
+        """The renderings in use; raises `HistoryError` when they are of another embedder."""
+        problem = self.mismatch()
+        if problem is not None:
+            raise HistoryError(problem)
+        return Texts(self._db, int(self.manifest()["generation"]), self._embedder.dim)
+
+    def embed(self, texts: Sequence[str]) -> dict[str, NDArray[float32]]:
+        """Unit vectors by text; raises `EmbedderError` for what cannot be stored."""
+        import numpy as np
+
+        if not texts:
+            return {}
+        vectors = np.asarray(self._embedder.embed(texts), dtype=np.float32)
+        if vectors.shape != (len(texts), self._embedder.dim) or not np.isfinite(vectors).all():
+            raise EmbedderError(
+                f"the embedder {self._embedder.id} returned vectors of shape {vectors.shape}, "
+                f"or not finite, where ({len(texts)}, {self._embedder.dim}) was due"
+            )
+        return dict(zip(texts, vectors, strict=True))
+
+    # -- the index ----------------------------------------------------------
+
+    def nearest(self) -> VectorIndex:
+        """The index, with every committed vector in it; part of a `reading` block."""
+        texts = self.texts()
+        if self._index is None or self._index.generation != texts.generation:
+            self._index = VectorIndex(self._db.folder, texts, texts.generation)
+        self._index.update()
+        return self._index
+
+    def save(self) -> None:
+        """Write a snapshot of the index when the last one has become old."""
+        try:
+            with self._db.reading():
+                texts = self.texts()
+                if texts.newest() - snapshot.newest(self._db.folder, texts.generation) >= TAIL:
+                    self.nearest().save()
+        except (OSError, RuntimeError) as error:
+            log.warning("%s: the search index was not saved (%s)", self._db.folder, error)
+
+    # -- rebuilding ---------------------------------------------------------
+
+    def next_generation(self) -> Texts:
+        """Where to put new vectors; those of a rebuild that was stopped are kept, if they fit."""
+        wanted = json.dumps(self._wanted(), sort_keys=True)
+        with self._db.writing():
+            held = self.manifest()
+            number, _, pending = held.get("pending", "0 ").partition(" ")
+            generation = int(number)
+            if pending != wanted:
+                self._db.execute("DELETE FROM texts WHERE generation = ?", (generation,))
+                generation = max(generation, int(held["generation"])) + 1
+                self._remember({"pending": f"{generation} {wanted}"})
+        return Texts(self._db, generation, self._embedder.dim)
+
+    def switch(self, texts: Texts) -> None:
+        """Use a generation that now has every job's text; part of a `writing` block."""
+        self._db.execute("DELETE FROM texts WHERE generation != ?", (texts.generation,))
+        self._db.execute("DELETE FROM manifest WHERE key = 'pending'")
+        self._remember({**self._wanted(), "generation": str(texts.generation)})
+
+    def _remember(self, values: Mapping[str, str]) -> None:
+        self._db.execute_many("INSERT OR REPLACE INTO manifest VALUES (?, ?)", values.items())
