@@ -24,12 +24,11 @@ KINDS = ("other training", "other spelling", "other model", "other dataset", "un
 def similarity_rows(embedder: Embedder, half: str, seed: int = 3) -> list[dict[str, Any]]:
     """Quantiles of cosine similarity by kind of pair, and what the threshold lets through.
 
-    The names are dealt into two halves, so a threshold chosen on one is checked on names that
-    it has not seen.
+    The names are dealt into two halves: the strict threshold is always chosen on the first, so
+    the second checks it on names that it has not seen.
     """
-    pairs = _pairs(half, random.Random(seed))
-    scores = {kind: _cosines(embedder, pairs[kind]) for kind in KINDS}
-    strict = _strict_threshold(scores)
+    scores = _scores(embedder, half, seed)
+    strict = _strict_threshold(_scores(embedder, "first", seed))
     return [
         {
             "pair": kind,
@@ -45,6 +44,11 @@ def similarity_rows(embedder: Embedder, half: str, seed: int = 3) -> list[dict[s
         }
         for kind, values in scores.items()
     ]
+
+
+def _scores(embedder: Embedder, half: str, seed: int) -> dict[str, Any]:
+    pairs = _pairs(half, random.Random(seed))
+    return {kind: _cosines(embedder, pairs[kind]) for kind in KINDS}
 
 
 def _strict_threshold(scores: dict[str, Any]) -> float:
