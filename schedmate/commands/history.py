@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -252,7 +252,7 @@ def _table(records: list[JobRecord]) -> None:
     console(sys.stdout).print(table)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
