@@ -104,7 +104,10 @@ def main() -> None:
             counts[field][outcome] += 1
             if outcome != "right" and not options.quiet:
                 where = evidence[path].where() if path in evidence else ""
-                print(f"{row['id']}: {field} {outcome}: got {got[field]!r} [{where}], expected {accepted}")
+                print(
+                    f"{row['id']}: {field} {outcome}: got {got[field]!r} [{where}], "
+                    f"expected {accepted}"
+                )
     table = []
     for field, counter in counts.items():
         total = sum(counter.values())

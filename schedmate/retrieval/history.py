@@ -283,10 +283,11 @@ class JobHistory:
             }
 
     def _pages(self) -> Iterator[Records]:
-        last = ""
-        while page := self._records("WHERE job_id > ? ORDER BY job_id LIMIT ?", (last, BATCH)):
+        page = self._records("ORDER BY job_id LIMIT ?", (BATCH,))
+        while page:
             yield page
             last = page[-1].job_id
+            page = self._records("WHERE job_id > ? ORDER BY job_id LIMIT ?", (last, BATCH))
 
     def _records(self, where: str, values: Sequence[Any]) -> Records:
         # `where` is written in this class; what users give is bound

@@ -28,8 +28,8 @@ TAIL = 5_000
 """Vectors newer than the snapshot that make a new one worth writing."""
 PROBES = 32
 """Lists of the inverted file that a search looks into; recall is measured there as well."""
-TRAINING = 50_000
-"""Vectors that the inverted file's lists are learnt from, at most."""
+SAMPLE = 64
+"""Vectors a list of the inverted file that its lists are learnt from."""
 
 
 class VectorTable(Protocol):
@@ -123,7 +123,7 @@ class VectorIndex:
         last_id = 0
         if count <= EXACT_UP_TO:
             index = _flat(self._table.dim)
-        elif not self.exact and self._base.index.nlist >= _lists(count) // 2:
+        elif not self.exact and _inverted(self._base).nlist >= _lists(count) // 2:
             index = snapshot.writable(self._folder, self.generation, self._base_id)
             last_id = self._base_id
         else:
@@ -139,7 +139,7 @@ class VectorIndex:
         import numpy as np
 
         log.info("building the search index over %d vectors", count)
-        every = -(-count // TRAINING)
+        every = max(1, count // (SAMPLE * _lists(count)))
         sample = np.concatenate([vectors[::every] for _, vectors in self._table.after(0)])
         dim = self._table.dim
         quantizer: Any = faiss.IndexFlatIP(dim)
@@ -152,8 +152,8 @@ class VectorIndex:
         )
         index.own_fields = True
         quantizer.this.disown()
-        index.cp.seed = 0
         index.cp.niter = 10
+        index.cp.min_points_per_centroid = 1
         index.train(sample)
         return index
 

@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,11 @@ def load(folder: Path, generation: int, dim: int) -> tuple[Any, int] | None:
         except FileNotFoundError:
             continue  # another process has just written a newer one
         except (OSError, ValueError, RuntimeError) as error:
-            log.warning("%s: not usable, so the vectors are read one by one (%s)", path, error)
+            log.warning(
+                "%s: not a usable index (%s), so vectors are read from the table", path, error
+            )
+            with suppress(OSError):  # so that the next addition makes a new one
+                path.unlink()
             continue
         return index, last_id
     return None
@@ -73,7 +77,7 @@ def write(folder: Path, generation: int, last_id: int, index: Any) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-    for old in folder.glob("index-*"):
+    for old in folder.glob("index-*"):  # also what a killed process left half written
         if old != path:
             old.unlink(missing_ok=True)
 
@@ -81,13 +85,16 @@ def write(folder: Path, generation: int, last_id: int, index: Any) -> None:
 @contextmanager
 def writer(folder: Path) -> Iterator[bool]:
     """Whether this process may write a snapshot now: one at a time does, nobody waits."""
-    with (folder / "index.lock").open("ab") as file:
+    file = os.open(folder / "index.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             yield False
-            return
-        yield True
+        else:
+            yield True
+    finally:
+        os.close(file)
 
 
 def _path(folder: Path, generation: int, last_id: int) -> Path:

@@ -73,13 +73,13 @@ class Texts:
     def _arrays(self, rows: Sequence[tuple[int, bytes]]) -> tuple[NDArray[int64], NDArray[float32]]:
         import numpy as np
 
-        data = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.float32)
-        if data.size != len(rows) * self.dim:
+        joined = b"".join(row[1] for row in rows)
+        if len(joined) != len(rows) * self.dim * np.dtype(np.float32).itemsize:
             raise HistoryError(
                 f"{self._db.folder}: stored vectors are damaged; run `schedmate history rebuild`"
             )
         ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-        return ids, data.reshape(len(rows), self.dim)
+        return ids, np.frombuffer(joined, dtype=np.float32).reshape(len(rows), self.dim)
 
 
 def _marks(values: Sequence[object]) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Symbol
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.objects import Class, Function, Instance, Symbol
 from schedmate.agent.interp.trace import CallEvent, Settings, Trace
 from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.jobs import Evidence
@@ -109,6 +110,27 @@ def _latest_first(groups: list[Settings]) -> list[Settings]:
     return out
 
 
+_OPTIONS = re.compile(r"config|cfg|conf|opt|arg|param|setting|hyper|hps", re.IGNORECASE)
+
+
+def _class_values(cls: Class) -> dict[Any, Value]:
+    """Plain class attributes and nested classes, inherited ones first; not for library classes."""
+    if classes.is_record(cls):
+        return {}
+    if cls.external_bases() and not all(
+        base in ("object", "type") for base in cls.external_bases()
+    ):
+        return {}
+    found: dict[Any, Value] = {}
+    for current in reversed(cls.mro()):
+        found |= {
+            name: value
+            for name, value in current.attrs.items()
+            if not name.startswith("_") and (value.known or isinstance(value.data, Class))
+        }
+    return found
+
+
 def _collect(
     value: Value,
     path: tuple[str, ...],
@@ -127,13 +149,19 @@ def _collect(
         items = data.items.data if data.items is not None else data.attrs
         if not isinstance(items, dict):
             items = data.attrs
+        if data.items is None:
+            items = {**_class_values(data.cls), **items}
+    elif isinstance(data, Class) and (
+        group.kind != "globals" or depth > 1 or _OPTIONS.search(data.name)
+    ):
+        items = _class_values(data)
     elif isinstance(data, dict):
         items = data
     if items is not None:
-        if id(items) in seen:
+        if id(data) in seen:
             return
-        seen.add(id(items))
-        if group.kind == "globals" and depth >= 1 and not isinstance(data, AttrDict | Instance):
+        seen.add(id(data))
+        if group.kind == "globals" and depth >= 1 and type(data) is dict:
             return
         for key, item in list(items.items()):
             if isinstance(key, str) and not key.startswith("__"):

@@ -39,6 +39,7 @@ _EVAL_CALL = re.compile(
     r"val|valid|eval_model|eval|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$",
     re.IGNORECASE,
 )
+_SPLITS = (".random_split", ".train_test_split")
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
     r"recogn|forecast|imput|anomaly|tuning|sft|dpo|^(seq2seq|ner|qa|asr|tts|vqa|nli|mlm|clm|fit)$"
@@ -79,7 +80,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         valid = valid_loader
     if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
         valid = explicit_valid
-    same = _validates(trace, settings)
+    same = False if _switched_off(settings) else _validates(trace, settings)
     if train is None and valid is not None and valid is not explicit_valid:
         train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
     if same is False:
@@ -272,6 +273,8 @@ def _own_class(event: CallEvent) -> list[Use]:
             place = value.origin or origin
             # a data file says more than the class that reads it, a folder less
             bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if named_by_class else 2.0
+            if is_known(name, "datasets"):
+                bonus += 6.0
             out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
             break
     return out
@@ -452,6 +455,22 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
 # -- whether the run validates ---------------------------------------------
 
 
+_EVAL_COUNT = re.compile(
+    r"n?(eval|val|valid|validation)(iters?|steps?|batches|interval|freq|every)"
+)
+
+
+def _switched_off(settings: list[Setting]) -> bool:
+    """Whether the user set the number of evaluation batches or their interval to zero."""
+    return any(
+        setting.explicit
+        and setting.value.data in (0, "0")
+        and not isinstance(setting.value.data, bool)
+        and _EVAL_COUNT.fullmatch(setting.key)
+        for setting in settings
+    )
+
+
 def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     """Where the run validates; False when it says that it does not, None when nothing shows it."""
     hugging = _hugging_face(trace, settings)
@@ -472,7 +491,9 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
                     "valid_loader", "val_loader", "eval_dataloader"):  # fmt: skip
             if key in event.kwargs and event.kwargs[key].data is not None:
                 return Origin("code", event.site.file, event.site.line)
-        if event.path.endswith((".evaluate", ".validate")) and event.certain:
+        if event.path.endswith(_SPLITS) or (
+            event.path.endswith((".evaluate", ".validate")) and event.certain
+        ):
             return Origin("code", event.site.file, event.site.line)
     return None
 

@@ -16,8 +16,8 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.trace import Trace
-from schedmate.agent.values import Value
+from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.values import Origin, Value
 
 _STRINGS = {"optimizer", "precision"}
 _NOT_HERE = re.compile(
@@ -41,8 +41,14 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
             found[field] = chosen
     _from_calls(trace, found)
     _precision(settings, found)
-    if "batch_size" not in found and "per_device_batch_size" in found:
-        found["batch_size"] = found["per_device_batch_size"]
+    per_device = found.get("per_device_batch_size")
+    parsed = any(
+        settings_.kind == "dataclass" and "per_device_train_batch_size" in settings_.value.data
+        for settings_ in trace.settings
+        if isinstance(settings_.value.data, dict)
+    )
+    if per_device is not None and (parsed or "batch_size" not in found):
+        found["batch_size"] = per_device
     elif "batch_size" not in found and "global_batch_size" in found:
         found["batch_size"] = found["global_batch_size"]
     return found
@@ -129,6 +135,13 @@ def _precision(settings: list[Setting], found: dict[str, Candidate]) -> None:
                     return
 
 
+_AUTOCAST = ("torch.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast")
+
+
+def _place(event: CallEvent) -> Origin:
+    return Origin("code", event.site.file, event.site.line)
+
+
 def _from_calls(trace: Trace, found: dict[str, Candidate]) -> None:
     pattern = re.compile(rules("calls")["optimizer"])
     for event in trace.calls:
@@ -145,6 +158,12 @@ def _from_calls(trace: Trace, found: dict[str, Candidate]) -> None:
             size = argument(event, ["batch_size", 1])
             if "batch_size" not in found and is_number(size) and size is not None:
                 found["batch_size"] = Candidate(size.data, size.origin, 70)
+        if event.path in _AUTOCAST and "precision" not in found:
+            enabled = event.kwargs.get("enabled")
+            if enabled is None or enabled.data is not False:
+                kind = event.kwargs.get("dtype")
+                name = (precision(kind) if kind is not None else None) or "amp"
+                found["precision"] = Candidate(name, _place(event), 72)
         if event.path.endswith(".fit") and "batch_size" in event.kwargs:
             size = event.kwargs["batch_size"]
             if "batch_size" not in found and is_number(size):

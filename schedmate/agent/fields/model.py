@@ -47,7 +47,7 @@ _PART = re.compile(
 )
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
-    r"dropout|activation|wrapper|ema$|meter|mixup|optimizer|parallel$|lora|noise|schedule|"
+    r"dropout|activation|wrapper|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
     r"preprocess|postprocess|tokenizer|logger|policyhead|flow$",
     re.IGNORECASE,
 )
@@ -67,6 +67,13 @@ def find(trace: Trace, settings: list[Setting], entry: str | None = None) -> Can
     from_settings = list(_from_settings(trace, settings, built))
     from_calls = list(_from_calls(trace))
     found = best([*from_settings, *from_calls, *built, *_from_entry(trace, entry)])
+    if found is not None:
+        # where settings name the same thing, they are the better evidence
+        for other in from_settings:
+            if normal(str(other.data)) == normal(str(found.data)):
+                return Candidate(
+                    other.data, other.origin, max(found.score, other.score), other.note
+                )
     if entry is not None and found is not None and found.data in ("Model", "Sequential"):
         stem = entry.rsplit("/", 1)[-1].removesuffix(".py")
         if not _PLAIN_FILE.match(stem):
@@ -336,6 +343,7 @@ def _wrong_part(setting: Setting) -> bool:
 def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
     """Normalised names that were called, or passed to something that was."""
     words = {normal(str(candidate.data)) for candidate in built}
+    words |= {normal(name) for name in trace.looked_up}
     for event in trace.calls:
         if event.function:
             words.add(normal(event.function))

@@ -216,6 +216,8 @@ def get_item(state: State, base: Value, index: Value) -> Value:
         return state.module_attr(data, key) or unknown(key)
     if mapping is not None:
         if key in mapping:
+            if isinstance(key, str) and isinstance(mapping[key].data, Class | Function | Partial):
+                state.trace.looked_up.add(key)
             return mapping[key]
         if isinstance(data, Instance):
             found = data.cls.lookup("__missing__")

@@ -117,6 +117,7 @@ def _issubclass(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
 def _getattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     if len(args) < 2 or not isinstance(args[1].data, str):
         return unknown()
+    state.trace.looked_up.add(args[1].data)
     found = has_attribute(state, args[0], args[1].data)
     if found is False and len(args) > 2:
         return args[2]

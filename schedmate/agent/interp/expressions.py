@@ -386,6 +386,7 @@ def _comprehension(
             return
         generator = node.generators[level]
         source = evaluate(state, generator.iter, inner if level else scope)
+        state.use(source)
         items = iterate(source)
         if items is None or len(items) > 2000:
             exact = False

@@ -38,7 +38,7 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
     module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
     if plan.function is not None:
         module.name = plan.module or entry.stem
-        sources.modules[module.path] = module
+    sources.modules[module.path] = module
     module.loaded = True
     tree = sources.parse(entry, state.trace)
     if tree is None:

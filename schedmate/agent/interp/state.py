@@ -354,7 +354,7 @@ class State:
         if isinstance(data, Native):
             return data.fn(self, args, kwargs, site)
         for value in (*args, *kwargs.values()):
-            self._use(value)
+            self.use(value)
         if isinstance(data, Function):
             return self.call_function(data, args, kwargs, site)
         if isinstance(data, Class):
@@ -374,20 +374,20 @@ class State:
         text = data.text if isinstance(data, Unknown) and data.text else ""
         return self.external(Invocation(f"?{text}", args, kwargs, site))
 
-    def _use(self, value: Value) -> None:
+    def use(self, value: Value) -> None:
         """Note that an object was handed to something."""
         data = value.data
         if isinstance(data, Call | Instance):
             self.trace.used.add(id(data))
             if isinstance(data, Call) and data.callee is not None and "(" in data.path:
-                self._use(data.callee)
+                self.use(data.callee)
         elif (
             isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call)
         ):
-            self._use(data.base)
+            self.use(data.base)
         elif isinstance(data, list | tuple) and len(data) <= 8:
             for item in data:
-                self._use(item)
+                self.use(item)
 
     def _call_instance(
         self, func: Value, data: Instance, args: list[Value], kwargs: dict[str, Value], site: Site

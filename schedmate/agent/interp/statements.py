@@ -202,6 +202,7 @@ def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -
 
 def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
     source = evaluate(state, node.iter, scope)
+    state.use(source)
     counted = _counted(source)
     if counted is not None:
         counted = _counted_from_one(node, source, counted)

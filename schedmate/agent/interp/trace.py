@@ -74,6 +74,7 @@ class Trace:
     settings: list[Settings] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
+    looked_up: set[str] = field(default_factory=set)
     functions: dict[str, Site] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     complete: bool = True

@@ -220,6 +220,20 @@ def typer_run(state: State, call: Invocation) -> Value:
     return _typer_run(state, call.args[0], state.argv[1:]) if call.args else unknown()
 
 
+def _annotated(state: State, node: ast.expr | None, scope: Scope) -> tuple[str, Call | None]:
+    """The type's text, and the `typer.Option(...)` of an `Annotated[type, typer.Option(...)]`."""
+    if node is None:
+        return "", None
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Annotated"):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for part in parts[1:]:
+            marker = state.evaluate(part, scope).data
+            if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
+                return ast.unparse(parts[0]), marker
+        return ast.unparse(parts[0]), None
+    return ast.unparse(node), None
+
+
 def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
     """Call a function whose parameters are `typer.Option`s and `typer.Argument`s."""
     data = function.data
@@ -230,7 +244,7 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
     parser = argparse.Parser()
     for parameter in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs):
         name = parameter.arg
-        annotation = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
+        annotation, note = _annotated(state, parameter.annotation, data.scope)
         default = defaults.get(name)
         marker = default.data if default is not None else None
         if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
@@ -240,9 +254,12 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
             default = Value(given.data, origin)
             names = [a.data for a in marker.args[1:] if isinstance(a.data, str)]
             positional = marker.path.endswith("Argument")
+        elif note is not None:
+            names = [a.data for a in note.args if isinstance(a.data, str)]
+            positional = note.path.endswith("Argument")
         else:
             names = []
-            positional = default is None and "Option" not in annotation
+            positional = default is None
         default = default or Value(None)
         flags = [n.partition("/")[0] for n in names if n.startswith("-")]
         flags = flags or [f"--{name.replace('_', '-')}"]
@@ -284,12 +301,7 @@ def _fire(state: State, component: Value, argv: list[Value]) -> Value:
     if isinstance(data, Function):
         return records.call_with_flags(state, _plain(data), argv)
     if isinstance(data, Bound) and isinstance(data.func.data, Function):
-        inner = data.func.data
-        flags, loose = records.parse_flags(argv)
-        kwargs = {n.replace("-", "_"): _scalar(v[0]) for n, v, _ in flags if v}
-        args = [data.self, *(_scalar(token) for token in loose)]
-        state.trace.settings.append(Settings(inner.name, Value(dict(kwargs)), "arguments"))
-        return state.call(_plain(inner), args, kwargs, Site(inner.module.file, inner.node.lineno))
+        return records.call_with_flags(state, _plain(data.func.data), argv, data.self)
     if isinstance(data, Class):
         flags, loose = records.parse_flags(argv)
         init = data.lookup("__init__")
@@ -302,6 +314,7 @@ def _fire(state: State, component: Value, argv: list[Value]) -> Value:
             if v and n.replace("-", "_") in names
         }
         made = state.call(component, [], kwargs, Site(data.module.file, data.node.lineno))
+        loose += [token for _, values, _ in flags for token in values[1:]]
         rest = [
             t for t in argv if str(t.data).lstrip("-").split("=")[0].replace("-", "_") not in names
         ]
@@ -492,7 +505,7 @@ HANDLERS: dict[str, Handler] = {
     **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},
     "absl.app.run": app_run,
     "tensorflow.app.run": app_run,
-    "typer.Typer()()": typer_app,
+    "typer.Typer()": typer_app,
     "typer.run": typer_run,
     "fire.Fire": fire,
     "ml_collections.config_flags.DEFINE_config_file": config_file_flag,

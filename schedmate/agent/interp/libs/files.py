@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,11 +99,13 @@ def read_file(state: State, path: Value) -> Value | None:
     """A configuration file's content, noted as settings; None when it is not in the repository."""
     found = locate(state, path)
     if found is None:
-        if isinstance(path.data, str) and len(path.data) < 300 and "\n" not in path.data:
+        if isinstance(path.data, str) and re.fullmatch(
+            r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data
+        ):
             state.trace.warn(f"{path.data}: not in the repository, its settings are not known")
         return None
     try:
-        value = read_config(found, state.sources.root)
+        value = plain_tree(read_config(found, state.sources.root))
     except InputError as error:
         state.trace.warn(str(error))
         return None
@@ -121,7 +124,8 @@ def load_mapping(state: State, call: Invocation) -> Value:
         if isinstance(source.data, str) and "\n" not in source.data and len(source.data) < 200:
             return wrap(parse_scalar(source.data), source.origin)
         return unknown(origin=source.origin)
-    return plain_tree(loaded)
+    # the program may change what it loaded, and the settings noted are to change with it
+    return loaded
 
 
 def omega_load(state: State, call: Invocation) -> Value:

@@ -47,6 +47,8 @@ class Library:
             **hydra.HANDLERS,
             **runtime.HANDLERS,
         }
+        for path in data["records"]:
+            self.handlers.setdefault(path, records.construct)
         for path, options in data["parsers"].items():
             self.handlers[path] = argparse.ready_made(options, path)
         for path, value in data["results"].items():

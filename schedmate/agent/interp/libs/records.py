@@ -85,14 +85,17 @@ def parse_flags(argv: list[Value]) -> tuple[list[tuple[str, list[Value], Value]]
     """Split `argv` into (name, values, flag token) triples and what stands before any flag."""
     found: list[tuple[str, list[Value], Value]] = []
     loose: list[Value] = []
+    complete = False
     for token in argv:
         text = token.data
         if isinstance(text, str) and text.startswith("--") and len(text) > 2:
             name, equals, value = text[2:].partition("=")
             found.append((name, [Value(value, token.origin)] if equals else [], token))
+            complete = bool(equals)
         elif isinstance(text, str) and re.match(r"^-[A-Za-z]$", text):
             found.append((text[1:], [], token))
-        elif found:
+            complete = False
+        elif found and not complete:
             found[-1][1].append(token)
         else:
             loose.append(token)
@@ -189,9 +192,20 @@ def fill_prefixed(state: State, instance: Value, prefix: str) -> None:
     flags, _ = parse_flags(state.argv[1:])
     for name, values, flag in flags:
         bare = name.removeprefix(prefix)
-        if not set_field(instance, bare, values, flag) and "." in bare:
-            set_field(instance, bare.partition(".")[2], values, flag)
+        if not _set_nested(instance, bare, values, flag) and "." in bare:
+            _set_nested(instance, bare.partition(".")[2], values, flag)
     note(state, [instance])
+
+
+def _set_nested(record: Value, name: str, values: list[Value], flag: Value) -> bool:
+    """Set a field of the record, or of a record inside it that has one of that name."""
+    if set_field(record, name, values, flag):
+        return True
+    return any(
+        _set_nested(inner, name, values, flag)
+        for inner in list(attributes(record).values())
+        if isinstance(inner.data, Instance) and classes.is_record(inner.data.cls)
+    )
 
 
 # -- HfArgumentParser ------------------------------------------------------
@@ -336,7 +350,9 @@ def _choose_subcommands(state: State, record: Value, names: list[Value]) -> None
                 attributes(record)[key] = Value(value.data, token.origin)
 
 
-def call_with_flags(state: State, function: Value, argv: list[Value]) -> Value:
+def call_with_flags(
+    state: State, function: Value, argv: list[Value], owner: Value | None = None
+) -> Value:
     """Call a repository function with its parameters set from flags and positionals."""
     assert isinstance(function.data, Function)
     spec = function.data.node.args
@@ -345,6 +361,8 @@ def call_with_flags(state: State, function: Value, argv: list[Value]) -> Value:
         a.arg: ast.unparse(a.annotation) if a.annotation is not None else ""
         for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
     }
+    if owner is not None:
+        names = names[1:]
     holder: dict[Any, Value] = {}
     for name in names:
         if name in function.data.defaults:
@@ -375,14 +393,25 @@ def call_with_flags(state: State, function: Value, argv: list[Value]) -> Value:
         holder.update(extra)
     state.trace.settings.append(Settings(function.data.name, Value(holder), "arguments"))
     kwargs = {str(key): value for key, value in holder.items()}
-    return state.call(
-        function, [], kwargs, Site(function.data.module.file, function.data.node.lineno)
-    )
+    first = [owner] if owner is not None else []
+    site = Site(function.data.module.file, function.data.node.lineno)
+    return state.call(function, first, kwargs, site)
 
 
 _HF = ("transformers.HfArgumentParser", "trl.TrlParser",
        "transformers.hf_argparser.HfArgumentParser",
        "trl.commands.cli_utils.TrlParser")  # fmt: skip
+
+
+def construct(state: State, call: Invocation) -> Value:
+    """A library's configuration class called directly: its defaults under the given fields."""
+    fields = state.library.record_defaults(call.path)
+    fields.update(call.kwargs)
+    record = Value(AttrDict(dict(fields), "record", call.path))
+    state.record(call.path, call.args, call.kwargs, call.site, record)
+    note(state, [record])
+    return record
+
 
 HANDLERS: dict[str, Handler] = {
     **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in _HF},

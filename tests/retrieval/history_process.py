@@ -1,0 +1,88 @@
+"""A small embedder, and a process that adds jobs to a history until it is killed.
+
+python history_process.py DIRECTORY FIRST: adds job FIRST, FIRST + 1, ... and prints how many are
+committed after each return.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
+from schedmate.retrieval import index, vectors
+from schedmate.retrieval.embedders.vectors import unit
+from schedmate.retrieval.history import JobHistory
+
+
+class SmallEmbedder:
+    """Unit vectors drawn by a text's checksum; with `kinds`, so few that many texts tie."""
+
+    threshold = 0.9
+
+    def __init__(self, name: str = "small", dim: int = 8, kinds: int | None = None) -> None:
+        self.id = name
+        self.dim = dim
+        self._kinds = kinds
+        self.calls = 0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Embedder.embed`."""
+        self.calls += 1
+        seeds = [zlib.crc32(f"{self.id} {text}".encode()) for text in texts]
+        if self._kinds:
+            seeds = [seed % self._kinds for seed in seeds]
+        rows = [np.random.default_rng(seed).standard_normal(self.dim) for seed in seeds]
+        return unit(np.reshape(rows, (len(texts), self.dim)))
+
+
+def job(number: int, model: str | None = None, state: JobState = "COMPLETED") -> JobRecord:
+    """A job whose outcome follows from its number; a model of its own unless one is given."""
+    ended = state not in ("PENDING", "RUNNING")
+    return JobRecord(
+        job_id=f"{number:06}",
+        user=f"user{number % 3}",
+        metadata=described(model or f"net{number}"),
+        state=state,
+        submit_time=1000.0 + number,
+        start_time=1001.0 + number,
+        end_time=2000.0 + number if ended else None,
+        duration_s=999.0 if ended else None,
+    )
+
+
+def described(model: str, iters: int = 90) -> WorkloadMetadata:
+    """Metadata that is rendered as the model's name and little else."""
+    return WorkloadMetadata.model_validate(
+        {
+            "model_config": {"model_name": model},
+            "training_config": {"iters": iters, "iter_type": "epoch"},
+        }
+    )
+
+
+def often_saved(tail: int = 40, exact_up_to: int = 400) -> None:
+    """Make this process write snapshots often, and inverted files early."""
+    index.TAIL = vectors.TAIL = tail
+    index.EXACT_UP_TO = exact_up_to
+
+
+def main() -> None:
+    """Add jobs singly and in batches, for ever."""
+    often_saved()
+    numbers = count(int(sys.argv[2]))
+    with JobHistory.open(Path(sys.argv[1]), SmallEmbedder()) as history:
+        for size in count():
+            batch = [job(next(numbers)) for _ in range(1 + size % 30)]
+            history.add_many(batch)
+            print(batch[-1].job_id, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,640 @@
+"""The job history: a real SQLite file, a real FAISS index, real processes."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from history_process import SmallEmbedder, described, job
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedmate.errors import UsageError
+from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
+from schedmate.retrieval import index, vectors
+from schedmate.retrieval.embedders import EmbedderError
+from schedmate.retrieval.history import DATABASE, HistoryError, JobHistory, Match
+from schedmate.retrieval.render import render
+
+PROCESS = Path(__file__).with_name("history_process.py")
+SMALL = SmallEmbedder()
+TIED = SmallEmbedder("tied", dim=3, kinds=5)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A directory for one example of a property."""
+    path = Path(tempfile.mkdtemp())
+    try:
+        yield path / "history"
+    finally:
+        shutil.rmtree(path)
+
+
+def similarity(embedder: SmallEmbedder, one: WorkloadMetadata, other: WorkloadMetadata) -> float:
+    """What the history should find: the cosine of the two renderings."""
+    rows = [embedder.embed([render(each)])[0].astype(float) for each in (one, other)]
+    return float(rows[0] @ rows[1])
+
+
+def compare(
+    records: list[JobRecord],
+    matches: list[Match],
+    embedder: SmallEmbedder,
+    query: WorkloadMetadata,
+    k: int,
+    threshold: float,
+    ended_only: bool,
+) -> None:
+    """Whether the matches are the best k: by comparing every job, with room for rounding."""
+    scores = {
+        record.job_id: similarity(embedder, record.metadata, query)
+        for record in records
+        if record.ended or not ended_only
+    }
+    best = sorted((s for s in scores.values() if s >= threshold), reverse=True)[:k]
+    assert [match.similarity for match in matches] == pytest.approx(best, abs=1e-5)
+    assert len({match.record.job_id for match in matches}) == len(matches)
+    held = {record.job_id: record for record in records}
+    for match in matches:
+        assert match.record == held[match.record.job_id]
+        assert match.similarity == pytest.approx(scores[match.record.job_id], abs=1e-5)
+        same = match.record.metadata.fingerprint() == query.fingerprint()
+        assert match.exact == same
+
+
+models = st.integers(0, 12).map(lambda number: f"net{number}")
+states = st.sampled_from(["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"])
+thresholds = st.sampled_from([-1.0, -0.3, 0.2, 0.7, 0.95, 1.01])
+
+
+class TestSearch:
+    @settings(max_examples=40)
+    @given(
+        st.lists(st.tuples(models, states), max_size=40),
+        models,
+        st.integers(1, 12),
+        thresholds,
+        st.booleans(),
+        st.sampled_from([SMALL, TIED]),
+    )
+    def test_equals_comparing_every_job(
+        self,
+        jobs: list[tuple[str, JobState]],
+        model: str,
+        k: int,
+        threshold: float,
+        ended_only: bool,
+        embedder: SmallEmbedder,
+    ) -> None:
+        records = [job(number, *each) for number, each in enumerate(jobs)]
+        query = described(model)
+        with folder() as path, JobHistory.open(path, embedder) as history:
+            history.add_many(records)
+            matches = history.search(query, k, threshold, ended_only)
+        compare(records, matches, embedder, query, k, threshold, ended_only)
+
+    def test_the_latest_ended_comes_first_among_jobs_of_one_text(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many(job(number, "resnet") for number in (4, 9, 2, 7))
+            found = history.search(described("resnet"), 3, 0.9)
+        assert [match.record.job_id for match in found] == ["000009", "000007", "000004"]
+
+    def test_many_jobs_of_one_text_do_not_hide_the_next(self, tmp_path: Path) -> None:
+        records = [job(number, "resnet") for number in range(300)] + [job(300, "vgg")]
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many(records)
+            found = history.search(described("vgg"), 301, -1.0)
+        assert found[0].record.job_id == "000300"
+        assert len(found) == 301
+
+    def test_jobs_that_have_not_ended_do_not_use_up_k(self, tmp_path: Path) -> None:
+        records = [job(number, state="RUNNING") for number in range(60)]
+        records += [job(number) for number in range(60, 63)]
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many(records)
+            found = history.search(described("net0"), 3, -1.0)
+            assert history.search(described("net0"), 1, 0.9, ended_only=False)
+        assert {match.record.job_id for match in found} == {"000060", "000061", "000062"}
+
+    def test_exact_means_the_same_fingerprint(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add(job(1, "resnet"))
+            [same] = history.search(described("ResNet"), 1, 0.9)
+            [longer] = history.search(described("resnet", iters=300), 1, 0.9)
+        assert (same.exact, longer.exact) == (True, False)
+        assert longer.similarity == pytest.approx(1.0)
+
+    def test_nothing_to_compare_by_finds_nothing_and_is_found_by_nothing(
+        self, tmp_path: Path
+    ) -> None:
+        blank = job(1).model_copy(update={"metadata": WorkloadMetadata()})
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add(blank)
+            assert history.search(WorkloadMetadata(), 3, -1.0) == []
+            assert history.search(described("resnet"), 3, -1.0) == []
+            assert history.get("000001") == blank
+
+    def test_no_neighbours_asked(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add(job(1))
+            assert history.search(described("net1"), 0, -1.0) == []
+
+    def test_an_inverted_file_finds_the_same_text_and_grows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in (index, vectors):
+            monkeypatch.setattr(module, "TAIL", 100)
+        monkeypatch.setattr(index, "EXACT_UP_TO", 300)
+        with JobHistory.open(tmp_path, SMALL) as history:
+            # seven snapshots: exact ones, a trained one, grown ones, and one trained anew
+            for start in range(0, 2100, 300):
+                history.add_many(job(number) for number in range(start, start + 300))
+            history.add_many(job(number) for number in range(2100, 2150))
+        with JobHistory.open(tmp_path, SMALL) as history:
+            assert len(list(tmp_path.glob("index-*.faiss"))) == 1
+            for number in (*range(0, 2100, 97), 2149):
+                [best] = history.search(described(f"net{number}"), 1, 0.9)
+                assert best.record.job_id == f"{number:06}"
+                assert best.similarity == pytest.approx(1.0, abs=1e-6)
+
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.lists(st.tuples(st.integers(0, 25), models, states))),
+        st.tuples(st.just("finish"), st.integers(0, 25)),
+        st.tuples(st.sampled_from(["reopen", "rebuild", "damage"]), st.just(0)),
+    ),
+    max_size=12,
+)
+
+
+class TestContents:
+    @settings(max_examples=40)
+    @given(operations)
+    def test_whatever_is_done_it_holds_what_was_put_in(
+        self, steps: list[tuple[str, object]]
+    ) -> None:
+        expected: dict[str, JobRecord] = {}
+        with folder() as path, pytest.MonkeyPatch.context() as patch:
+            for module in (index, vectors):
+                patch.setattr(module, "TAIL", 3)
+            history = JobHistory.open(path, SMALL)
+            for name, argument in steps:
+                if name == "add":
+                    assert isinstance(argument, list)
+                    records = [job(*each) for each in argument]
+                    assert history.add_many(records) == len(records)
+                    expected |= {record.job_id: record for record in records}
+                elif name == "finish":
+                    assert isinstance(argument, int)
+                    finish(history, expected, f"{argument:06}")
+                elif name == "rebuild":
+                    assert history.rebuild() == len(expected)
+                elif name == "reopen":
+                    history.close()
+                    history = JobHistory.open(path, SMALL)
+                elif name == "damage":
+                    for file in path.glob("index-*.faiss"):
+                        file.unlink()
+                assert len(history) == len(expected)
+            with history:
+                assert list(history.export()) == [expected[name] for name in sorted(expected)]
+                every = history.search(described("net1"), 100, -1.0, ended_only=False)
+                compare([*expected.values()], every, SMALL, described("net1"), 100, -1.0, False)
+
+    def test_a_job_with_the_same_id_is_replaced(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many([job(1, "resnet"), job(1, "vgg")])
+            assert len(history) == 1
+            [found] = history.search(described("vgg"), 3, -1.0)
+        assert found.record == job(1, "vgg")
+
+    def test_an_id_may_be_any_text(self, tmp_path: Path) -> None:
+        names = ["", " ", "a'b", "%", "123_[1-4]", "été", "\n"]
+        records = [job(1).model_copy(update={"job_id": name}) for name in names]
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many(records)
+            assert history.rebuild() == len(names)
+            assert {record.job_id for record in history.export()} == set(names)
+            assert all(history.get(record.job_id) == record for record in records)
+
+    def test_a_batch_that_cannot_be_embedded_is_not_stored(self, tmp_path: Path) -> None:
+        class Broken(SmallEmbedder):
+            def embed(self, texts: object) -> np.ndarray:  # type: ignore[override]
+                return np.full((1, self.dim), np.nan, dtype=np.float32)
+
+        with JobHistory.open(tmp_path, Broken()) as history:
+            with pytest.raises(EmbedderError, match="not finite"):
+                history.add(job(1))
+            assert len(history) == 0
+
+    def test_one_text_is_embedded_once(self, tmp_path: Path) -> None:
+        embedder = SmallEmbedder()
+        with JobHistory.open(tmp_path, embedder) as history:
+            for number in range(5):
+                history.add(job(number, "resnet"))
+        assert embedder.calls == 1
+
+    def test_progress_counts_up_to_all(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("schedmate.retrieval.history.BATCH", 4)
+        seen: list[int] = []
+        rebuilt: list[tuple[int, int]] = []
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many((job(number) for number in range(10)), seen.append)
+            history.rebuild(lambda done, total: rebuilt.append((done, total)))
+        assert seen == [4, 8, 10]
+        assert rebuilt == [(4, 10), (8, 10), (10, 10)]
+
+
+def finish(history: JobHistory, expected: dict[str, JobRecord], job_id: str) -> None:
+    """Finish one job, stored or not, in the history and in what is expected of it."""
+    if job_id not in expected:
+        with pytest.raises(HistoryError, match="no job"):
+            history.finish(job_id, duration_s=5.0)
+        return
+    changes = {"state": "TIMEOUT", "duration_s": 5.0, "end_time": 9e3, "gpu_util": 50.0}
+    expected[job_id] = expected[job_id].model_copy(update=changes)
+    finished = history.finish(job_id, duration_s=5.0, end_time=9e3, state="TIMEOUT", gpu_util=50.0)
+    assert finished == expected[job_id]
+
+
+class TestFinish:
+    def test_duration_follows_from_start_and_end(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add(job(1, state="RUNNING"))
+            assert history.finish("000001", end_time=1102.0).duration_s == 100.0
+            assert history.search(described("net1"), 1, 0.9)[0].record.state == "COMPLETED"
+
+    @pytest.mark.parametrize(
+        ("changes", "names"),
+        [
+            ({"duration_s": -1.0}, "duration_s"),
+            ({"gpu_util": 101.0}, "gpu_util"),
+            ({"colour": "red"}, "colour"),
+            ({"state": "DONE"}, "state"),
+        ],
+    )
+    def test_values_that_no_record_can_hold(
+        self, tmp_path: Path, changes: dict[str, object], names: str
+    ) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add(job(1, state="RUNNING"))
+            with pytest.raises(UsageError, match=f"job 000001: {names}: "):
+                history.finish("000001", **changes)  # type: ignore[arg-type]
+            assert history.get("000001") == job(1, state="RUNNING")
+
+
+class TestLooking:
+    def test_list_filters_orders_and_pages(self, tmp_path: Path) -> None:
+        records = [job(1, "resnet"), job(2, "vgg", "FAILED"), job(3, "ResNet"), job(4, "bert")]
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many(records)
+
+            def ids(**kwargs: object) -> list[str]:
+                return [record.job_id[-1] for record in history.list(**kwargs)]  # type: ignore[arg-type]
+
+            assert ids() == ["4", "3", "2", "1"]
+            assert ids(limit=2, offset=1) == ["3", "2"]
+            assert ids(limit=None) == ["4", "3", "2", "1"]
+            assert ids(state="FAILED") == ["2"]
+            assert ids(user="user1") == ["4", "1"]
+            assert ids(text="RESNET") == ["3", "1"]
+            assert ids(text="resnet", user="user0") == ["3"]
+            assert ids(text="100%") == []
+
+    def test_by_fingerprint_has_the_latest_first(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            history.add_many([job(3, "a"), job(5, "A"), job(4, "a"), job(6, "b")])
+            found = history.by_fingerprint(described("a").fingerprint())
+            assert [record.job_id[-1] for record in found] == ["5", "4", "3"]
+            assert len(history.by_fingerprint(described("a").fingerprint(), limit=2)) == 2
+
+    def test_stats(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path, SMALL) as history:
+            assert history.stats()["jobs"] == 0
+            assert history.stats()["first_submit_time"] is None
+            history.add_many([job(1, "a"), job(2, "A"), job(3, "b", "FAILED")])
+            stats = history.stats()
+        assert stats["states"] == {"COMPLETED": 2, "FAILED": 1}
+        assert (stats["jobs"], stats["workloads"], stats["fingerprints"]) == (3, 2, 2)
+        assert (stats["first_submit_time"], stats["last_submit_time"]) == (1001.0, 1003.0)
+        assert stats["manifest"]["embedder"] == "small"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A closed history of 60 jobs with a snapshot of its index."""
+    path = tmp_path / "history"
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (index, vectors):
+            patch.setattr(module, "TAIL", 50)
+        with JobHistory.open(path, SMALL) as history:
+            history.add_many(job(number) for number in range(60))
+    assert len(list(path.glob("index-1-*.faiss"))) == 1
+    return path
+
+
+def finds_every_job(path: Path, numbers: range, embedder: SmallEmbedder = SMALL) -> None:
+    """Whether each job is found by its own metadata."""
+    with JobHistory.open(path, embedder) as history:
+        assert len(history) == len(numbers)
+        for number in numbers:
+            [best] = history.search(described(f"net{number}"), 1, 0.9, ended_only=False)
+            assert best.record.job_id == f"{number:06}"
+
+
+class TestDamage:
+    @pytest.mark.parametrize("how", ["cut", "emptied", "one bit", "text", "other length"])
+    def test_a_damaged_index_is_not_used(
+        self, stored: Path, how: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        [snapshot] = stored.glob("index-*.faiss")
+        data = snapshot.read_bytes()
+        middle = len(data) // 2
+        changed = {
+            "cut": data[:middle],
+            "emptied": b"",
+            "one bit": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+            "text": b"not an index\n" * 100,
+            "other length": data + b"\0",
+        }
+        snapshot.write_bytes(changed[how])
+        finds_every_job(stored, range(60))
+        [warning] = caplog.messages
+        assert str(snapshot) in warning
+        assert "usable" in warning
+
+    def test_a_lost_index_is_not_missed(self, stored: Path) -> None:
+        for file in stored.glob("index*"):
+            file.unlink()
+        finds_every_job(stored, range(60))
+
+    @pytest.mark.parametrize("how", ["cut", "emptied header", "text"])
+    def test_a_damaged_database_is_one_sentence(self, stored: Path, how: str) -> None:
+        database = stored / DATABASE
+        data = database.read_bytes()
+        changed = {
+            "cut": data[:5000],
+            "emptied header": bytes(100) + data[100:],
+            "text": b"hi\n" * 99,
+        }
+        database.write_bytes(changed[how])
+        with pytest.raises(HistoryError) as caught:
+            with JobHistory.open(stored, SMALL) as history:
+                list(history.export())
+        message = str(caught.value)
+        assert str(database) in message
+        assert "\n" not in message
+
+    def test_another_programs_database_is_left_alone(self, tmp_path: Path) -> None:
+        with sqlite3.connect(tmp_path / DATABASE) as other:
+            other.execute("CREATE TABLE jobs (a)")
+        other.close()
+        before = (tmp_path / DATABASE).read_bytes()
+        with pytest.raises(HistoryError, match="not a history made by schedmate"):
+            JobHistory.open(tmp_path, SMALL)
+        assert (tmp_path / DATABASE).read_bytes() == before
+
+    def test_a_newer_format_is_refused(self, stored: Path) -> None:
+        with sqlite3.connect(stored / DATABASE) as database:
+            database.execute("PRAGMA user_version = 99")
+        database.close()
+        for read_only in (False, True):
+            with pytest.raises(HistoryError, match="newer schedmate.*format 99.*upgrade schedmate"):
+                JobHistory.open(stored, SMALL, read_only=read_only)
+
+    def test_a_document_that_is_no_job(self, stored: Path) -> None:
+        with sqlite3.connect(stored / DATABASE) as database:
+            database.execute("UPDATE jobs SET document = '{}' WHERE job_id = '000007'")
+        database.close()
+        with JobHistory.open(stored, SMALL) as history:
+            with pytest.raises(HistoryError, match="a stored job cannot be read"):
+                list(history.export())
+
+    def test_a_vector_of_the_wrong_length(self, stored: Path) -> None:
+        with sqlite3.connect(stored / DATABASE) as database:
+            database.execute("UPDATE texts SET vector = x'00'")
+        database.close()
+        for file in stored.glob("index*"):
+            file.unlink()
+        with JobHistory.open(stored, SMALL) as history:
+            with pytest.raises(HistoryError, match="run `schedmate history rebuild`"):
+                history.search(described("net1"), 1, 0.9)
+            history.rebuild()
+        finds_every_job(stored, range(60))
+
+
+class TestAnotherEmbedder:
+    @pytest.mark.parametrize(
+        "other", [SmallEmbedder("other"), SmallEmbedder(dim=16), SmallEmbedder("both", dim=4)]
+    )
+    def test_is_refused_until_rebuilt(self, stored: Path, other: SmallEmbedder) -> None:
+        with JobHistory.open(stored, other) as history:
+            assert "run `schedmate history rebuild`" in str(history.mismatch())
+            with pytest.raises(HistoryError, match="run `schedmate history rebuild`"):
+                history.search(described("net1"), 1, 0.9)
+            with pytest.raises(HistoryError, match="run `schedmate history rebuild`"):
+                history.add(job(99))
+            assert len(history) == 60
+            assert len(history.list(limit=None)) == 60
+            assert len(list(history.export())) == 60
+            assert history.rebuild() == 60
+            assert history.mismatch() is None
+        finds_every_job(stored, range(60), other)
+        with JobHistory.open(stored, SMALL) as history:
+            with pytest.raises(HistoryError, match="run `schedmate history rebuild`"):
+                history.search(described("net1"), 1, 0.9)
+
+    def test_another_rendering_is_refused(
+        self, stored: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(vectors, "RENDERING_VERSION", 99)
+        with JobHistory.open(stored, SMALL) as history:
+            with pytest.raises(HistoryError, match="made with rendering 1, not 99"):
+                history.search(described("net1"), 1, 0.9)
+            history.rebuild()
+        finds_every_job(stored, range(60))
+
+    def test_a_rebuild_that_fails_leaves_the_old_vectors_and_goes_on_later(
+        self, stored: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Failing(SmallEmbedder):
+            def embed(self, texts: object) -> np.ndarray:  # type: ignore[override]
+                if self.calls == 3:
+                    raise EmbedderError("the server went away")
+                return super().embed(texts)  # type: ignore[arg-type]
+
+        monkeypatch.setattr("schedmate.retrieval.history.BATCH", 10)
+        with JobHistory.open(stored, Failing("new")) as history:
+            with pytest.raises(EmbedderError, match="went away"):
+                history.rebuild()
+        finds_every_job(stored, range(60))
+        with JobHistory.open(stored, SMALL) as history:
+            history.add(job(60))
+        new = SmallEmbedder("new")
+        with JobHistory.open(stored, new) as history:
+            assert history.rebuild() == 61
+        assert new.calls == 4  # three of the six pages before, one job since
+        finds_every_job(stored, range(61), new)
+
+    def test_an_open_reader_follows_a_rebuild(self, stored: Path) -> None:
+        with JobHistory.open(stored, SMALL, read_only=True) as reader:
+            assert reader.search(described("net1"), 1, 0.9)
+            with JobHistory.open(stored, SMALL) as writer:
+                writer.rebuild()
+            [best] = reader.search(described("net1"), 1, 0.9)
+            assert best.record.job_id == "000001"
+
+
+class TestOpening:
+    def test_nothing_is_made_where_nothing_may_be(self, tmp_path: Path) -> None:
+        for options in ({"create": False}, {"read_only": True}):
+            with pytest.raises(HistoryError, match="there is no history; make one with"):
+                JobHistory.open(tmp_path / "none", SMALL, **options)  # type: ignore[arg-type]
+        assert not (tmp_path / "none").exists()
+
+    def test_a_file_in_the_way(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(HistoryError, match="file"):
+            JobHistory.open(tmp_path / "file", SMALL)
+
+    def test_read_only_reads_and_refuses_to_write(self, stored: Path) -> None:
+        before = {path.name: path.read_bytes() for path in stored.iterdir()}
+        with JobHistory.open(stored, SMALL, read_only=True) as history:
+            assert history.search(described("net5"), 1, 0.9)[0].record.job_id == "000005"
+            writes = (
+                lambda: history.add(job(99)),
+                lambda: history.finish("000005", duration_s=1.0),
+                history.rebuild,
+            )
+            for write in writes:
+                with pytest.raises(HistoryError, match="opened for reading only"):
+                    write()
+        after = {name: (stored / name).read_bytes() for name in before}
+        assert after == before
+
+    def test_files_are_private(self, stored: Path) -> None:
+        assert stat.S_IMODE(stored.stat().st_mode) == 0o700
+        with JobHistory.open(stored, SMALL) as history:
+            history.add(job(99))
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in stored.iterdir()}
+        assert {DATABASE, f"{DATABASE}-wal", "index-1-60.faiss"} <= set(modes)
+        assert set(modes.values()) == {0o600}
+
+    def test_closing_twice_and_using_it_after(self, stored: Path) -> None:
+        history = JobHistory.open(stored, SMALL)
+        history.close()
+        history.close()
+        for use in (lambda: len(history), lambda: history.add(job(1)), lambda: history.get("1")):
+            with pytest.raises(HistoryError, match="has been closed"):
+                use()
+
+
+def start(path: Path, first: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PROCESS), str(path), str(first)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def indexed(history: JobHistory) -> int:
+    """How many vectors the index holds once it has caught up."""
+    with history._db.reading():
+        return len(history._vectors.nearest())
+
+
+class TestProcesses:
+    def test_what_was_committed_survives_kill_9(self, tmp_path: Path) -> None:
+        path = tmp_path / "history"
+        first = 0
+        for delay_s in (0.05, 0.4, 0.15, 0.6, 0.3):
+            with start(path, first) as process:
+                assert process.stdout is not None
+                began = process.stdout.readline()
+                time.sleep(delay_s)
+                process.kill()
+                reported = [began, *process.stdout]
+            # a line that was cut off by the kill was not reported
+            committed = int([line for line in reported if line.endswith("\n")][-1])
+            with JobHistory.open(path, SMALL) as history:
+                assert len(history) > committed
+                numbers = [int(record.job_id) for record in history.export()]
+                assert numbers == list(range(len(history)))
+                first = len(history)
+                for number in (*range(0, first, 41), *range(first - 30, first)):
+                    [best] = history.search(described(f"net{max(0, number)}"), 1, 0.9)
+                    assert int(best.record.job_id) == max(0, number)
+                assert indexed(history) == history.stats()["workloads"] == first
+        assert list(path.glob("index-*.faiss"))
+        with sqlite3.connect(path / DATABASE) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        database.close()
+
+    def test_a_reader_sees_what_another_process_commits(self, tmp_path: Path) -> None:
+        with start(tmp_path, 0) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            try:
+                with JobHistory.open(tmp_path, SMALL, read_only=True) as reader:
+                    for _ in range(30):
+                        committed = int(process.stdout.readline())
+                        assert len(reader) > committed
+                        for number in (0, committed // 2, committed):
+                            [best] = reader.search(described(f"net{number}"), 1, 0.9)
+                            assert int(best.record.job_id) == number
+            finally:
+                process.kill()
+
+    def test_two_writers_lose_nothing(self, tmp_path: Path) -> None:
+        JobHistory.open(tmp_path, SMALL).close()
+        with start(tmp_path, 0) as one, start(tmp_path, 500_000) as other:
+            assert one.stdout is not None
+            assert other.stdout is not None
+            last = [
+                int([process.stdout.readline() for _ in range(25)][-1]) for process in (one, other)
+            ]  # type: ignore[union-attr]
+            one.kill()
+            other.kill()
+        with JobHistory.open(tmp_path, SMALL) as history:
+            held = {int(record.job_id) for record in history.export()}
+            assert held >= {*range(last[0] + 1), *range(500_000, last[1] + 1)}
+            for number in last:
+                [best] = history.search(described(f"net{number}"), 1, 0.9)
+                assert int(best.record.job_id) == number
+
+    def test_threads_share_one_history(self, tmp_path: Path) -> None:
+        failures: list[BaseException] = []
+        with JobHistory.open(tmp_path, SMALL) as history:
+
+            def work(start: int) -> None:
+                try:
+                    for number in range(start, start + 25):
+                        history.add(job(number))
+                        [best] = history.search(described(f"net{number}"), 1, 0.9)
+                        assert best.record.job_id == f"{number:06}"
+                except BaseException as error:  # noqa: BLE001 - handed to the main thread
+                    failures.append(error)
+
+            threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert failures == []
+            assert len(history) == 100
