@@ -25,7 +25,7 @@ from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
 from schedmate.retrieval import index, vectors
 from schedmate.retrieval.embedders import EmbedderError
 from schedmate.retrieval.history import DATABASE, HistoryError, JobHistory, Match
-from schedmate.retrieval.render import render
+from schedmate.retrieval.render import RENDERING_VERSION, render
 
 PROCESS = Path(__file__).with_name("history_process.py")
 SMALL = SmallEmbedder()
@@ -464,7 +464,7 @@ class TestAnotherEmbedder:
     ) -> None:
         monkeypatch.setattr(vectors, "RENDERING_VERSION", 99)
         with JobHistory.open(stored, SMALL) as history:
-            with pytest.raises(HistoryError, match="made with rendering 1, not 99"):
+            with pytest.raises(HistoryError, match=f"rendering {RENDERING_VERSION}, not 99"):
                 history.search(described("net1"), 1, 0.9)
             history.rebuild()
         finds_every_job(stored, range(60))
