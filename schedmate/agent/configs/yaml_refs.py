@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from schedmate.agent.configs.trees import ensure_bounded
+from schedmate.agent.syntax import parse_expression
 from schedmate.agent.values import Unknown, Value
 
 REF = "!ref"
@@ -96,7 +97,7 @@ def _arithmetic(text: str) -> int | float | str:
     if not _ARITHMETIC.fullmatch(text):
         return text
     try:
-        return _evaluate(ast.parse(text.strip(), mode="eval").body)
+        return _evaluate(parse_expression(text))
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError, TypeError):
         return text
 

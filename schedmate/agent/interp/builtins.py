@@ -30,6 +30,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.source import parse_tolerant
 from schedmate.agent.interp.values_ops import iterate, origin_of, truth
+from schedmate.agent.syntax import parse_expression
 from schedmate.agent.values import Unknown, Value, unknown
 
 if TYPE_CHECKING:
@@ -402,7 +403,7 @@ def _eval(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     if not isinstance(text, str) or len(text) > 2000:
         return unknown()
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = parse_expression(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return unknown(text[:80])
     for part in ast.walk(node):

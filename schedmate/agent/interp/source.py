@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from pathlib import Path
 
 from schedmate.agent.interp.objects import Module
 from schedmate.agent.interp.trace import Trace
+from schedmate.agent.syntax import parse
 
 MAX_SOURCE_BYTES = 2_000_000
 EAGER_BYTES = 1_200_000
@@ -186,9 +186,7 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
     first_error: SyntaxError | None = None
     for _ in range(MAX_REPAIRS):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse("\n".join(lines))
+            tree = parse("\n".join(lines))
         except SyntaxError as error:
             first_error = first_error or error
             number = min(error.lineno or 1, len(lines)) - 1

@@ -14,6 +14,7 @@ from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.resources import Facts
 from schedmate.agent.launch.state import token
 from schedmate.agent.launch.words import Heredoc
+from schedmate.agent.syntax import parse
 from schedmate.agent.values import Unknown, Value
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _starts_another(follower: Follower, call: Call, path: str) -> bool:
 
 def _imports(text: str) -> list[str]:
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     names: list[str] = []

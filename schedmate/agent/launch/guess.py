@@ -13,6 +13,7 @@ from schedmate.agent.launch.launchers import rules
 from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.planning import plan_in
 from schedmate.agent.launch.repo import Repo
+from schedmate.agent.syntax import parse
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 
@@ -171,7 +172,7 @@ def _candidates(repo: Repo) -> Iterator[tuple[int, str]]:
 def _content(text: str) -> int:
     """Points for what a file holds: a main guard, arguments, a training framework, a loop."""
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0
     imports = {

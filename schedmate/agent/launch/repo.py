@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from schedmate.agent.syntax import parse
+
 MAX_BYTES = 2_000_000
 MAX_FILES = 100_000
 _SKIPPED = frozenset(
@@ -162,7 +164,7 @@ def _ini(text: str) -> configparser.RawConfigParser:
 
 def _from_setup_py(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
     try:
-        module = ast.parse(repo.read(posixpath.join(folder, "setup.py")) or "")
+        module = parse(repo.read(posixpath.join(folder, "setup.py")) or "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(module):
