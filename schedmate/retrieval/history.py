@@ -344,10 +344,11 @@ class JobHistory:
     def _of_text(
         self, text_id: int, limit: int, ended_only: bool
     ) -> Sequence[tuple[JobRecord, str]]:
+        ended = "AND ended = 1 " if ended_only else ""
         rows = self._db.query(
-            "SELECT document, fingerprint FROM jobs WHERE text_id = ? AND ended >= ? "
+            f"SELECT document, fingerprint FROM jobs WHERE text_id = ? {ended}"  # noqa: S608
             "ORDER BY end_time DESC, job_id LIMIT ?",
-            (text_id, int(ended_only), limit),
+            (text_id, limit),
         )
         return [(self._parse(document), fingerprint) for document, fingerprint in rows]
 

@@ -140,7 +140,8 @@ class VectorIndex:
 
         log.info("building the search index over %d vectors", count)
         every = max(1, count // (SAMPLE * _lists(count)))
-        sample = np.concatenate([vectors[::every] for _, vectors in self._table.after(0)])
+        # copies: a slice would keep all of its batch in memory
+        sample = np.concatenate([vectors[::every].copy() for _, vectors in self._table.after(0)])
         dim = self._table.dim
         quantizer: Any = faiss.IndexFlatIP(dim)
         index: Any = faiss.IndexIVFScalarQuantizer(

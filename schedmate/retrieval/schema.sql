@@ -11,6 +11,8 @@ CREATE TABLE IF NOT EXISTS texts (
     vector BLOB NOT NULL,
     UNIQUE (generation, text)
 );
+-- Rows of one generation in order of id: what the search index has yet to take in.
+CREATE INDEX IF NOT EXISTS texts_in_order ON texts (generation);
 
 -- `document` is the whole JobRecord as JSON; the other columns are what it is looked up by.
 -- A job of which nothing is known to compare it by has no text.

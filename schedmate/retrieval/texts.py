@@ -49,12 +49,20 @@ class Texts:
 
     def newest(self) -> int:
         """The highest row id, 0 when there is none."""
-        sql = "SELECT max(id) FROM texts WHERE generation = ?"
-        return int(self._db.query(sql, (self.generation,))[0][0] or 0)
+        sql = (
+            "SELECT id FROM texts INDEXED BY texts_in_order WHERE generation = ? "
+            "ORDER BY id DESC LIMIT 1"
+        )
+        rows = self._db.query(sql, (self.generation,))
+        return int(rows[0][0]) if rows else 0
 
     def after(self, row_id: int) -> Iterator[tuple[NDArray[int64], NDArray[float32]]]:
         """Row ids and vectors above an id, in batches, ascending."""
-        sql = "SELECT id, vector FROM texts WHERE generation = ? AND id > ? ORDER BY id LIMIT ?"
+        # SQLite would rather take the index on the text, and sort all of the generation
+        sql = (
+            "SELECT id, vector FROM texts INDEXED BY texts_in_order "
+            "WHERE generation = ? AND id > ? ORDER BY id LIMIT ?"
+        )
         while rows := self._db.query(sql, (self.generation, row_id, ROWS)):
             yield self._arrays(rows)
             row_id = rows[-1][0]

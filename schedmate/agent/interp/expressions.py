@@ -425,8 +425,13 @@ def _await(state: State, node: ast.Await, scope: Scope) -> Value:
 
 
 def _yield(state: State, node: ast.Yield | ast.YieldFrom, scope: Scope) -> Value:
-    if node.value is not None:
-        evaluate(state, node.value, scope)
+    value = evaluate(state, node.value, scope) if node.value is not None else Value(None)
+    frame = state.frames[-1]
+    items = iterate(value) if isinstance(node, ast.YieldFrom) else [value]
+    if items is None or frame.loops or not state.certain:
+        frame.yielded = None
+    elif frame.yielded is not None:
+        frame.yielded.extend(items)
     return unknown()
 
 

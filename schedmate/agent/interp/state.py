@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 48
 MAX_EVENTS = 20_000
 MAX_ACTIVE = 8
+MAX_BLIND = 2
 TRY_REACH = 3
 """Calls between a `raise` and the `try` that is still taken to be meant for it."""
 
@@ -57,13 +58,14 @@ class Frame:
     self: Value | None = None
     loops: int = 0
     returned: list[Value] = field(default_factory=list)
+    yielded: list[Value] | None = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Limits:
     """How far to follow: evaluation steps and seconds."""
 
-    steps: int = 600_000
+    steps: int = 220_000
     seconds: float = 5.0
     network_steps: int = 4_000
 
@@ -415,6 +417,9 @@ class State:
         active = self.active.get(identity, 0)
         if len(self.frames) >= MAX_DEPTH or active >= MAX_ACTIVE:
             return unknown()
+        if active >= MAX_BLIND and not any(_tells(v) for v in (*args, *kwargs.values())):
+            # recursion over something unknown has nothing to end it
+            return unknown()
         self.trace.functions.setdefault(function.name, site)
         scope = Scope(function.module, function.scope)
         self._bind_arguments(function, args, kwargs, scope)
@@ -430,7 +435,10 @@ class State:
             self.active[identity] = active
         result = flow.value if flow is not None and flow.kind == "return" else None
         if statements.is_generator(function.node):
-            return Value(Unknown(), Origin("code", site.file, site.line))
+            items = frame.yielded
+            return Value(
+                Unknown() if items is None else items, Origin("code", site.file, site.line)
+            )
         for candidate in frame.returned:
             result = candidate if result is None else self.join(result, candidate)
         return result if result is not None else Value(None)
@@ -590,6 +598,13 @@ class State:
                 self.load(child)
                 return Value(child)
         return None
+
+
+def _tells(value: Value) -> bool:
+    """Whether an argument can decide anything in a function."""
+    return isinstance(value.data, dict | list | tuple) or (
+        value.known and value.data not in (None, "", True, False)
+    )
 
 
 def _scalar(value: Value) -> bool:
