@@ -99,7 +99,19 @@ def leaves(trace: Trace) -> list[Setting]:
         _collect(group.value, (), group, found, seen, 0)
         if len(found) > MAX_SETTINGS:
             break
-    return found
+    return _superseded(found)
+
+
+def _superseded(found: list[Setting]) -> list[Setting]:
+    """The settings without those of an argument namespace that a later one replaced."""
+    kept = []
+    owners: dict[tuple[str, ...], str] = {}
+    for setting in found:
+        if setting.kind == "arguments":
+            if owners.setdefault(setting.path, setting.owner) != setting.owner:
+                continue
+        kept.append(setting)
+    return kept
 
 
 def _latest_first(groups: list[Settings]) -> list[Settings]:
@@ -165,7 +177,7 @@ def _collect(
             return
         for key, item in list(items.items()):
             if isinstance(key, str) and not key.startswith("__"):
-                _collect(item, (*path, key), group, out, seen, depth + 1)
+                _collect(item, (*path, *key.split(".")), group, out, seen, depth + 1)
         return
     if path and (value.known or isinstance(data, list | tuple | Symbol | Class | Function)):
         out.append(Setting(path, value, group.kind, group.name))

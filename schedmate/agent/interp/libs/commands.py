@@ -361,6 +361,7 @@ def define_flag(state: State, call: Invocation) -> Value:
     here = Origin("default", call.site.file, call.site.line)
     value = Value(default.data, here) if default.known else default
     kind = classes.last(call.path).removeprefix("DEFINE_")
+    several: list[Value] = []
     for token in state.argv[1:]:
         text = token.data
         if not isinstance(text, str) or not text.startswith("-"):
@@ -372,6 +373,10 @@ def define_flag(state: State, call: Invocation) -> Value:
                 following = state.argv[index].data if index < len(state.argv) else None
                 given = "true" if kind in ("bool", "boolean") else str(following)
             value = _flag_value(kind, given, token, flag)
+            if kind.startswith("multi"):
+                several.append(Value(parse_scalar(given) if kind == "multi_integer" else given,
+                                     value.origin))  # fmt: skip
+                value = Value(list(several), value.origin)
         elif flag == f"no{name.data}" and kind in ("bool", "boolean"):
             value = Value(False, token.origin)
     flags = flags_object(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs import (
@@ -20,6 +20,7 @@ from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
+    Class,
     FileHandle,
     Function,
     Instance,
@@ -238,7 +239,10 @@ def attr_dict(flavour: str) -> Handler:
             elif isinstance(argument.data, Unknown | Call):
                 return unknown(origin=argument.origin)
         items.update(given)
-        return attr_tree(Value(items), flavour)
+        made = attr_tree(Value(items), flavour)
+        if call.path == "argparse.Namespace" and items:
+            state.trace.settings.append(Settings("namespace", made, "arguments"))
+        return made
 
     return build
 
@@ -507,6 +511,10 @@ def _gin_apply(state: State, given: Value, bindings: dict[str, Value]) -> None:
         if not isinstance(item.data, str):
             continue
         found = locate(state, item)
+        if found is None and item.data.endswith(".gin"):
+            # gin looks along search paths of its own: take the only file of that name
+            named = list(state.sources.root.rglob(PurePosixPath(item.data).name))
+            found = named[0] if len(named) == 1 and state.sources.inside(named[0]) else None
         try:
             if found is not None:
                 bindings.update(parse_gin(found, state.sources.root))
@@ -528,9 +536,26 @@ def gin_arguments(state: State, function: Function) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for key, value in bindings.items():
         target, _, parameter = key.rpartition(".")
-        if target.rpartition("/")[2].rpartition(".")[2] in names and value.known:
-            found[parameter] = value
+        if target.rpartition("/")[2].rpartition(".")[2] in names:
+            text = value.data.text if isinstance(value.data, Unknown) else None
+            if value.known:
+                found[parameter] = value
+            elif text is not None and text.startswith("@"):
+                found[parameter] = _configurable(state, text, value)
     return found
+
+
+def _configurable(state: State, text: str, value: Value) -> Value:
+    """What a gin reference `@scope/name` or `@name()` stands for."""
+    name = text.strip("@()").rpartition("/")[2].rpartition(".")[2]
+    for module in list(state.sources.modules.values()):
+        held = module.scope.names.get(name)
+        if held is not None and isinstance(held.data, Class | Function):
+            state.trace.looked_up.add(name)
+            if text.endswith("()"):
+                return state.call(held, [], {}, Site(module.file, 1))
+            return Value(held.data, value.origin)
+    return value
 
 
 def read_ini(state: State, call: Invocation) -> Value:
