@@ -28,7 +28,17 @@ def _letters(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-@pytest.mark.parametrize("root", CASES, ids=lambda path: path.name)
+def _parameters() -> list[Any]:
+    """A case with a `gap` is one that extraction is known to get wrong, with what is missing."""
+    found = []
+    for root in CASES:
+        gap = yaml.safe_load((root / "case.yaml").read_text()).get("gap")
+        marks = [pytest.mark.xfail(reason=gap, strict=True)] if gap else []
+        found.append(pytest.param(root, id=root.name, marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("root", _parameters())
 def test_fields_and_their_evidence(root: Path) -> None:
     case = yaml.safe_load((root / "case.yaml").read_text())
     found = extract(root, case["command"], LaunchConfig(**case.get("launch", {})))

@@ -41,6 +41,11 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
             found[field] = chosen
     _from_calls(trace, found)
     _precision(settings, found)
+    if named(settings, ["train_micro_batch_size_per_gpu"]):
+        # DeepSpeed's train_batch_size counts all GPUs and accumulation steps
+        whole = best(_candidates("batch_size", named(settings, ["train_batch_size"])))
+        if whole is not None:
+            found["global_batch_size"] = whole
     per_device = found.get("per_device_batch_size")
     parsed = any(
         settings_.kind == "dataclass" and "per_device_train_batch_size" in settings_.value.data
@@ -158,6 +163,10 @@ def _from_calls(trace: Trace, found: dict[str, Candidate]) -> None:
             size = argument(event, ["batch_size", 1])
             if "batch_size" not in found and is_number(size) and size is not None:
                 found["batch_size"] = Candidate(size.data, size.origin, 70)
+        if event.path == "torch.nn.Module.to" and "precision" not in found:
+            cast = precision(event.args[0])
+            if cast in ("bf16", "fp16"):
+                found["precision"] = Candidate(cast, _place(event), 72)
         if event.path in _AUTOCAST and "precision" not in found:
             enabled = event.kwargs.get("enabled")
             if enabled is None or enabled.data is not False:

@@ -15,6 +15,7 @@ from schedmate.agent.fields.candidates import (
     named,
     rules,
     source_bonus,
+    unresolved,
 )
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
 from schedmate.agent.values import Origin, Value
@@ -47,7 +48,7 @@ _STEP = re.compile(
 )
 _NOT_TOTAL = re.compile(
     r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
-    r"dry|limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|n_step|"
+    r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|n_step|"
     r"batch_size|burn|ckpt|checkpoint|vis|plot|grad",
     re.IGNORECASE,
 )
@@ -67,7 +68,8 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
     _from_training_arguments(trace, epochs, steps)
     for loop in trace.loops:
         _from_loop(loop, epochs, steps)
-    _from_settings(settings, epochs, steps)
+    if not any(_unresolved(event) for event in trace.calls):
+        _from_settings(settings, epochs, steps)
     epoch, step = best(epochs), best(steps)
     if epoch is None and step is None:
         return None
@@ -76,6 +78,20 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
         assert chosen is not None
         return chosen, "epoch" if step is None else "step"
     return _arbitrate(epoch, step)
+
+
+def _unresolved(event: CallEvent) -> bool:
+    """Whether a trainer's length is an interpolation that only the running program can compute.
+
+    What other settings say is then about something else.
+    """
+    for rule in rules("calls")["length"]:
+        if event.certain and matches(event, rule):
+            for name in ("steps", "epochs"):
+                text = unresolved(argument(event, rule.get(name, [])))
+                if text is not None and "${" in text:
+                    return True
+    return False
 
 
 def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
@@ -182,10 +198,17 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
     elif counter_is_epoch:
         epochs.append(_candidate(loop.bound, score - 20, note))
     elif counter_is_step or re.search(r"step|iter|update", text, re.IGNORECASE):
-        explicit_name = re.search(
-            r"max|total|num|n_|train|niter|iterations|steps$", text, re.IGNORECASE
+        named_total = re.search(
+            r"max|total|num|n_|train|niter|iterations|steps$|limit|budget", text, re.IGNORECASE
         )
-        steps.append(_candidate(loop.bound, score if explicit_name else score - 22, note))
+        if text.replace("_", "").isdigit():
+            score -= 26
+        elif not named_total:
+            score -= 22
+        elif re.search(r"global|total", f"{counter} {text}", re.IGNORECASE):
+            # leaving the loop at a count of all steps comes before the last epoch
+            score += 4
+        steps.append(_candidate(loop.bound, score, note))
 
 
 def _from_settings(

@@ -271,6 +271,8 @@ def compare(state: State, op: ast.cmpop, left: Value, right: Value) -> bool | No
         same = _same(left, right, isinstance(op, ast.Is))
         if same is None:
             return None
+        if same and isinstance(a, str) and isinstance(b, str):
+            state.trace.looked_up.add(a)
         return same if not isinstance(op, ast.NotEq) else not same
     if left.known and right.known and not isinstance(a, dict) and not isinstance(b, dict):
         try:

@@ -9,7 +9,7 @@ from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.libs.files import plain_tree, read_file
 from schedmate.agent.interp.libs.hydra import build
-from schedmate.agent.interp.objects import Call, Class, Function, Instance, Site
+from schedmate.agent.interp.objects import Call, Class, Function, Instance, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
@@ -48,9 +48,13 @@ def identity(state: State, call: Invocation) -> Value:
 def fluent(state: State, call: Invocation) -> Value | None:
     """`x.to(device)`: x itself, for objects of unknown libraries and for networks."""
     base = call.base
-    if base is not None and isinstance(base.data, Instance | Call):
-        return base
-    return None
+    if base is None or not isinstance(base.data, Instance | Call):
+        return None
+    name = classes.last(call.path)
+    kind = call.argument(0, "dtype") if name == "to" else Value(name)
+    if kind is not None and isinstance(kind.data, Symbol | str):
+        state.record("torch.nn.Module.to", [kind], {}, call.site)
+    return base
 
 
 def prepare(state: State, call: Invocation) -> Value:
