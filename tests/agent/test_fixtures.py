@@ -21,7 +21,7 @@ def _same(got: Any, expected: Any) -> bool:
         return any(_same(got, option) for option in expected)
     if isinstance(got, str) and isinstance(expected, str):
         return _letters(got) == _letters(expected)
-    return bool(got == expected)
+    return bool(got == expected) and isinstance(got, bool) == isinstance(expected, bool)
 
 
 def _letters(text: str) -> str:
@@ -49,6 +49,8 @@ def test_fields_and_their_evidence(root: Path) -> None:
         if not _same(found.metadata.get(field), expected)
     }
     assert not wrong, f"got, expected: {wrong}\nwarnings: {found.warnings}"
+    for field, trap in case.get("not_expected", {}).items():
+        assert not _same(found.metadata.get(field), trap), field
     for field, place in case.get("evidence", {}).items():
         evidence = found.metadata.evidence[field].model_dump()
         assert {key: evidence[key] for key in place} == place, field
@@ -57,4 +59,4 @@ def test_fields_and_their_evidence(root: Path) -> None:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(CASES) >= 25
+    assert len(CASES) >= 40
