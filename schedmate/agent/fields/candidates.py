@@ -63,6 +63,7 @@ def best(candidates: Iterable[Candidate]) -> Candidate | None:
 EXPLICIT = ("command", "script", "environment", "launch")
 _SOURCE_BONUS = {"command": 6, "script": 6, "environment": 5, "launch": 5, "config": 3}
 MAX_SETTINGS = 6000
+MAX_LIST = 4
 
 
 @dataclass(slots=True)
@@ -143,6 +144,23 @@ def _class_values(cls: Class) -> dict[Any, Value]:
     return found
 
 
+def _items(value: Value, group: Settings, depth: int) -> dict[Any, Value] | None:
+    """The named parts of a value that may hold settings."""
+    data = value.data
+    if isinstance(data, Instance):
+        if group.kind == "globals" and data.cls.external_bases():
+            return {}
+        if data.items is not None:
+            held = data.items.data
+            return held if isinstance(held, dict) else data.attrs
+        return {**_class_values(data.cls), **data.attrs}
+    if isinstance(data, Class) and (
+        group.kind != "globals" or depth > 1 or _OPTIONS.search(data.name)
+    ):
+        return _class_values(data)
+    return data if isinstance(data, dict) else None
+
+
 def _collect(
     value: Value,
     path: tuple[str, ...],
@@ -154,21 +172,7 @@ def _collect(
     data = value.data
     if depth > 7 or len(out) > MAX_SETTINGS:
         return
-    items: dict[Any, Value] | None = None
-    if isinstance(data, Instance):
-        if group.kind == "globals" and data.cls.external_bases():
-            return
-        items = data.items.data if data.items is not None else data.attrs
-        if not isinstance(items, dict):
-            items = data.attrs
-        if data.items is None:
-            items = {**_class_values(data.cls), **items}
-    elif isinstance(data, Class) and (
-        group.kind != "globals" or depth > 1 or _OPTIONS.search(data.name)
-    ):
-        items = _class_values(data)
-    elif isinstance(data, dict):
-        items = data
+    items = _items(value, group, depth)
     if items is not None:
         if id(data) in seen:
             return
@@ -176,8 +180,12 @@ def _collect(
         if group.kind == "globals" and depth >= 1 and type(data) is dict:
             return
         for key, item in list(items.items()):
-            if isinstance(key, str) and not key.startswith("__"):
+            if isinstance(key, str) and (key == "__tag__" or not key.startswith("__")):
                 _collect(item, (*path, *key.split(".")), group, out, seen, depth + 1)
+        return
+    if path and isinstance(data, list) and data and isinstance(data[0].data, dict):
+        for item in data[:MAX_LIST]:
+            _collect(item, path, group, out, seen, depth + 1)
         return
     if path and (value.known or isinstance(data, list | tuple | Symbol | Class | Function)):
         out.append(Setting(path, value, group.kind, group.name))

@@ -173,6 +173,8 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         if name is None:
             return None
     score += source_bonus(origin) / 2
+    if rule.get("weak") and is_known(name, "datasets"):
+        score += 8
     candidate = Candidate(name, origin, score)
     if rule.get("both"):
         return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
@@ -370,7 +372,7 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
         )
         if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.IGNORECASE):
             continue
-        if setting.key == "task" and re.search(_TASK_WORDS, name, re.IGNORECASE):
+        if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
         name = _with_config_name(settings, setting, name)
         origin = setting.value.origin

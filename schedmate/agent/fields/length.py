@@ -41,8 +41,8 @@ Kind = Literal["step", "epoch"]
 
 _EPOCH = re.compile(r"epoch|(^|_)ep(s|och)?($|_)|nepoch", re.IGNORECASE)
 _STEP = re.compile(
-    r"(^|_|\.|\b)(global_?|train_?|cur_?|current_?|n_?|num_?|total_?|max_?)*"
-    r"(step|steps|iter|iters|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
+    r"(^|_|\.|\b)(global_?|train_?|curr?_?|current_?|n_?|num_?|total_?|max_?)*"
+    r"(step|steps|iter|iters|itrs|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
     r"batch_num|niter|n_iter|num_iter|t|i_iter|frame_idx|steps_done)(_?(num|idx|no|count|i))?($|_|\b)",
     re.IGNORECASE,
 )
@@ -197,7 +197,7 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
         epochs.append(_candidate(loop.bound, score, note))
     elif counter_is_epoch:
         epochs.append(_candidate(loop.bound, score - 20, note))
-    elif counter_is_step or re.search(r"step|iter|update", text, re.IGNORECASE):
+    elif counter_is_step or re.search(r"step|iter|itrs|update", text, re.IGNORECASE):
         named_total = re.search(
             r"max|total|num|n_|train|niter|iterations|steps$|limit|budget", text, re.IGNORECASE
         )

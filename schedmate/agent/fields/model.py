@@ -23,6 +23,9 @@ from schedmate.agent.interp.objects import Call, Class, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 
+_FILES = ("cfg", "weights", "checkpoint")
+"""Settings that hold a file; only a file named after a known model names one."""
+
 _STRONG = 24
 """Names up to this rank mean the model wherever they stand on a command line."""
 
@@ -47,7 +50,7 @@ _PART = re.compile(
 )
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
-    r"dropout|activation|wrapper|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
+    r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
     r"preprocess|postprocess|tokenizer|logger|policyhead|flow$",
     re.IGNORECASE,
 )
@@ -67,6 +70,13 @@ def find(trace: Trace, settings: list[Setting], entry: str | None = None) -> Can
     from_settings = list(_from_settings(trace, settings, built))
     from_calls = list(_from_calls(trace))
     found = best([*from_settings, *from_calls, *built, *_from_entry(trace, entry)])
+    if found is not None and found.note == "class constructed":
+        # a variant the user named, yolov7 beside a class found in yolo.py, says more
+        stem = normal(str(found.data))
+        for other in from_settings:
+            longer = normal(str(other.data))
+            if other.score >= 60 and longer.startswith(stem) and longer != stem:
+                return other
     if found is not None:
         # where settings name the same thing, they are the better evidence
         for other in from_settings:
@@ -308,6 +318,8 @@ def _from_settings(
         name = model_name(text) if text is not None else None
         if name is None:
             continue
+        if setting.key in _FILES and not is_known(name, "models"):
+            continue
         origin = setting.value.origin
         # a name that the program looked something up by weighs more than one that stands alone
         linked = normal(name) in used
@@ -356,9 +368,12 @@ def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
 
 _MODEL_SECTION = re.compile(
     r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
-    r"init_args|denoiser|backbone_model)$"
+    r"init_args|denoiser|backbone_model|embedding_model|transformer|enc|encoder|generator)$"
 )
 _INNER = ("net", "network", "network_g", "net_g", "unet", "arch", "architecture", "unet_config")
+
+
+_CLASS_KEYS = ("type", "_target_", "class_path", "target", "_class_name", "__tag__")
 
 
 def _config_classes(settings: list[Setting]) -> list[Candidate]:
@@ -366,14 +381,14 @@ def _config_classes(settings: list[Setting]) -> list[Candidate]:
     out: list[Candidate] = []
     for setting in settings:
         key, parts = setting.path[-1], [part.lower() for part in setting.path[:-1]]
-        if key not in ("type", "_target_", "class_path", "target", "_class_name") or not parts:
+        if key not in _CLASS_KEYS or not parts:
             continue
         if not _MODEL_SECTION.match(parts[-1]) and parts[0] != "model":
             continue
         if _wrong_part(setting) or len(parts) > 4:
             continue
         text = text_of(setting.value)
-        if text is None:
+        if text is None or (key == "__tag__" and not text.startswith(("!new:", "!name:"))):
             continue
         score = 76.0 - 3 * max(0, len(parts) - 1)
         name = text.rsplit(".", 1)[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.flow import BudgetSpent
@@ -14,6 +15,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
+from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
@@ -99,6 +101,9 @@ _DICT_BASES = frozenset(
         "Dict",
         "Namespace",
     ]
+)
+_CONFIG = re.compile(
+    r"(Config|Configuration|Cfg|Args|Arguments|H[Pp]arams?|Hyper\w*|Options?|Opts?|Settings|Params)$"
 )
 _ENUM_BASES = ("Enum", "IntEnum", "StrEnum", "Flag")
 
@@ -229,6 +234,9 @@ def instantiate(
         made = state.library.constructed(state, value, cls, call)
         if made is not None:
             return made
+    if _CONFIG.search(cls.name) and not is_network(cls):
+        held = instance.items if instance.items is not None else Value(instance.attrs)
+        state.trace.settings.append(Settings(cls.name, held, "dataclass"))
     init = cls.lookup("__init__")
     if is_record(cls) and (init is None or not isinstance(init.data, Function)):
         instance.attrs.update(_record_arguments(state, cls, args, kwargs))

@@ -82,7 +82,7 @@ def rules() -> Rules:
     import yaml
 
     text = files(__package__).joinpath("launchers.yaml").read_text("utf-8")
-    data = yaml.safe_load(text)
+    data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     launchers: dict[str, Table] = {}
     modules: dict[str, Table] = {}
     for name, entry in data["launchers"].items():

@@ -599,6 +599,7 @@ _ATTR_DICTS = {
     "easydict.EasyDict": "attr", "munch.Munch": "attr", "munch.munchify": "attr",
     "munch.DefaultMunch.fromDict": "attr", "munch.Munch.fromDict": "attr", "addict.Dict": "attr",
     "box.Box": "attr", "attrdict.AttrDict": "attr", "dotmap.DotMap": "attr", "bunch.Bunch": "attr",
+    "tensorflow.contrib.training.HParams": "attr", "hparams.HParams": "attr",
     "types.SimpleNamespace": "namespace", "argparse.Namespace": "namespace",
     "yacs.config.CfgNode": "yacs", "yacs.config.CN": "yacs", "fvcore.common.config.CfgNode": "yacs",
     "detectron2.config.CfgNode": "yacs",

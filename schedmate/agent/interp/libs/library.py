@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @cache
 def _data() -> dict[str, Any]:
     text = resources.files(__package__).joinpath("libraries.yaml").read_text("utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
+    loaded: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     return loaded
 
 
@@ -72,6 +72,8 @@ class Library:
             return self.constants[path]
         if path in commands.FLAGS_PATHS:
             return Value(commands.flags_object(state))
+        if path == "wandb.config":
+            return state.shared.get(path)
         if path == "sys.argv":
             return Value(state.argv)
         if path == "sys.path":

@@ -332,6 +332,10 @@ def _chosen(state: State, options: Value, argv: list[Value]) -> Value:
         )
         if key is not None:
             record = items[key]
+            if isinstance(record.data, Function):
+                return call_with_flags(state, record, argv[index + 1 :])
+            if isinstance(record.data, dict):
+                return _chosen(state, record, argv[index + 1 :])
             if isinstance(record.data, tuple) and len(record.data) == 2:
                 record = record.data[1]
             fill(state, [record], argv[index + 1 :])

@@ -9,7 +9,7 @@ from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.libs.files import plain_tree, read_file
 from schedmate.agent.interp.libs.hydra import build
-from schedmate.agent.interp.objects import Call, Class, Function, Instance, Site, Symbol
+from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
@@ -60,6 +60,19 @@ def fluent(state: State, call: Invocation) -> Value | None:
 def prepare(state: State, call: Invocation) -> Value:
     """`accelerator.prepare(a, b)` and `fabric.setup(a, b)`: the same objects."""
     return call.args[0] if len(call.args) == 1 else Value(tuple(call.args))
+
+
+def wandb_init(state: State, call: Invocation) -> Value:
+    """`wandb.init(config=...)`: the run's config, which programs read their settings back from."""
+    given = call.kwargs.get("config")
+    mapping = state.mapping(given) if given is not None else None
+    if given is not None and mapping is None and isinstance(given.data, Instance):
+        mapping = given.data.attrs
+    config = Value(AttrDict(dict(mapping or {}), "attr"))
+    state.shared["wandb.config"] = config
+    if mapping:
+        state.trace.settings.append(Settings("wandb", config, "config"))
+    return Value(Call(call.path, call.args, call.kwargs, {"config": config}))
 
 
 def deepspeed_initialize(state: State, call: Invocation) -> Value:
@@ -215,4 +228,5 @@ HANDLERS: dict[str, Handler] = {
     "lightning.fabric.Fabric().setup": prepare,
     "lightning.Fabric().setup": prepare,
     "deepspeed.initialize": deepspeed_initialize,
+    "wandb.init": wandb_init,
 }

@@ -1,0 +1,172 @@
+"""Time and memory of static extraction on large repositories, against the paper's nine seconds.
+
+    python benchmarks/static_speed.py [--repos DIR]
+
+A made-up repository of 40,000 lines is always measured; DIR adds real checkouts, of which the
+largest ten are analysed by the entry that is found in them. Each runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _record import record
+
+PAPER_S = 9.0
+"""Mean latency of the paper's Scheduling Advisor per job (section 5.2) [s]."""
+RUNS = 3
+
+MEASURE = """
+import json, resource, sys, time
+from pathlib import Path
+begin = time.perf_counter()
+from schedmate.agent.static import extract
+loaded = time.perf_counter()
+found = extract(Path(sys.argv[1]), sys.argv[2] or None)
+end = time.perf_counter()
+print(json.dumps({
+    "import_s": loaded - begin, "extract_s": end - loaded,
+    "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    "fields": sum(v is not None for s in found.metadata.sections().values() for v in s.values()),
+}))
+"""
+
+MODULE = '''
+"""Block family {n}."""
+import torch
+from torch import nn
+
+from zoo.registry import register
+
+WIDTHS = [{n} + i for i in range(16)]
+
+
+class Block{n}(nn.Module):
+    def __init__(self, dim, depth=4, heads=8, ratio=4.0):
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.layers = nn.ModuleList([nn.Linear(dim, dim) for _ in range(depth)])
+        self.heads = heads
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(self.norm(x))
+        return x
+
+{functions}
+
+@register("net{n}")
+def net{n}(**kwargs):
+    return Block{n}(dim=WIDTHS[0], **kwargs)
+'''
+
+FUNCTION = """
+def helper{n}_{i}(value, scale=1.0, table=None):
+    table = dict(table or {{}})
+    if value > scale:
+        table["a"] = value * scale
+    else:
+        table["b"] = [value, scale]
+    return table
+"""
+
+TRAIN = """
+import argparse
+
+import torch
+from torchvision import datasets
+
+import zoo
+from zoo.registry import MODELS
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="net7")
+parser.add_argument("--epochs", type=int, default=90)
+parser.add_argument("--batch-size", type=int, default=256)
+args = parser.parse_args()
+train_set = datasets.CIFAR10("data", train=True)
+loader = torch.utils.data.DataLoader(train_set, batch_size=args.batch_size)
+model = MODELS[args.model]()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for epoch in range(args.epochs):
+    for x, y in loader:
+        model(x).backward()
+        optimizer.step()
+"""
+
+
+def make_repository(root: Path, lines: int) -> int:
+    """Write a repository whose entry imports every module; returns its number of lines."""
+    package = root / "zoo"
+    package.mkdir(parents=True)
+    (package / "registry.py").write_text(
+        "MODELS = {}\n\n\ndef register(name):\n    def wrap(f):\n        MODELS[name] = f\n"
+        "        return f\n\n    return wrap\n"
+    )
+    (root / "train.py").write_text(TRAIN)
+    total, number = 40, 0
+    while total < lines:
+        functions = "".join(FUNCTION.format(n=number, i=i) for i in range(12))
+        text = MODULE.format(n=number, functions=functions)
+        (package / f"family{number}.py").write_text(text)
+        total += text.count("\n")
+        number += 1
+    imports = "".join(f"from zoo.family{i} import *\n" for i in range(number))
+    (package / "__init__.py").write_text(imports)
+    return total
+
+
+def measure(root: Path, command: str) -> dict[str, Any]:
+    """The fastest of some runs, each in a fresh process."""
+    runs = []
+    for _ in range(RUNS):
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURE, str(root), command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return {"note": done.stderr.strip().splitlines()[-1][:80]}
+        runs.append(json.loads(done.stdout))
+    best = min(runs, key=lambda run: run["extract_s"])
+    return {
+        "import_s": round(best["import_s"], 2),
+        "extract_s": round(best["extract_s"], 2),
+        "rss_mb": best["rss_mb"],
+        "fields": best["fields"],
+        "times_faster_than_paper": round(PAPER_S / (best["import_s"] + best["extract_s"]), 1),
+    }
+
+
+def count_lines(root: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in root.rglob("*.py") if path.is_file())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repos", type=Path, help="folder of checkouts")
+    parser.add_argument("--largest", type=int, default=10)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "repo"
+        lines = make_repository(root, 40_000)
+        row = measure(root, "python train.py --model net123 --epochs 30")
+    record("static_speed_synthetic", [{"repository": "made up", "lines": lines, **row}])
+    if options.repos is not None:
+        sizes = [(count_lines(path), path) for path in options.repos.iterdir() if path.is_dir()]
+        rows = [
+            {"repository": path.name.replace("+", "/"), "lines": lines, **measure(path, "")}
+            for lines, path in sorted(sizes, reverse=True)[: options.largest]
+        ]
+        record("static_speed_real", rows)
+
+
+if __name__ == "__main__":
+    main()
