@@ -232,7 +232,7 @@ class TestContents:
 
     def test_a_batch_that_cannot_be_embedded_is_not_stored(self, tmp_path: Path) -> None:
         class Broken(SmallEmbedder):
-            def embed(self, texts: object) -> np.ndarray:  # type: ignore[override]
+            def embed(self, texts: object) -> np.ndarray:
                 return np.full((1, self.dim), np.nan, dtype=np.float32)
 
         with JobHistory.open(tmp_path, Broken()) as history:
@@ -473,7 +473,7 @@ class TestAnotherEmbedder:
         self, stored: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Failing(SmallEmbedder):
-            def embed(self, texts: object) -> np.ndarray:  # type: ignore[override]
+            def embed(self, texts: object) -> np.ndarray:
                 if self.calls == 3:
                     raise EmbedderError("the server went away")
                 return super().embed(texts)  # type: ignore[arg-type]
@@ -504,7 +504,7 @@ class TestOpening:
     def test_nothing_is_made_where_nothing_may_be(self, tmp_path: Path) -> None:
         for options in ({"create": False}, {"read_only": True}):
             with pytest.raises(HistoryError, match="there is no history; make one with"):
-                JobHistory.open(tmp_path / "none", SMALL, **options)  # type: ignore[arg-type]
+                JobHistory.open(tmp_path / "none", SMALL, **options)
         assert not (tmp_path / "none").exists()
 
     def test_a_file_in_the_way(self, tmp_path: Path) -> None:
@@ -559,6 +559,12 @@ def indexed(history: JobHistory) -> int:
         return len(history._vectors.nearest())
 
 
+def committed(process: subprocess.Popen[str], batches: int) -> int:
+    """The last job of that many further batches which a process says are stored."""
+    assert process.stdout is not None
+    return int([process.stdout.readline() for _ in range(batches)][-1])
+
+
 class TestProcesses:
     def test_what_was_committed_survives_kill_9(self, tmp_path: Path) -> None:
         path = tmp_path / "history"
@@ -604,11 +610,7 @@ class TestProcesses:
     def test_two_writers_lose_nothing(self, tmp_path: Path) -> None:
         JobHistory.open(tmp_path, SMALL).close()
         with start(tmp_path, 0) as one, start(tmp_path, 500_000) as other:
-            assert one.stdout is not None
-            assert other.stdout is not None
-            last = [
-                int([process.stdout.readline() for _ in range(25)][-1]) for process in (one, other)
-            ]  # type: ignore[union-attr]
+            last = [committed(one, 25), committed(other, 25)]
             one.kill()
             other.kill()
         with JobHistory.open(tmp_path, SMALL) as history:
