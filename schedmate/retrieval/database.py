@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,9 +51,23 @@ class Database:
             raise
 
     def _prepare(self) -> None:
+        made = self._version() > 0
+        if self.read_only and not made:
+            raise missing(self.folder)
+        if self.read_only:
+            return
+        if not made:
+            self._make()
+        # a committed job survives a power cut as well, not only the end of the process
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+
+    def _version(self) -> int:
+        """The version of the format, 0 for an empty file; raises `HistoryError` for others."""
+        # in this order: the mark is there as soon as the tables are
+        tables = int(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
         marked = int(self._db.execute("PRAGMA application_id").fetchone()[0])
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        tables = int(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
         if tables and marked != APPLICATION_ID:
             raise HistoryError(f"{self.path}: a database, but not a history made by schedmate")
         if version > SCHEMA_VERSION:
@@ -59,22 +75,24 @@ class Database:
                 f"{self.path}: written by a newer schedmate (format {version}, this one reads "
                 f"{SCHEMA_VERSION}); upgrade schedmate"
             )
-        if self.read_only:
-            if not version:
-                raise missing(self.folder)
-            return
-        if not tables:
+        return version
+
+    def _make(self) -> None:
+        """Make the tables; one process at a time, since SQLite does not wait to enter WAL mode."""
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if self._version():
+                return
             self._db.execute(f"PRAGMA page_size = {PAGE}")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        # a committed job survives a power cut as well, not only the end of the process
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA foreign_keys = ON")
-        if not version:
+            self._db.execute("PRAGMA journal_mode = WAL")
             script = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
             marks = (
                 f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
             )
             self._db.executescript(script.replace("COMMIT;", f"{marks}\nCOMMIT;"))
+        finally:
+            os.close(folder)
 
     def close(self) -> None:
         """Release the file. May be repeated."""

@@ -36,8 +36,14 @@ _EVAL_WORD = re.compile(
 _EVAL_CALL = re.compile(
     r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|test_one_epoch|"
     r"val_one_epoch|estimate_loss|test|do_eval|run_eval|run_evaluation|evaluate_model|test_model|"
-    r"val|valid|eval_model|eval|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$",
+    r"val|valid|eval_model|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$|^eval$",
     re.IGNORECASE,
+)
+OTHER_SPLIT = "another split of the training set"
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_HELD_OUT = re.compile(
+    r"(val|valid|validation|eval|dev)(set|data)?(size|split|ratio|fraction|frac|percent|percentage|"
+    r"splitpercentage|setsize)"
 )
 _SPLITS = (".random_split", ".train_test_split")
 _TASK_WORDS = (
@@ -87,7 +93,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         return train, None
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
-        valid = Candidate(train.data, origin, train.score - 12, "another split of the training set")
+        valid = Candidate(train.data, origin, train.score - 12, OTHER_SPLIT)
     if (
         valid is not None
         and train is not None
@@ -95,14 +101,18 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         and any(use.evaluates is not True and use.candidate.data == valid.data for use in uses)
     ):
         # opened in both roles: another split of whatever the training set is called
-        valid = Candidate(
-            train.data, valid.origin, valid.score, "another split of the training set"
-        )
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
+    if (
+        valid is not None
+        and train is not None
+        and valid is not explicit_valid
+        and is_known(str(train.data), "datasets")
+        and not is_known(str(valid.data), "datasets")
+    ):
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
     if valid is not None and train is not None and valid.score < train.score - 18:
         # a weakly named validation file beside a well named dataset is a split of it
-        valid = Candidate(
-            train.data, valid.origin, valid.score, "another split of the training set"
-        )
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
     return train, valid
 
 
@@ -367,9 +377,8 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
         if text is None:
             continue
         last = setting.path[-1].lower()
-        name = dataset_name(
-            text, path=is_path(text) or last.endswith(("dir", "path", "root", "file"))
-        )
+        place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
+        name = dataset_name(text, path=is_path(text) or place)
         if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.IGNORECASE):
             continue
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
@@ -475,6 +484,14 @@ def _switched_off(settings: list[Setting]) -> bool:
 
 def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     """Where the run validates; False when it says that it does not, None when nothing shows it."""
+    for setting in settings:
+        # a share of the training set held out for validation
+        share = setting.value.data
+        if _HELD_OUT.fullmatch(setting.key) and isinstance(share, int | float) and share >= 0:
+            if share == 0 and setting.value.origin is not None and setting.explicit:
+                return False
+            if share > 0:
+                return setting.value.origin or Origin("config")
     hugging = _hugging_face(trace, settings)
     if hugging is not None:
         return hugging

@@ -80,10 +80,8 @@ def is_path(text: str) -> bool:
 
 def dataset_name(text: str, path: bool = False) -> str | None:
     """A dataset's name from a setting or argument; None when it does not say."""
-    text = text.strip().strip("()[], ").strip("'\"")
-    called = re.fullmatch(r"[A-Za-z_][\w.]*\([\"']([\w\-./]+)[\"'].*", text + ")")
-    if called:
-        text = called[1]
+    called = re.match(r"[A-Za-z_][\w.]*\([\"']([\w\-./]+)[\"']", text.strip())
+    text = called[1] if called else text.strip().strip("()[], ").strip("'\"")
     if not text or len(text) > 300 or "\n" in text:
         return None
     if _PLACEHOLDER.match(text) and not re.search(
