@@ -123,7 +123,7 @@ class VectorIndex:
         last_id = 0
         if count <= EXACT_UP_TO:
             index = _flat(self._table.dim)
-        elif not self.exact and _inverted(self._base).nlist >= _lists(count) // 2:
+        elif not self.exact and _inverted(self._base).nlist >= lists(count) // 2:
             index = snapshot.writable(self._folder, self.generation, self._base_id)
             last_id = self._base_id
         else:
@@ -139,7 +139,7 @@ class VectorIndex:
         import numpy as np
 
         log.info("building the search index over %d vectors", count)
-        every = max(1, count // (SAMPLE * _lists(count)))
+        every = max(1, count // (SAMPLE * lists(count)))
         # copies: a slice would keep all of its batch in memory
         sample = np.concatenate([vectors[::every].copy() for _, vectors in self._table.after(0)])
         dim = self._table.dim
@@ -147,7 +147,7 @@ class VectorIndex:
         index: Any = faiss.IndexIVFScalarQuantizer(
             quantizer,
             dim,
-            _lists(count),
+            lists(count),
             faiss.ScalarQuantizer.QT_8bit,
             faiss.METRIC_INNER_PRODUCT,
         )
@@ -159,7 +159,7 @@ class VectorIndex:
         return index
 
 
-def _lists(count: int) -> int:
+def lists(count: int) -> int:
     """Lists of an inverted file: about the root of the number of vectors, a power of two."""
     return 1 << round(math.sqrt(count)).bit_length()
 
