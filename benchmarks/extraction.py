@@ -83,6 +83,7 @@ def main() -> None:
         rows = [row for row in rows if row["id"] in options.only.split(",")]
     counts: dict[str, Counter[str]] = {field: Counter() for field in FIELDS}
     times: list[float] = []
+    cases: list[dict[str, Any]] = []
     for row in rows:
         root = options.repos / row["repo"].replace("/", "+")
         started = time.perf_counter()
@@ -107,6 +108,16 @@ def main() -> None:
                 print(
                     f"{row['id']}: {field} {outcome}: got {got[field]!r} [{where}], "
                     f"expected {accepted}"
+                )
+                cases.append(
+                    {
+                        "job": row["id"],
+                        "field": field,
+                        "outcome": outcome,
+                        "got": got[field],
+                        "from": where,
+                        "expected": accepted,
+                    }
                 )
     table = []
     for field, counter in counts.items():
@@ -147,6 +158,8 @@ def main() -> None:
         print(meta)
     else:
         record(f"extraction_{options.labels.stem}", table, **meta)
+        if cases:
+            record(f"extraction_{options.labels.stem}_cases", cases, labels=options.labels.name)
 
 
 if __name__ == "__main__":

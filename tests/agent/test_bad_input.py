@@ -102,7 +102,7 @@ def test_other_encodings(tmp_path: Path, encoding: str) -> None:
 def test_python_2_and_syntax_errors_leave_the_rest(tmp_path: Path) -> None:
     write(
         tmp_path,
-        old__py="print 'training'\ntry:\n    x = 1\nexcept ValueError, e:\n    print e\nEPOCHS = 9\n",
+        old__py="print 'go'\ntry:\n    x = 1\nexcept ValueError, e:\n    print e\nEPOCHS = 9\n",
         train__py="from old import EPOCHS\n" + TRAIN.replace("default=5", "default=EPOCHS"),
     )
     found = extract(tmp_path, "python train.py")

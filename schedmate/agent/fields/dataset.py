@@ -258,6 +258,8 @@ def _own_class(event: CallEvent) -> list[Use]:
     """A dataset class of the repository: named by a path or name it is given, else by its name."""
     cls = event.cls
     assert cls is not None
+    if any(classes.last(base).endswith("DataLoader") for base in cls.external_bases()):
+        return []
     if not classes.is_dataset(cls) and not re.search(
         r"Data(set|sets|Module|Loader|Loaders)$", cls.name
     ):

@@ -328,7 +328,8 @@ def _from_settings(
         if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
             score = max(score, 86 - 0.2 * rank)
         elif setting.explicit and setting.kind == "arguments":
-            score = max(score, 76 - 0.1 * rank)
+            variant = setting.key in _FILES and re.search(r"\d", name)
+            score = max(score, 86 if variant else 76 - 0.1 * rank)
         if not built:
             score += 6
         if is_known(name, "models"):

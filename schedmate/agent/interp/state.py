@@ -252,7 +252,12 @@ class State:
     def setattr(self, base: Value, name: str, value: Value) -> None:
         data = base.data
         if isinstance(data, AttrDict):
-            if self._overrides(data.get(name), value):
+            held = data.get(name)
+            if held is not None and held.known and held.data is not None:
+                # `args.epochs = ceil(args.steps / len(loader))` is the same length, put otherwise
+                if isinstance(value.data, Unknown):
+                    return
+            if self._overrides(held, value):
                 data[name] = self.library.converted(data, value)
         elif isinstance(data, Instance):
             if data.items is not None and data.cls.lookup("__getattr__") is not None:

@@ -57,7 +57,9 @@ def plain_key(value: Value) -> Any:
     """`value` as a dict key, None when it is not known or not hashable."""
     data = value.data
     if isinstance(data, tuple):
-        return value.plain() if value.known else None
+        # a tuple of lists is no key
+        flat = all(not isinstance(item.data, list | dict) for item in data)
+        return value.plain() if flat and value.known else None
     if isinstance(data, bool | int | float | str | bytes):
         return data
     if isinstance(data, Class | Function):
