@@ -33,7 +33,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.interp.trace import CallEvent, Trace, given
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
@@ -84,12 +84,8 @@ class Invocation:
     base: Value | None = None
 
     def argument(self, position: int | None, *names: str) -> Value | None:
-        for name in names:
-            if name in self.kwargs:
-                return self.kwargs[name]
-        if position is not None and position < len(self.args):
-            return self.args[position]
-        return None
+        """The argument under the first of `names` that was given, else the one at `position`."""
+        return given(self.args, self.kwargs, position, names)
 
 
 class State:

@@ -8,6 +8,18 @@ from schedmate.agent.interp.objects import Class, Site
 from schedmate.agent.values import Value
 
 
+def given(
+    args: list[Value], kwargs: dict[str, Value], position: int | None, names: tuple[str, ...]
+) -> Value | None:
+    """The argument under the first of `names` that was given, else the one at `position`."""
+    for name in names:
+        if name in kwargs:
+            return kwargs[name]
+    if position is not None and position < len(args):
+        return args[position]
+    return None
+
+
 @dataclass(slots=True)
 class CallEvent:
     """A call of a third-party callable, or the construction of one of the repository's classes.
@@ -33,12 +45,7 @@ class CallEvent:
 
     def argument(self, position: int | None, *names: str) -> Value | None:
         """The argument at `position` or under the first of `names` that was given."""
-        for name in names:
-            if name in self.kwargs:
-                return self.kwargs[name]
-        if position is not None and position < len(self.args):
-            return self.args[position]
-        return None
+        return given(self.args, self.kwargs, position, names)
 
 
 @dataclass(slots=True)
