@@ -64,7 +64,6 @@ class Parser:
     records: list[tuple[str, Value, str]] = field(default_factory=list)
     config_flags: set[str] = field(default_factory=set)
     config_files: list[str] = field(default_factory=list)
-    prefixes: str = "-"
 
     def flag(self, token: str) -> Option | None:
         """The option a token names, by exact match or unambiguous prefix."""
