@@ -229,6 +229,27 @@ class TestServer:
             with pytest.raises(EmbedderError, match="returned 1 vectors for 2 texts"):
                 embedder.embed(["a", "b"])
 
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "<html>a login page</html>",
+            [],
+            {},
+            {"data": None},
+            {"data": [{"index": 0, "embedding": "AAAA"}]},
+            {"data": [{"index": 0, "embedding": []}]},
+            {"data": [{"index": 0, "embedding": ["a", "b"]}]},
+            {"data": [{"index": 0, "embedding": [[1.0], [2.0, 3.0]]}]},
+            {"data": [{"index": 0}]},
+        ],
+    )
+    def test_an_answer_that_is_no_vector(self, body: object) -> None:
+        with server(lambda _: (200, body)) as url:
+            with pytest.raises(EmbedderError) as caught:
+                load_embedder("openai", model="m", base_url=url)
+        assert url in str(caught.value)
+        assert "\n" not in str(caught.value)
+
     @pytest.mark.parametrize("status", [401, 404, 500])
     def test_an_error_of_the_server(self, status: int) -> None:
         with server(lambda _: (status, {"error": {"message": "out of order"}})) as url:

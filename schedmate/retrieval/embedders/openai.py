@@ -55,15 +55,21 @@ class OpenAIEmbedder:
             answer = self._client.embeddings.create(
                 model=self._model, input=texts, encoding_format="float"
             )
+            items = sorted(answer.data or [], key=lambda item: item.index)
+            rows = np.asarray([item.embedding for item in items], dtype=np.float32)
         except openai.OpenAIError as error:
             raise EmbedderError(
                 f"the embedding server at {self._base_url} did not answer for {self._model}: "
                 f"{str(error).splitlines()[0][:200]}"
             ) from error
-        items = sorted(answer.data or [], key=lambda item: item.index)
-        if len(items) != len(texts):
+        except (AttributeError, TypeError, ValueError) as error:
             raise EmbedderError(
-                f"the embedding server at {self._base_url} returned {len(items)} vectors for "
-                f"{len(texts)} texts"
+                f"the server at {self._base_url} answered, but not as /v1/embeddings should; "
+                "check `embedder_base_url`"
+            ) from error
+        if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
+            raise EmbedderError(
+                f"the embedding server at {self._base_url} returned {len(rows)} vectors for "
+                f"{len(texts)} texts, or empty ones"
             )
-        return unit(np.asarray([item.embedding for item in items], dtype=np.float32))
+        return unit(rows)
