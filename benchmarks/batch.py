@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 import time
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,23 @@ def run(jobs: list[str], settings: Settings, processes: int) -> dict[str, Any]:
     }
 
 
+def spin(_: int = 0) -> float:
+    """Seconds of a loop that shares nothing: the yardstick of what more processes can give."""
+    began = time.perf_counter()
+    total = 0
+    for number in range(10_000_000):
+        total += number
+    return time.perf_counter() - began
+
+
+def ceiling(processes: int) -> float:
+    """How many times the work of one process this machine does with several, at best."""
+    alone = spin()
+    with get_context("spawn").Pool(processes) as pool:
+        together = max(pool.map(spin, range(processes)))
+    return round(processes * alone / together, 2)
+
+
 def main() -> None:
     """Measure, print and record."""
     cores = len(os.sched_getaffinity(0))
@@ -82,6 +100,7 @@ def main() -> None:
         row["times_one_process"] = round(
             row["jobs_per_s_once_running"] / rows[0]["jobs_per_s_once_running"], 2
         )
+        row["a_bare_loop"] = ceiling(row["processes"])
     record("batch", rows, cores=cores)
 
 
