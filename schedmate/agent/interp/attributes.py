@@ -136,7 +136,7 @@ def _of_module(state: State, data: Module, name: str) -> Value:
     if child is not None:
         state.load(child)
         return Value(child)
-    return unknown(name)
+    return Value(Symbol(state.sources.canonical(f"{data.name}.{name}")))
 
 
 def _of_class(state: State, base: Value, data: Class, name: str) -> Value:

@@ -487,7 +487,10 @@ def _import_from(state: State, node: ast.ImportFrom, scope: Scope) -> None:
             scope.module.scope.stars.insert(0, module)
             continue
         found = state.module_attr(module, alias.name)
-        state.bind(alias.asname or alias.name, found or unknown(alias.name), scope)
+        if found is None:
+            # a package that loads its names lazily: known by path, as a third party's
+            found = classes.symbol(state, state.sources.canonical(f"{name}.{alias.name}"))
+        state.bind(alias.asname or alias.name, found, scope)
 
 
 # -- the rest --------------------------------------------------------------
