@@ -33,7 +33,7 @@ __all__ = ["DATABASE", "HistoryError", "HistoryStats", "JobHistory", "Match"]
 
 BATCH = 1_000
 """Jobs written in one transaction."""
-RECENT = 256
+RECENT = 64
 """Resubmissions that a look-up by fingerprint returns at most."""
 
 _UPSERT = """INSERT INTO jobs
