@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from typing import Annotated
@@ -32,6 +33,16 @@ app.add_typer(config.app, name="config")
 _debug = False
 
 
+class _Warnings(logging.Handler):
+    """Shows what the library warns of as a line of talk."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"warning: {clean(record.getMessage())}")
+
+
+_WARNINGS = _Warnings(logging.WARNING)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"schedmate {__version__}")
@@ -55,6 +66,7 @@ def main() -> None:
     """Run the command line and exit with a documented code; never shows a traceback unasked."""
     # What the terminal's encoding lacks is printed as a question mark, not as a failure.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    logging.getLogger("schedmate").addHandler(_WARNINGS)  # once, however often it is called
     failure: Exception
     try:
         app()

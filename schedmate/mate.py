@@ -17,7 +17,6 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,6 +28,7 @@ from schedmate.terminal import clean
 
 if TYPE_CHECKING:
     from schedmate.retrieval.advisor import SchedulingAdvisor
+    from schedmate.retrieval.embedders import Embedder
     from schedmate.retrieval.history import JobHistory
 
 SCHEMA = "schedmate.analyze/v1"
@@ -37,6 +37,15 @@ THREADS = 2
 
 _log = logging.getLogger("schedmate")
 _log.addHandler(logging.NullHandler())
+
+
+def embedder_of(settings: Settings) -> Embedder:
+    """The embedder that the settings name; raises what `load_embedder` raises."""
+    from schedmate.retrieval.embedders import load_embedder
+
+    return load_embedder(
+        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
+    )
 
 
 class Analysis(BaseModel):
@@ -110,12 +119,7 @@ class SchedMate:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -246,24 +250,17 @@ class SchedMate:
                 if not create and not (self.settings.history / DATABASE).exists():
                     return None
                 from schedmate.retrieval.advisor import SchedulingAdvisor
-                from schedmate.retrieval.embedders import load_embedder
 
                 settings = self.settings
-                embedder = load_embedder(
-                    settings.embedder,
-                    model=settings.embedder_model,
-                    base_url=settings.embedder_base_url,
-                )
                 history = JobHistory.open(
                     settings.history,
-                    embedder,
+                    embedder_of(settings),
                     create=create,
                     read_only=not create and not os.access(settings.history, os.W_OK),
                 )
-                threshold = settings.threshold
                 advisor = SchedulingAdvisor(
                     history,
-                    threshold=embedder.threshold if threshold is None else threshold,
+                    threshold=settings.threshold,
                     k=settings.top_k,
                     method=settings.method,
                 )

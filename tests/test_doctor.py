@@ -10,6 +10,9 @@ import pytest
 from cli_runner import Cli
 
 from schedmate.commands import doctor
+from schedmate.retrieval import disk, index, vectors
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def checks(cli: Cli) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -39,6 +42,74 @@ def test_a_history_is_described(
     assert code == 0
     assert found["history"]["status"] == "ok"
     assert "40 records" in found["history"]["fact"]
+
+
+def test_an_unmeasured_threshold_is_a_warning(
+    cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
+    monkeypatch.setattr("schedmate.retrieval.embedders.bundled.BundledEmbedder.threshold", 0.99)
+    code, found = checks(cli)
+    assert code == 0
+    assert found["threshold"]["status"] == "warning"
+    assert "schedmate history calibrate" in found["threshold"]["fix"]
+    monkeypatch.setenv("SCHEDMATE_THRESHOLD", "0.93")
+    assert "threshold" not in checks(cli)[1]
+
+
+def test_an_embedder_that_does_not_answer_is_not_the_historys_fault(
+    cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
+    monkeypatch.setenv("SCHEDMATE_EMBEDDER", "openai")
+    monkeypatch.setenv("SCHEDMATE_EMBEDDER_BASE_URL", "http://127.0.0.1:9/v1")
+    code, found = checks(cli)
+    assert code == 1
+    assert found["embedder"]["status"] == "failed"
+    assert found["history"]["status"] == "ok"
+
+
+def test_a_history_of_another_embedder_is_a_failed_check(
+    cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
+    monkeypatch.setattr("schedmate.retrieval.embedders.bundled.BundledEmbedder.id", "newer")
+    code, found = checks(cli)
+    assert code == 1
+    assert found["history"]["status"] == "failed"
+    assert found["history"]["fix"] == "schedmate history rebuild"
+
+
+def test_a_history_on_a_network_file_system(
+    cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
+    assert checks(cli)[1]["history disk"]["status"] == "ok"
+    table = example_history.parent / "mounts"
+    table.write_text(f"40 22 0:45 / {example_history} rw - nfs4 server:/export rw\n")
+    monkeypatch.setattr(disk, "MOUNTS", table)
+    code, found = checks(cli)
+    assert code == 0
+    assert found["history disk"]["status"] == "warning"
+    assert "nfs4" in found["history disk"]["fact"]
+
+
+def test_a_large_index_that_is_lost(
+    cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
+    for module in (index, vectors):
+        monkeypatch.setattr(module, "EXACT_UP_TO", 5)
+    _, found = checks(cli)
+    assert found["index"]["status"] == "warning"
+    command = found["index"]["fix"].split()[1:]
+    searched = cli(
+        *("analyze", str(EXAMPLES / "train_repo"), "--history", str(example_history)),
+        *("--command", "python train.py data=imagenette"),
+    )
+    assert searched.err.count("schedmate history rebuild --index") == 1
+    assert cli(*command).code == 0
+    assert checks(cli)[1]["index"]["status"] == "ok"
 
 
 def test_text_has_a_mark_a_fact_and_a_fix(cli: Cli) -> None:

@@ -8,11 +8,11 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -20,10 +20,13 @@ from schedmate.durations import format_duration
 from schedmate.errors import INTERNAL, SchedmateError
 
 if TYPE_CHECKING:
+    from schedmate.retrieval.embedders import Embedder
+    from schedmate.retrieval.history import JobHistory
     from schedmate.settings import Settings
 
 SCHEMA = "schedmate.doctor/v1"
 MINIMUM_PYTHON = (3, 11)
+T = TypeVar("T")
 MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
 
 
@@ -73,24 +76,27 @@ def examine() -> Iterator[Check]:
         return
     yield from _settings()
     yield from _extras(settings)
-    yield from _guarded(
-        "embedder", "choose another with the setting `embedder`", _embedder, settings
+    embedder = yield from _guarded(
+        "embedder", "choose another with the setting `embedder`", _embedder(settings)
     )
     yield from _guarded(
-        "history", "restore a copy, or move it away and import again", _history, settings
+        "history",
+        "restore a copy, or move it away and import again",
+        _history(settings.history, embedder),
     )
 
 
 def _guarded(
-    name: str, fix: str, check: Callable[[Settings], Iterator[Check]], settings: Settings
-) -> Iterator[Check]:
-    """The findings of `check`; an exception is a finding too."""
+    name: str, fix: str, checks: Generator[Check, None, T]
+) -> Generator[Check, None, T | None]:
+    """The findings of `checks` and what they return; an exception is a finding too."""
     try:
-        yield from check(settings)
+        return (yield from checks)
     except SchedmateError as error:
         yield Check(name, "failed", str(error), fix)
     except Exception as error:  # noqa: BLE001 - a doctor reports whatever is broken
         yield Check(name, "failed", f"{type(error).__name__}: {error}", fix)
+    return None
 
 
 def _python() -> Check:
@@ -168,13 +174,12 @@ def _settings() -> Iterator[Check]:
             )
 
 
-def _embedder(settings: Settings) -> Iterator[Check]:
-    from schedmate.retrieval.embedders import load_embedder
+def _embedder(settings: Settings) -> Generator[Check, None, Embedder | None]:
+    from schedmate.mate import embedder_of
+    from schedmate.retrieval.embedders import UNMEASURED
 
     began = time.perf_counter()
-    embedder = load_embedder(
-        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
-    )
+    embedder = embedder_of(settings)
     width = embedder.embed(["model resnet50; dataset imagenet"]).shape[1]
     took = time.perf_counter() - began
     if width != embedder.dim:
@@ -184,33 +189,38 @@ def _embedder(settings: Settings) -> Iterator[Check]:
             f"{embedder.id} returns {width} numbers, not {embedder.dim}",
             "give its right dimension, or choose another embedder",
         )
-        return
+        return None
     yield Check(
         "embedder", "ok", f"{embedder.id}, {embedder.dim} dimensions, ready in {took:.1f} s"
     )
+    if settings.threshold is None and embedder.threshold == UNMEASURED:
+        yield Check(
+            "threshold",
+            "warning",
+            f"which similarity means alike was not measured for {embedder.id}; {UNMEASURED} is "
+            "used, which finds hardly more than equal names",
+            "run `schedmate history calibrate` and set `threshold` to what it says",
+        )
+    return embedder
 
 
-def _history(settings: Settings) -> Iterator[Check]:
-    from schedmate.retrieval.embedders import load_embedder
+def _history(place: Path, embedder: Embedder | None) -> Generator[Check, None, None]:
     from schedmate.retrieval.history import DATABASE, JobHistory
 
-    place = settings.history
     if not (place / DATABASE).exists():
         fix = "schedmate history import FILE, or schedmate analyze --record"
         yield Check("history", "warning", f"there is none at {place} yet", fix)
         return
-    embedder = load_embedder(
-        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
-    )
     with JobHistory.open(place, embedder, create=False, read_only=True) as history:
-        mismatch = history.mismatch()
+        mismatch = history.mismatch() if embedder else None
         stats = history.stats()
-    if mismatch is not None:
-        yield Check("history", "failed", mismatch, "schedmate history rebuild")
-    else:
-        fact = f"{place}: {stats['jobs']:,} records, {stats['workloads']:,} different workloads"
-        yield Check("history", "ok", fact)
-    yield _index(place, stats["workloads"])
+        if mismatch is not None:
+            yield Check("history", "failed", mismatch, "schedmate history rebuild")
+        else:
+            fact = f"{place}: {stats['jobs']:,} records, {stats['workloads']:,} different workloads"
+            yield Check("history", "ok", fact)
+        yield _index(history, stats["workloads"])
+        yield _disk(history)
     if not os.access(place, os.W_OK):
         yield Check(
             "history rights",
@@ -229,10 +239,29 @@ def _history(settings: Settings) -> Iterator[Check]:
         yield Check("history rights", "ok", f"{place} can be read and written")
 
 
-def _index(place: Path, workloads: int) -> Check:
+def _index(history: JobHistory, workloads: int) -> Check:
     """How old the saved index is; it is derived data that every search completes."""
-    saved = [path.stat().st_mtime for path in place.glob("*.faiss")]
-    if not saved:
-        return Check("index", "ok", f"not saved yet; a search builds it from {workloads:,} vectors")
-    age = format_duration(max(0.0, time.time() - max(saved)))
-    return Check("index", "ok", f"saved {age} ago; searches add what is newer")
+    from schedmate.retrieval.index import EXACT_UP_TO
+
+    saved = history.snapshot()
+    if saved is not None:
+        age = format_duration(max(0.0, time.time() - saved.stat().st_mtime))
+        return Check("index", "ok", f"saved {age} ago; searches add what is newer")
+    fact = f"not saved; a search builds it from {workloads:,} vectors"
+    if workloads > EXACT_UP_TO:
+        return Check("index", "warning", fact, "schedmate history rebuild --index")
+    return Check("index", "ok", fact)
+
+
+def _disk(history: JobHistory) -> Check:
+    """Whether SQLite can work there as it does best."""
+    if history.network is None:
+        return Check("history disk", "ok", "local; one may write while others read")
+    return Check(
+        "history disk",
+        "warning",
+        f"{history.path} is on a network file system ({history.network}): SQLite keeps a rollback "
+        "journal there, so readers and a writer wait for each other, and it relies on that file "
+        "system's locks",
+        "if one machine alone uses the history, move it to a local disk",
+    )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Put past jobs into the history and look at them.")
 
 SCHEMA = "schedmate.history/v1"
+CALIBRATION = "schedmate.calibration/v1"
 
 app.command("import")(import_history)
 
@@ -50,7 +51,7 @@ def add(
     from schedmate.retrieval.importers import parse_assignments
 
     record = parse_assignments([*fields, f"job_id={job}"])
-    with opened(history, create=True) as store:
+    with opened(history, create=True, embed=True) as store:
         store.add(record)
     _show(record, as_json)
 
@@ -161,14 +162,51 @@ def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def rebuild(history: HistoryOption = None) -> None:
+def rebuild(
+    index: Annotated[
+        bool, typer.Option("--index", help="Only the index, from the vectors that are stored.")
+    ] = False,
+    history: HistoryOption = None,
+) -> None:
     """Compute all vectors and the index anew, as after a change of the embedder.
 
     Records are only read: stopping it loses nothing, and it can be run again.
     """
-    with opened(history) as store, progress("embedding", len(store)) as advance:
-        store.rebuild(lambda done, total: advance(done, f"{done:,} of {total:,} jobs"))
+    with opened(history, embed=not index) as store:
+        if index:
+            store.rebuild_index()
+        else:
+            with progress("embedding", len(store)) as advance:
+                store.rebuild(lambda done, total: advance(done, f"{done:,} of {total:,} jobs"))
     tell("rebuilt the index.")
+
+
+@app.command()
+def calibrate(as_json: JsonOption = False) -> None:
+    """Measure which similarity means "the same work" with the embedder of the settings.
+
+    Embeds a bundled set of labelled workloads, chooses on one half the least threshold that lets
+    through 1 % of near misses, and checks it on the other. Changes nothing: set `threshold`.
+    """
+    from dataclasses import asdict
+
+    from schedmate.mate import embedder_of
+    from schedmate.retrieval.calibration import calibrate as measure
+    from schedmate.settings import load_settings
+
+    embedder = embedder_of(load_settings())
+    found = measure(embedder)
+    if as_json:
+        document = {"schema": CALIBRATION, "embedder": embedder.id, **asdict(found)}
+        typer.echo(json.dumps(document, indent=2))
+        return
+    typer.echo(f"threshold = {found.threshold}")
+    tell(f"for {embedder.id}; of pairs that it was not chosen on it lets through:")
+    tell(f"{found.other_model:.1%} of near misses with another model")
+    tell(f"{found.other_dataset:.1%} of near misses with another dataset")
+    tell(f"{found.same_spelt_otherwise:.1%} of the same work spelt otherwise")
+    tell(f"{found.same_named_otherwise:.1%} of the same work under another name")
+    tell(f"its default is {embedder.threshold}; the line above is for config.toml.")
 
 
 @app.command()

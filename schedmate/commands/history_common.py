@@ -23,22 +23,24 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextmanager
 def opened(
-    directory: Path | None, *, create: bool = False, read_only: bool = False
+    directory: Path | None,
+    *,
+    create: bool = False,
+    read_only: bool = False,
+    embed: bool = False,
 ) -> Iterator[JobHistory]:
-    """The history of the settings; reading it only, nobody who writes is waited for."""
-    from schedmate.retrieval.embedders import load_embedder
+    """The history of the settings; reading it only, nobody who writes is waited for.
+
+    The embedder is loaded only with `embed`, since it may be slow, or a server that is down.
+    """
+    from schedmate.mate import embedder_of
     from schedmate.retrieval.history import JobHistory
     from schedmate.settings import load_settings
 
     settings = load_settings(history=directory)
-    embedder = load_embedder(
-        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
-    )
-    store = JobHistory.open(settings.history, embedder, create=create, read_only=read_only)
-    try:
+    embedder = embedder_of(settings) if embed else None
+    with JobHistory.open(settings.history, embedder, create=create, read_only=read_only) as store:
         yield store
-    finally:
-        store.close()
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def import_history(
     report = ImportReport()
     analyser = RepositoryAnalyser() if analyze else None
     stored, interrupted = 0, False
-    with open_source(file) as source, opened(history, create=True) as store:
+    with open_source(file) as source, opened(history, create=True, embed=True) as store:
         records = source.records(wanted, columns, report, analyser)
         batches = _batches(_prefixed(records, prefix))
         try:

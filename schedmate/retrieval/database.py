@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from schedmate.errors import InputError
+from schedmate.retrieval.disk import locked, network_filesystem
 
 DATABASE = "history.db"
+LOCK = "history.lock"
+"""Held while the tables are made."""
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x5343484D
 """Marks a SQLite file as a history of this program (`file history.db` shows it)."""
@@ -32,17 +34,21 @@ class Database:
     """One connection, shared between threads by a lock.
 
     WAL mode: any number of processes read while one writes, and what is committed survives both
-    the end of the process and of the machine. Every error of SQLite leaves as a `HistoryError`.
+    the end of the process and of the machine. WAL needs memory that all processes share, which
+    those of several machines do not: on a network file system (`network` is its type) a rollback
+    journal takes its place, and readers and the writer wait for each other. Every error of SQLite
+    leaves as a `HistoryError`.
     """
 
     def __init__(self, folder: Path, *, read_only: bool) -> None:
         self.folder = folder
         self.path = folder / DATABASE
         self.read_only = read_only
+        self.network = network_filesystem(folder)
         self._lock = threading.RLock()
         self._closed = False
         with self._readable():
-            self._db = _connect(self.path, read_only)
+            self._db = _connect(self.path, read_only, shared=self.network is not None)
         try:
             with self._readable():
                 self._prepare()
@@ -58,8 +64,12 @@ class Database:
             return
         if not made:
             self._make()
+        if self.network is None:
+            # also for one that was once on a network; in use it keeps its mode, which is safe too
+            with suppress(sqlite3.OperationalError):
+                self._db.execute("PRAGMA journal_mode = WAL")
         # a committed job survives a power cut as well, not only the end of the process
-        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA synchronous = EXTRA")
         self._db.execute("PRAGMA foreign_keys = ON")
 
     def _version(self) -> int:
@@ -79,26 +89,27 @@ class Database:
 
     def _make(self) -> None:
         """Make the tables; one process at a time, since SQLite does not wait to enter WAL mode."""
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+        with locked(self.folder / LOCK, wait=True):
             if self._version():
                 return
             self._db.execute(f"PRAGMA page_size = {PAGE}")
-            self._db.execute("PRAGMA journal_mode = WAL")
+            if self.network is None:
+                self._db.execute("PRAGMA journal_mode = WAL")
             script = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
             marks = (
                 f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
             )
             self._db.executescript(script.replace("COMMIT;", f"{marks}\nCOMMIT;"))
-        finally:
-            os.close(folder)
 
     def close(self) -> None:
         """Release the file. May be repeated."""
         with self._lock:
             self._closed = True
             self._db.close()
+
+    def journal(self) -> str:
+        """How SQLite keeps commits whole: `wal`, or `delete` for a rollback journal."""
+        return str(self.query("PRAGMA journal_mode")[0][0])
 
     @property
     def closed(self) -> bool:
@@ -183,10 +194,13 @@ def _advice(error: sqlite3.OperationalError) -> str:
     return f"the database failed ({error}); `schedmate doctor` checks it"
 
 
-def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
+def _connect(path: Path, read_only: bool, shared: bool) -> sqlite3.Connection:
     if not read_only:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600, exist_ok=True)
+    if shared and path.exists() and os.access(path.parent, os.W_OK):
+        _leave_wal(path)
+    if not read_only:
         return _open(path, "mode=rw")
     try:
         connection = _open(path, "mode=ro")
@@ -199,7 +213,16 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     return connection
 
 
-def _open(path: Path, options: str) -> sqlite3.Connection:
+def _leave_wal(path: Path) -> None:
+    """Give a database that came from a local disk a rollback journal, and roll back what a killed
+    writer left in one, which a reader may not."""
+    with closing(_open(path, "mode=rw", "PRAGMA locking_mode = EXCLUSIVE")) as connection:
+        # alone, SQLite reads WAL without the shared memory that does not work here
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+            connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def _open(path: Path, options: str, before: str = "") -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?{options}",
         uri=True,
@@ -208,6 +231,7 @@ def _open(path: Path, options: str) -> sqlite3.Connection:
         check_same_thread=False,
     )
     try:
+        connection.execute(before)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error:
         connection.close()

@@ -7,10 +7,10 @@ cannot disagree.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from pydantic import ValidationError
@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from schedmate.errors import UsageError
 from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
 from schedmate.retrieval.database import DATABASE, Database, HistoryError, missing
-from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.render import render
 from schedmate.retrieval.texts import Texts
 from schedmate.retrieval.vectors import Vectors
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
 
 __all__ = ["DATABASE", "HistoryError", "HistoryStats", "JobHistory", "Match"]
+
+log = logging.getLogger(__name__)
 
 BATCH = 1_000
 """Jobs written in one transaction."""
@@ -75,9 +76,8 @@ class JobHistory:
     """A directory with past jobs. Safe to share between threads, and between processes of one
     machine: any number read while one writes, and writers wait for each other."""
 
-    def __init__(self, database: Database, embedder: Embedder) -> None:
+    def __init__(self, database: Database, embedder: Embedder | None) -> None:
         self.path = database.folder
-        self.embedder = embedder
         self._db = database
         self._vectors = Vectors(database, embedder)
         if not database.read_only:
@@ -93,12 +93,13 @@ class JobHistory:
     ) -> Self:
         """Open the history in a directory, made when `create` allows it.
 
-        A history embedded by another embedder opens for everything but searching and adding,
-        which say to run `schedmate history rebuild`. Raises `HistoryError`.
+        One embedded by another embedder opens for everything but searching and adding, which say
+        to run `schedmate history rebuild`; one that exists opens without any embedder for all that
+        needs no vectors: looking, finishing and exporting. Raises `HistoryError`.
         """
-        if not (path / DATABASE).exists() and (read_only or not create):
+        creatable = create and not read_only and embedder is not None
+        if not creatable and not (path / DATABASE).exists():
             raise missing(path)
-        embedder = embedder or load_embedder()
         return cls(Database(path, read_only=read_only), embedder)
 
     def close(self) -> None:
@@ -108,17 +109,28 @@ class JobHistory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def embedder(self) -> Embedder:
+        """What makes the vectors; raises `HistoryError` when it was opened without one."""
+        return self._vectors.embedder
+
+    @property
+    def network(self) -> str | None:
+        """The type of its file system when several machines can share it; None for a local one."""
+        return self._db.network
+
     def manifest(self) -> dict[str, str]:
-        """Embedder id, dimension, rendering version, and the generation of vectors in use."""
+        """Embedder id, dimension, rendering version, the generation of vectors in use and the
+        snapshot of the index that belongs to it."""
         return self._vectors.manifest()
+
+    def snapshot(self) -> Path | None:
+        """The saved search index, when there is one that belongs to this database."""
+        name = self.manifest().get("index")
+        return self.path / name if name and (self.path / name).exists() else None
 
     def mismatch(self) -> str | None:
         """Why the stored vectors do not fit the embedder; None when they do."""
@@ -141,8 +153,15 @@ class JobHistory:
             if on_progress is not None:
                 on_progress(total)
         if total:
-            self._vectors.save()
+            self._save_index()
         return total
+
+    def _save_index(self) -> None:
+        try:
+            self._vectors.save()
+        except (OSError, RuntimeError, HistoryError) as error:
+            # the jobs are stored, and a search finds them without it
+            log.warning("%s: the search index was not saved (%s)", self.path, error)
 
     def _store(self, batch: Sequence[JobRecord]) -> None:
         rendered = [render(record.metadata) for record in batch]
@@ -224,8 +243,12 @@ class JobHistory:
                 self._upsert(zip(records, map(ids.get, rendered), strict=True))
                 done += len(records)
             self._vectors.switch(texts)
-        self._vectors.save()
+        self._save_index()
         return done
+
+    def rebuild_index(self) -> None:
+        """Make the search index anew from the stored vectors; needs no embedder."""
+        self._vectors.save(anew=True)
 
     # -- reading ------------------------------------------------------------
 

@@ -36,6 +36,11 @@ class VectorTable(Protocol):
     """Where the vectors come from: rows with ascending ids."""
 
     dim: int
+    generation: int
+
+    def snapshot(self) -> str | None:
+        """The name of the snapshot that was made from these rows, if there is one."""
+        ...
 
     def count(self) -> int:
         """Number of rows."""
@@ -57,28 +62,26 @@ class VectorTable(Protocol):
 class VectorIndex:
     """Search over one generation of vectors; ids are the table's row ids."""
 
-    def __init__(self, folder: Path, table: VectorTable, generation: int) -> None:
-        self.generation = generation
+    def __init__(self, folder: Path, table: VectorTable, *, anew: bool = False) -> None:
+        """`anew`: leave the snapshot alone and read every vector from the table."""
+        self.generation = table.generation
+        self.saved_id = 0
+        """The highest id in the snapshot."""
         self._folder = folder
         self._table = table
         self._base: Any = None
-        self._base_id = 0
         self._tail = _flat(table.dim)
-        self._last_id = 0
-        self._load()
-
-    def __len__(self) -> int:
-        return int(self._tail.ntotal) + (int(self._base.ntotal) if self._base is not None else 0)
-
-    def _load(self) -> None:
-        found = snapshot.load(self._folder, self.generation, self._table.dim)
+        name = None if anew else table.snapshot()
+        found = snapshot.load(folder, name, table.dim) if name else None
         if found is not None:
-            self._base, self._base_id = found
+            self._base, self.saved_id = found
             inverted = _inverted(self._base)
             if inverted is not None:
                 inverted.nprobe = PROBES
-        self._tail = _flat(self._table.dim)
-        self._last_id = self._base_id
+        self._last_id = self.saved_id
+
+    def __len__(self) -> int:
+        return int(self._tail.ntotal) + (int(self._base.ntotal) if self._base is not None else 0)
 
     def update(self) -> None:
         """Take in the rows that the table has gained."""
@@ -103,29 +106,16 @@ class VectorIndex:
         """Whether a search compares every vector."""
         return self._base is None or _inverted(self._base) is None
 
-    def save(self) -> None:
-        """Write a snapshot when the table has outgrown the present one by `TAIL` rows."""
-        if self._table.newest() - self._base_id < TAIL:
-            return
-        with snapshot.writer(self._folder) as allowed:
-            if not allowed:  # another process is at it
-                return
-            self._load()
-            if self._table.newest() - self._base_id < TAIL:
-                return
-            index, last_id = self._build()
-            snapshot.write(self._folder, self.generation, last_id, index)
-        self._load()
-
-    def _build(self) -> tuple[Any, int]:
-        """All of the table's vectors in one index, and the highest id among them."""
+    def build(self) -> tuple[Any, int]:
+        """All of the table's vectors in one index, for a new snapshot, and the highest id."""
         count = self._table.count()
         last_id = 0
+        name = self._table.snapshot()
         if count <= EXACT_UP_TO:
             index = _flat(self._table.dim)
-        elif not self.exact and _inverted(self._base).nlist >= lists(count) // 2:
-            index = snapshot.writable(self._folder, self.generation, self._base_id)
-            last_id = self._base_id
+        elif name and not self.exact and _inverted(self._base).nlist >= lists(count) // 2:
+            index = snapshot.writable(self._folder, name)
+            last_id = self.saved_id
         else:
             index = self._trained(count)
         for ids, vectors in self._table.after(last_id):

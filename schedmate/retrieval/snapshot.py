@@ -1,69 +1,74 @@
 """Index snapshots on disk: whole or not there, and known to be undamaged before they are used.
 
-The name says what a snapshot holds, `index-GENERATION-LASTID.faiss`. After FAISS's own bytes come
-eight of a mark and four of a checksum over all that precedes.
+The name says what a snapshot holds, `index-GENERATION-LASTID-TOKEN.faiss`; the token is random. The
+history's manifest names the one snapshot that was made from its table, so that one left by another
+state of the table, as after an older database was restored, is never used. After FAISS's own bytes
+come eight of a mark and four of a checksum over all that precedes.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
+import secrets
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from schedmate.retrieval.disk import network_filesystem
+
 log = logging.getLogger(__name__)
 
+LOCK = "index.lock"
+"""One process at a time writes a snapshot."""
 MARK = b"SCHMIDX1"
 TRAILER = len(MARK) + 4
-_NAME = re.compile(r"index-(\d+)-(\d+)\.faiss")
+_NAME = re.compile(r"index-(\d+)-(\d+)-[0-9a-f]+\.faiss")
 
 
-def load(folder: Path, generation: int, dim: int) -> tuple[Any, int] | None:
-    """The newest usable index of this generation, memory-mapped, and the last id that it holds."""
+def load(folder: Path, name: str, dim: int) -> tuple[Any, int] | None:
+    """The index of this name and the last id that it holds; None, with a warning, when it is lost
+    or damaged."""
     import faiss
 
-    for last_id, path in sorted(_all(folder, generation), reverse=True):
-        try:
-            _verify(path)
-            index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-            if index.d != dim:
-                raise ValueError(f"its vectors have {index.d} numbers, not {dim}")
-        except FileNotFoundError:
-            continue  # another process has just written a newer one
-        except (OSError, ValueError, RuntimeError) as error:
-            log.warning(
-                "%s: not a usable index (%s), so vectors are read from the table", path, error
-            )
-            with suppress(OSError):  # so that the next addition makes a new one
-                path.unlink()
-            continue
-        return index, last_id
-    return None
+    path = folder / name
+    # Another machine may delete a file that is mapped here, and a read of it then ends the process.
+    flags = 0 if network_filesystem(folder) else faiss.IO_FLAG_MMAP_IFC
+    try:
+        _verify(path)
+        index: Any = faiss.read_index(str(path), flags)
+        if index.d != dim:
+            raise ValueError(f"its vectors have {index.d} numbers, not {dim}")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RuntimeError) as error:
+        log.warning("%s: not a usable index (%s), so vectors are read from the table", path, error)
+        with suppress(OSError):  # so that the next addition makes a new one
+            path.unlink()
+        return None
+    return index, _last_id(name)
 
 
-def newest(folder: Path, generation: int) -> int:
-    """The last id that a snapshot of this generation says it holds, 0 when there is none."""
-    return max((last_id for last_id, _ in _all(folder, generation)), default=0)
+def held(folder: Path, name: str | None) -> int:
+    """The last id that a snapshot says it holds, 0 when it is not there."""
+    return _last_id(name) if name and (folder / name).exists() else 0
 
 
-def writable(folder: Path, generation: int, last_id: int) -> Any:
+def writable(folder: Path, name: str) -> Any:
     """A copy in memory, to add to."""
     import faiss
 
-    return faiss.read_index(str(_path(folder, generation, last_id)))
+    return faiss.read_index(str(folder / name))
 
 
-def write(folder: Path, generation: int, last_id: int, index: Any) -> None:
-    """Put a new snapshot in place of all others; call it under `writer`."""
+def write(folder: Path, generation: int, last_id: int, index: Any) -> str:
+    """Write a new snapshot and return its name, for the manifest; call it under `LOCK`."""
     import faiss
 
-    path = _path(folder, generation, last_id)
-    partial = path.with_suffix(".partial")
+    name = f"index-{generation}-{last_id}-{secrets.token_hex(8)}.faiss"
+    partial = (folder / name).with_suffix(".partial")
     partial.touch(mode=0o600)
     faiss.write_index(index, str(partial))
     with partial.open("r+b") as file:
@@ -71,41 +76,26 @@ def write(folder: Path, generation: int, last_id: int, index: Any) -> None:
         file.write(MARK + checksum)
         file.flush()
         os.fsync(file.fileno())
-    partial.replace(path)
+    partial.replace(folder / name)
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
-    for old in folder.glob("index-*"):  # also what a killed process left half written
-        if old != path:
+    return name
+
+
+def tidy(folder: Path, name: str) -> None:
+    """Delete all snapshots but this one, and what a killed process left half written; call it
+    under `LOCK`."""
+    for old in folder.glob("index-*"):
+        if old.name != name:
             old.unlink(missing_ok=True)
 
 
-@contextmanager
-def writer(folder: Path) -> Iterator[bool]:
-    """Whether this process may write a snapshot now: one at a time does, nobody waits."""
-    file = os.open(folder / "index.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(file)
-
-
-def _path(folder: Path, generation: int, last_id: int) -> Path:
-    return folder / f"index-{generation}-{last_id}.faiss"
-
-
-def _all(folder: Path, generation: int) -> Iterator[tuple[int, Path]]:
-    for path in folder.glob(f"index-{generation}-*.faiss"):
-        match = _NAME.fullmatch(path.name)
-        if match:
-            yield int(match[2]), path
+def _last_id(name: str) -> int:
+    match = _NAME.fullmatch(name)
+    return int(match[2]) if match else 0
 
 
 def _verify(path: Path) -> None:

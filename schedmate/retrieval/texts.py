@@ -25,6 +25,11 @@ class Texts:
         self.generation = generation
         self._db = database
 
+    def snapshot(self) -> str | None:
+        """The name of the index snapshot that was made from these rows, if there is one."""
+        rows = self._db.query("SELECT value FROM manifest WHERE key = 'index'")
+        return str(rows[0][0]) if rows else None
+
     def ids(self, texts: Iterable[str]) -> dict[str, int]:
         """Row ids of the texts that are stored."""
         wanted = list(dict.fromkeys(texts))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from schedmate.retrieval import snapshot
 from schedmate.retrieval.database import Database, HistoryError
+from schedmate.retrieval.disk import locked
 from schedmate.retrieval.embedders import EmbedderError
-from schedmate.retrieval.index import TAIL, VectorIndex
+from schedmate.retrieval.index import EXACT_UP_TO, TAIL, VectorIndex
 from schedmate.retrieval.render import RENDERING_VERSION
 from schedmate.retrieval.texts import Texts
 
@@ -28,17 +29,17 @@ class Vectors:
 
     Vectors of different embedders or renderings do not mix. The manifest says which ones the
     history holds and numbers their generation; a rebuild fills the next generation beside the one
-    in use, then switches over.
+    in use, then switches over. Without an embedder, what needs one is refused.
     """
 
-    def __init__(self, database: Database, embedder: Embedder) -> None:
+    def __init__(self, database: Database, embedder: Embedder | None) -> None:
         self._db = database
         self._embedder = embedder
         self._index: VectorIndex | None = None
 
     def prepare(self) -> None:
-        """Write the manifest of a new history."""
-        if "generation" not in self.manifest():
+        """Write the manifest of a new history, if the embedder to name in it is known."""
+        if self._embedder is not None and "generation" not in self.manifest():
             values = {"generation": "1", **self._wanted()}
             with self._db.writing():
                 self._db.execute_many(
@@ -46,13 +47,23 @@ class Vectors:
                 )
 
     def manifest(self) -> dict[str, str]:
-        """Embedder id, dimension, rendering version, and the generation of vectors in use."""
+        """Embedder id, dimension, rendering version, the generation of vectors in use and the
+        snapshot of the index that belongs to it."""
         return dict(self._db.query("SELECT key, value FROM manifest"))
+
+    @property
+    def embedder(self) -> Embedder:
+        """What makes the vectors; raises `HistoryError` where none was given."""
+        if self._embedder is None:
+            raise HistoryError(
+                f"{self._db.folder}: opened without an embedder, which searching and adding need"
+            )
+        return self._embedder
 
     def _wanted(self) -> dict[str, str]:
         return {
-            "embedder": self._embedder.id,
-            "dim": str(self._embedder.dim),
+            "embedder": self.embedder.id,
+            "dim": str(self.embedder.dim),
             "rendering": str(RENDERING_VERSION),
         }
 
@@ -72,7 +83,11 @@ class Vectors:
         problem = self.mismatch()
         if problem is not None:
             raise HistoryError(problem)
-        return Texts(self._db, int(self.manifest()["generation"]), self._embedder.dim)
+        return self._in_use()
+
+    def _in_use(self) -> Texts:
+        held = self.manifest()
+        return Texts(self._db, int(held["generation"]), int(held["dim"]))
 
     def embed(self, texts: Sequence[str]) -> dict[str, NDArray[float32]]:
         """Unit vectors by text; raises `EmbedderError` for what cannot be stored."""
@@ -80,11 +95,11 @@ class Vectors:
 
         if not texts:
             return {}
-        vectors = np.asarray(self._embedder.embed(texts), dtype=np.float32)
-        if vectors.shape != (len(texts), self._embedder.dim) or not np.isfinite(vectors).all():
+        vectors = np.asarray(self.embedder.embed(texts), dtype=np.float32)
+        if vectors.shape != (len(texts), self.embedder.dim) or not np.isfinite(vectors).all():
             raise EmbedderError(
-                f"the embedder {self._embedder.id} returned vectors of shape {vectors.shape}, "
-                f"or not finite, where ({len(texts)}, {self._embedder.dim}) was due"
+                f"the embedder {self.embedder.id} returned vectors of shape {vectors.shape}, "
+                f"or not finite, where ({len(texts)}, {self.embedder.dim}) was due"
             )
         return dict(zip(texts, vectors, strict=True))
 
@@ -94,19 +109,38 @@ class Vectors:
         """The index, with every committed vector in it; part of a `reading` block."""
         texts = self.texts()
         if self._index is None or self._index.generation != texts.generation:
-            self._index = VectorIndex(self._db.folder, texts, texts.generation)
+            self._index = VectorIndex(self._db.folder, texts)
+            if texts.newest() - self._index.saved_id > EXACT_UP_TO < texts.count():
+                log.warning(
+                    "%s: its index is lost or belongs to another state of the database, so every "
+                    "vector is read; `schedmate history rebuild --index` makes it anew",
+                    self._db.folder,
+                )
         self._index.update()
         return self._index
 
-    def save(self) -> None:
-        """Write a snapshot of the index when the last one has become old."""
-        try:
+    def save(self, *, anew: bool = False) -> None:
+        """Write a snapshot of the index when the last one has become old, or `anew` in any case."""
+        if not (anew or self._due()):
+            return
+        folder = self._db.folder
+        with locked(folder / snapshot.LOCK, wait=anew) as allowed:
+            if not allowed or not (anew or self._due()):  # another process is at it, or was
+                return
             with self._db.reading():
-                texts = self.texts()
-                if texts.newest() - snapshot.newest(self._db.folder, texts.generation) >= TAIL:
-                    self.nearest().save()
-        except (OSError, RuntimeError) as error:
-            log.warning("%s: the search index was not saved (%s)", self._db.folder, error)
+                texts = self._in_use()
+                built, last_id = VectorIndex(folder, texts, anew=anew).build()
+            name = snapshot.write(folder, texts.generation, last_id, built)
+            with self._db.writing():
+                if self._in_use().generation == texts.generation:  # no rebuild has ended meanwhile
+                    self._remember({"index": name})
+            snapshot.tidy(folder, self._in_use().snapshot() or "")
+        self._index = None
+
+    def _due(self) -> bool:
+        with self._db.reading():
+            texts = self._in_use()
+            return texts.newest() - snapshot.held(self._db.folder, texts.snapshot()) >= TAIL
 
     # -- rebuilding ---------------------------------------------------------
 
@@ -121,12 +155,12 @@ class Vectors:
                 self._db.execute("DELETE FROM texts WHERE generation = ?", (generation,))
                 generation = max(generation, int(held["generation"])) + 1
                 self._remember({"pending": f"{generation} {wanted}"})
-        return Texts(self._db, generation, self._embedder.dim)
+        return Texts(self._db, generation, self.embedder.dim)
 
     def switch(self, texts: Texts) -> None:
         """Use a generation that now has every job's text; part of a `writing` block."""
         self._db.execute("DELETE FROM texts WHERE generation != ?", (texts.generation,))
-        self._db.execute("DELETE FROM manifest WHERE key = 'pending'")
+        self._db.execute("DELETE FROM manifest WHERE key IN ('pending', 'index')")
         self._remember({**self._wanted(), "generation": str(texts.generation)})
 
     def _remember(self, values: Mapping[str, str]) -> None:

@@ -1,22 +1,18 @@
-"""The job history: a real SQLite file, a real FAISS index, real processes."""
+"""The job history: a real SQLite file, a real FAISS index."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from history_process import SmallEmbedder, described, job
+from history_jobs import SmallEmbedder, described, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +23,6 @@ from schedmate.retrieval.embedders import EmbedderError
 from schedmate.retrieval.history import DATABASE, HistoryError, JobHistory, Match
 from schedmate.retrieval.render import RENDERING_VERSION, render
 
-PROCESS = Path(__file__).with_name("history_process.py")
 SMALL = SmallEmbedder()
 TIED = SmallEmbedder("tied", dim=3, kinds=5)
 
@@ -383,6 +378,70 @@ class TestDamage:
             file.unlink()
         finds_every_job(stored, range(60))
 
+    def test_a_large_lost_index_is_reported_once(
+        self, stored: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(vectors, "EXACT_UP_TO", 50)
+        with JobHistory.open(stored, SMALL, read_only=True) as history:
+            assert history.search(described("net5"), 1, 0.9)
+        assert caplog.messages == []
+        for file in stored.glob("index-*"):
+            file.unlink()
+        with JobHistory.open(stored, SMALL, read_only=True) as history:
+            for number in (5, 50):
+                [best] = history.search(described(f"net{number}"), 1, 0.9)
+                assert best.record.job_id == f"{number:06}"
+        [message] = caplog.messages
+        assert str(stored) in message
+        assert "`schedmate history rebuild --index`" in message
+
+    def test_the_index_is_made_anew_without_an_embedder(self, stored: Path) -> None:
+        for file in stored.glob("index-*"):
+            file.unlink()
+        with JobHistory.open(stored) as history:
+            assert history.snapshot() is None
+            history.rebuild_index()
+            assert history.snapshot() in stored.glob("index-1-60-*.faiss")
+        finds_every_job(stored, range(60))
+
+    def test_an_older_database_beside_a_newer_index(self, tmp_path: Path) -> None:
+        """Restored from a backup and written to since: ids mean other vectors than they did."""
+        restored = tmp_path / "restored"
+        with JobHistory.open(restored, SMALL) as history:
+            history.add_many(job(number) for number in range(30))
+        backup = (restored / DATABASE).read_bytes()
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (index, vectors):
+                patch.setattr(module, "TAIL", 25)
+            with JobHistory.open(restored, SMALL) as history:
+                history.add_many(job(number) for number in range(30, 60))
+                newer = history.snapshot()
+        assert newer is not None
+        assert newer.name.startswith("index-1-60-")
+        (restored / DATABASE).write_bytes(backup)
+        with JobHistory.open(restored, SMALL) as history:
+            history.add_many(job(number) for number in range(100, 130))
+            assert history.snapshot() is None
+            for number in (*range(30), *range(100, 130)):
+                [best] = history.search(described(f"net{number}"), 1, 0.9)
+                assert best.record.job_id == f"{number:06}"
+            for number in range(30, 60):
+                assert history.search(described(f"net{number}"), 1, 0.999) == []
+            history.rebuild_index()
+        assert not newer.exists()
+
+    def test_the_index_of_another_history(self, tmp_path: Path, stored: Path) -> None:
+        other = tmp_path / "other"
+        shutil.copytree(stored, other)
+        (other / DATABASE).unlink()
+        with JobHistory.open(other, SMALL) as history:
+            history.add_many(job(number) for number in range(100, 160))
+        finds = range(100, 160)
+        with JobHistory.open(other, SMALL) as history:
+            for number in finds:
+                [best] = history.search(described(f"net{number}"), 1, 0.9)
+                assert best.record.job_id == f"{number:06}"
+
     @pytest.mark.parametrize("how", ["cut", "emptied header", "text"])
     def test_a_damaged_database_is_one_sentence(self, stored: Path, how: str) -> None:
         database = stored / DATABASE
@@ -527,12 +586,38 @@ class TestOpening:
         after = {name: (stored / name).read_bytes() for name in before}
         assert after == before
 
+    def test_without_an_embedder_all_but_vectors(self, stored: Path) -> None:
+        with JobHistory.open(stored) as history:
+            assert len(list(history.export())) == len(history) == 60
+            assert history.get("000007") == history.list(text="net7")[0] == job(7)
+            assert history.stats()["manifest"]["embedder"] == "small"
+            finished = history.finish("000007", duration_s=5.0, state="FAILED")
+            needs = (
+                lambda: history.search(described("net5"), 1, 0.9),
+                lambda: history.add(job(99)),
+                history.rebuild,
+                history.mismatch,
+            )
+            for need in needs:
+                with pytest.raises(HistoryError, match="opened without an embedder"):
+                    need()
+        with JobHistory.open(stored, SMALL) as history:
+            [found] = history.search(described("net7"), 1, 0.9)
+            assert found.record == finished
+            assert len(history) == 60
+
+    def test_without_an_embedder_none_is_made(self, tmp_path: Path) -> None:
+        with pytest.raises(HistoryError, match="there is no history; make one with"):
+            JobHistory.open(tmp_path / "none")
+        assert not (tmp_path / "none").exists()
+
     def test_files_are_private(self, stored: Path) -> None:
         assert stat.S_IMODE(stored.stat().st_mode) == 0o700
         with JobHistory.open(stored, SMALL) as history:
             history.add(job(99))
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in stored.iterdir()}
-        assert {DATABASE, f"{DATABASE}-wal", "index-1-60.faiss"} <= set(modes)
+            [snapshot] = stored.glob("index-1-60-*.faiss")
+        assert {DATABASE, f"{DATABASE}-wal", snapshot.name} <= set(modes)
         assert set(modes.values()) == {0o600}
 
     def test_closing_twice_and_using_it_after(self, stored: Path) -> None:
@@ -542,101 +627,3 @@ class TestOpening:
         for use in (lambda: len(history), lambda: history.add(job(1)), lambda: history.get("1")):
             with pytest.raises(HistoryError, match="has been closed"):
                 use()
-
-
-def start(path: Path, first: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(PROCESS), str(path), str(first)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-
-
-def indexed(history: JobHistory) -> int:
-    """How many vectors the index holds once it has caught up."""
-    with history._db.reading():
-        return len(history._vectors.nearest())
-
-
-def committed(process: subprocess.Popen[str], batches: int) -> int:
-    """The last job of that many further batches which a process says are stored."""
-    assert process.stdout is not None
-    return int([process.stdout.readline() for _ in range(batches)][-1])
-
-
-class TestProcesses:
-    def test_what_was_committed_survives_kill_9(self, tmp_path: Path) -> None:
-        path = tmp_path / "history"
-        first = 0
-        for delay_s in (0.05, 0.4, 0.15, 0.6, 0.3):
-            with start(path, first) as process:
-                assert process.stdout is not None
-                began = process.stdout.readline()
-                time.sleep(delay_s)
-                process.kill()
-                reported = [began, *process.stdout]
-            # a line that was cut off by the kill was not reported
-            committed = int([line for line in reported if line.endswith("\n")][-1])
-            with JobHistory.open(path, SMALL) as history:
-                assert len(history) > committed
-                numbers = [int(record.job_id) for record in history.export()]
-                assert numbers == list(range(len(history)))
-                first = len(history)
-                for number in (*range(0, first, 41), *range(first - 30, first)):
-                    [best] = history.search(described(f"net{max(0, number)}"), 1, 0.9)
-                    assert int(best.record.job_id) == max(0, number)
-                assert indexed(history) == history.stats()["workloads"] == first
-        assert list(path.glob("index-*.faiss"))
-        with sqlite3.connect(path / DATABASE) as database:
-            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        database.close()
-
-    def test_a_reader_sees_what_another_process_commits(self, tmp_path: Path) -> None:
-        with start(tmp_path, 0) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            try:
-                with JobHistory.open(tmp_path, SMALL, read_only=True) as reader:
-                    for _ in range(30):
-                        committed = int(process.stdout.readline())
-                        assert len(reader) > committed
-                        for number in (0, committed // 2, committed):
-                            [best] = reader.search(described(f"net{number}"), 1, 0.9)
-                            assert int(best.record.job_id) == number
-            finally:
-                process.kill()
-
-    def test_two_writers_lose_nothing(self, tmp_path: Path) -> None:
-        JobHistory.open(tmp_path, SMALL).close()
-        with start(tmp_path, 0) as one, start(tmp_path, 500_000) as other:
-            last = [committed(one, 25), committed(other, 25)]
-            one.kill()
-            other.kill()
-        with JobHistory.open(tmp_path, SMALL) as history:
-            held = {int(record.job_id) for record in history.export()}
-            assert held >= {*range(last[0] + 1), *range(500_000, last[1] + 1)}
-            for number in last:
-                [best] = history.search(described(f"net{number}"), 1, 0.9)
-                assert int(best.record.job_id) == number
-
-    def test_threads_share_one_history(self, tmp_path: Path) -> None:
-        failures: list[BaseException] = []
-        with JobHistory.open(tmp_path, SMALL) as history:
-
-            def work(start: int) -> None:
-                try:
-                    for number in range(start, start + 25):
-                        history.add(job(number))
-                        [best] = history.search(described(f"net{number}"), 1, 0.9)
-                        assert best.record.job_id == f"{number:06}"
-                except BaseException as error:  # noqa: BLE001 - handed to the main thread
-                    failures.append(error)
-
-            threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert failures == []
-            assert len(history) == 100

@@ -221,6 +221,24 @@ class TestAll:
         assert run("rebuild").exit_code == 0
         assert len(jobs_of(run)) == 2
 
+    def test_only_what_needs_vectors_loads_the_embedder(
+        self, run: Call, table: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run("import", table)
+        run("add", "17", "model=gpt2", "start=1000")
+        monkeypatch.setenv("SCHEDMATE_EMBEDDER", "openai")
+        monkeypatch.setenv("SCHEDMATE_EMBEDDER_BASE_URL", "http://127.0.0.1:9/v1")  # nobody there
+        assert len(jobs_of(run)) == 3
+        run("show", "17")
+        run("finish", "17", "--duration", "2h")
+        assert "FAILED" not in run("stats").stdout
+        assert len(run("export").stdout.splitlines()) == 3
+        assert run("rebuild", "--index").exit_code == 0
+        for arguments in (["add", "18", "model=gpt2"], ["import", str(table)], ["rebuild"]):
+            assert "did not answer" in str(error_of(run(*arguments, fails=True)))
+        monkeypatch.undo()
+        assert len(jobs_of(run)) == 3
+
     def test_reading_makes_no_history(self, run: Call, tmp_path: Path) -> None:
         error_of(run("list", fails=True))
         assert not (tmp_path / "history").exists()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedmate.retrieval.embedders import EmbedderError
+from schedmate.retrieval.embedders import UNMEASURED, EmbedderError
 from schedmate.retrieval.embedders.vectors import unit
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ class BgeEmbedder:
     model's own dimension, 1024 for bge-m3.
     """
 
-    threshold = 0.945
-    """Measured with all-MiniLM-L6-v2 (benchmarks/advisor_pairs.py); set `threshold` for others."""
+    threshold = UNMEASURED
 
     def __init__(self, model: str = "BAAI/bge-m3") -> None:
         try:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from schedmate.retrieval.embedders import EmbedderError
+from schedmate.retrieval.embedders import UNMEASURED, EmbedderError
 from schedmate.retrieval.embedders.vectors import unit
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ class OpenAIEmbedder:
     The key is read from SCHEDMATE_EMBEDDER_API_KEY or OPENAI_API_KEY.
     """
 
-    threshold = 0.945
-    """Measured with all-MiniLM-L6-v2 (benchmarks/advisor_pairs.py); set `threshold` for others."""
+    threshold = UNMEASURED
 
     def __init__(
         self, model: str = "BAAI/bge-m3", base_url: str = "http://127.0.0.1:8000/v1"

@@ -1,24 +1,17 @@
-"""A small embedder, and a process that adds jobs to a history until it is killed.
-
-python history_process.py DIRECTORY FIRST: adds job FIRST, FIRST + 1, ... and prints how many are
-committed after each return.
-"""
+"""What the history tests share: a small embedder, jobs to store, sizes at which much happens."""
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
-from schedmate.retrieval import index, vectors
+from schedmate.retrieval import disk, history, index, vectors
 from schedmate.retrieval.embedders.vectors import unit
-from schedmate.retrieval.history import JobHistory
 
 
 class SmallEmbedder:
@@ -67,22 +60,24 @@ def described(model: str, iters: int = 90) -> WorkloadMetadata:
     )
 
 
-def often_saved(tail: int = 40, exact_up_to: int = 400) -> None:
-    """Make this process write snapshots often, and inverted files early."""
+def often_saved(tail: int = 7, exact_up_to: int = 150) -> None:
+    """Make this process write snapshots often, and inverted files early, so that every kind of
+    file is being written most of the time."""
     index.TAIL = vectors.TAIL = tail
     index.EXACT_UP_TO = exact_up_to
+    history.BATCH = 10
 
 
-def main() -> None:
-    """Add jobs singly and in batches, for ever."""
-    often_saved()
-    numbers = count(int(sys.argv[2]))
-    with JobHistory.open(Path(sys.argv[1]), SmallEmbedder()) as history:
-        for size in count():
-            batch = [job(next(numbers)) for _ in range(1 + size % 30)]
-            history.add_many(batch)
-            print(batch[-1].job_id, flush=True)
+def on_network(folder: Path) -> None:
+    """Make this process take a directory for one on NFS."""
+    disk.MOUNTS = mounts(folder)
 
 
-if __name__ == "__main__":
-    main()
+def mounts(folder: Path, kind: str = "nfs4") -> Path:
+    """A table of mounts, written beside a directory, that has it on this type of file system."""
+    table = folder.parent / f"mounts-{kind}"
+    table.write_text(
+        "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        f"40 22 0:45 / {folder} rw,relatime shared:9 - {kind} server:/export rw,vers=4.2\n"
+    )
+    return table
