@@ -20,9 +20,14 @@ _CONTROL = re.compile(
 )
 
 
+def strip_escapes(text: str) -> str:
+    """The text without terminal escape sequences."""
+    return _SEQUENCE.sub("", text)
+
+
 def clean(text: object, limit: int = 2000) -> str:
     """One line of printable text, at most `limit` characters, without control sequences."""
-    line = _CONTROL.sub(" ", _SEQUENCE.sub("", str(text)))
+    line = _CONTROL.sub(" ", strip_escapes(str(text)))
     line = " ".join(line.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 

@@ -1,0 +1,1 @@
+"""Job logs: lines to templates to classes to `Progress` or `Diagnosis`."""

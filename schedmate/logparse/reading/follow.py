@@ -1,0 +1,85 @@
+"""Following a log that is being written, through rotation and truncation, like `tail -F`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from io import FileIO
+from pathlib import Path
+
+from schedmate.logparse.reading.storage import BLOCK, LogError
+
+POLL_S = 0.5
+"""Time between two looks at a file that has not grown [s]."""
+MAX_HELD = 1 << 20
+"""An unfinished line longer than this is given out unfinished [bytes]."""
+
+
+def follow(
+    path: Path,
+    *,
+    start: int = 0,
+    poll_s: float = POLL_S,
+    wait: Callable[[float], bool] | None = None,
+) -> Iterator[bytes]:
+    """Whole new lines of the file, several at a time, from byte `start` on, as they are written.
+
+    Empty bytes say that nothing new came for `poll_s` [s], so that a caller can show that it
+    lives. A file that was truncated is read from its new beginning; one that was renamed or deleted
+    is read to its end, then the one that takes its name. `wait(seconds)` sleeps and says whether to
+    go on (default: for ever). Raises `LogError` when the file is not there at first.
+    """
+    go_on = wait or _sleep
+    held = b""
+    try:
+        stream = path.open("rb", buffering=0)
+    except OSError as error:
+        raise LogError(
+            f"cannot follow {path}: {error.strerror}; give the file that the job writes to."
+        ) from None
+    try:
+        stream.seek(start)
+        while True:
+            if os.fstat(stream.fileno()).st_size < stream.tell():
+                stream.seek(0)
+                held = b""
+            block = stream.read(BLOCK) or b""
+            cut = block.rfind(b"\n") + 1
+            if cut or len(held) + len(block) > MAX_HELD:
+                cut = cut or len(block)
+                yield held + block[:cut]
+                held = block[cut:]
+                continue
+            held += block
+            if block:
+                continue
+            fresh = _replaced(path, stream.fileno())
+            if fresh is not None:
+                if held:
+                    yield held + b"\n"
+                held = b""
+                stream.close()
+                stream = fresh
+                continue
+            yield b""
+            if not go_on(poll_s):
+                return
+    finally:
+        stream.close()
+
+
+def _replaced(path: Path, descriptor: int) -> FileIO | None:
+    """The file that has taken the name of the one being read, opened; None: still the same."""
+    try:
+        now, then = path.stat(), os.fstat(descriptor)
+        if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino):
+            return None
+        return path.open("rb", buffering=0)
+    except OSError:  # renamed and not yet made anew: look again
+        return None
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True

@@ -1,0 +1,184 @@
+"""What a user calls a log: a file, standard input, or a directory with a file per rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from schedmate.logparse.reading.file import LogFile
+from schedmate.logparse.reading.prefixes import Origin, origin_of_file
+from schedmate.logparse.reading.storage import LogError, store, store_stream
+from schedmate.terminal import clean
+
+MAX_FILES = 20_000
+"""Most files of one directory that are read as one job's log."""
+MAX_ERROR_FILE = 1 << 24
+"""Largest error.json that is read [bytes]."""
+SAMPLE = 1 << 13
+"""Bytes from which a file is told to be text."""
+BINARY = 0.1
+"""Share of control characters from which a file is no text."""
+
+
+@dataclass(frozen=True)
+class ErrorFile:
+    """What torchelastic's `@record` wrote when one worker's Python code failed.
+
+    `time` [s since epoch]. `traceback` is the worker's, as text.
+    """
+
+    path: Path
+    rank: int | None
+    message: str
+    time: float | None
+    traceback: str
+
+
+@dataclass
+class Log:
+    """All files of one job, the lowest rank first."""
+
+    name: str
+    files: list[LogFile]
+    error_files: list[ErrorFile] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in self.files:
+            file.close()
+
+    @property
+    def size(self) -> int:
+        """Size of all files together, unpacked [bytes]."""
+        return sum(file.size for file in self.files)
+
+
+def open_log(path: Path | str) -> Log:
+    """The log at `path`: plain or compressed file, directory, or `-` for standard input.
+
+    Raises `LogError` when there is nothing that can be read as text.
+    """
+    if str(path) == "-":
+        storage, warning = store_stream(sys.stdin.buffer, "standard input")
+        file = LogFile("standard input", storage)
+    elif Path(path).is_dir():
+        return _open_directory(Path(path))
+    else:
+        storage, warning = store(Path(path))
+        file = LogFile(str(path), storage, Path(path))
+    reason = "it is empty" if not file.size else "" if is_text(file) else "it is no text"
+    if reason:
+        file.close()
+        raise LogError(
+            f"{file.name} cannot be read as a log: {warning or reason}; "
+            "give the file that the job's output goes to."
+        )
+    return Log(file.name, [file], warnings=[warning] if warning else [])
+
+
+def is_text(file: LogFile) -> bool:
+    """Whether the beginning of a file is text in UTF-8 or Latin-1.
+
+    NULs do not count against it: a log that was truncated while being written begins with them.
+    """
+    sample = file.read(0, SAMPLE).replace(b"\0", b"")
+    if not sample:
+        # NULs only: perhaps the log begins after them
+        sample = file.read(max(0, file.size - SAMPLE), SAMPLE).replace(b"\0", b"")
+    control = sum(map(sample.count, _CONTROL))
+    try:
+        sample.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(sample) - 4:  # not just cut in the middle of a character
+            control += sum(map(sample.count, _CONTROL_LATIN))
+    return control <= BINARY * len(sample)
+
+
+_CONTROL = [bytes([code]) for code in range(32) if code not in b"\t\n\r\f\b\x1b\x07"] + [b"\x7f"]
+_CONTROL_LATIN = [bytes([code]) for code in range(0x80, 0xA0)]
+
+
+def _open_directory(root: Path) -> Log:
+    log = Log(str(root), [])
+    found: list[tuple[Origin, LogFile]] = []
+    skipped = 0
+    for path in _walk(root):
+        if path.name == "error.json" and (error := _read_error_file(path, root)) is not None:
+            log.error_files.append(error)
+            continue
+        try:
+            storage, warning = store(path)
+        except LogError as error:
+            log.warnings.append(str(error))
+            continue
+        origin = origin_of_file(path, root)
+        file = LogFile(str(path), storage, path, origin.rank, origin.node)
+        if not file.size or not is_text(file):
+            skipped += bool(file.size)
+            file.close()
+            continue
+        file.close()
+        found.append((origin, file))
+        log.warnings += [warning] if warning else []
+        if len(found) > MAX_FILES:
+            raise LogError(
+                f"{root} holds more than {MAX_FILES:,} files; give the directory of one job."
+            )
+    found.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1].name))
+    log.files = [file for _, file in found]
+    if skipped:
+        log.warnings.append(f"{skipped} files of {root} are no text and were left out.")
+    if not log.files and not log.error_files:
+        raise LogError(f"{root} holds no log; give a directory with the text files of one job.")
+    return log
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    def fail(error: OSError) -> None:
+        raise LogError(f"cannot read {error.filename}: {error.strerror}; check its rights.")
+
+    for folder, folders, names in os.walk(root, onerror=fail):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(folder) / name
+            if not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _read_error_file(path: Path, root: Path) -> ErrorFile | None:
+    """The content of an error.json in the form of torch.distributed.elastic, else None."""
+    try:
+        if path.stat().st_size > MAX_ERROR_FILE:
+            return None
+        content: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    message = content.get("message") if isinstance(content, dict) else None
+    extra: Any = message.get("extraInfo", {}) if isinstance(message, dict) else {}
+    if message is None or not isinstance(extra, dict):
+        return None
+    text = message.get("message") if isinstance(message, dict) else message
+    try:
+        time = float(extra.get("timestamp"))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        time = None
+    trace = extra.get("py_callstack") or extra.get("traceback") or ""
+    return ErrorFile(path, origin_of_file(path, root).rank, clean(text), time, str(trace))

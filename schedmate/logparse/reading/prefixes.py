@@ -1,0 +1,114 @@
+"""Who wrote a line: the rank, node or process that a prefix or a file name says."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from schedmate.logparse.data import load
+
+COMMON = 0.5
+"""Share of the lines that must have an ambiguous prefix for it to count."""
+NESTED = 3
+"""Most prefixes taken off one line (`0: [rank0]: ...`)."""
+
+
+class Form(NamedTuple):
+    """One way of writing a prefix."""
+
+    name: str
+    pattern: re.Pattern[str]
+    sniff: bool
+
+
+class Origin(NamedTuple):
+    """Who wrote a line. `stream` is the same for all lines of one process and empty for none."""
+
+    rank: int | None = None
+    node: str | None = None
+    stream: str = ""
+
+
+Layout = tuple[Form, ...]
+"""The forms that count in one file."""
+
+
+@cache
+def forms() -> Layout:
+    """All known forms, from prefixes.yaml."""
+    return tuple(
+        Form(entry["name"], re.compile(entry["pattern"]), entry.get("sniff", False))
+        for entry in load("reading/prefixes.yaml")
+    )
+
+
+@cache
+def unambiguous() -> Layout:
+    """The forms that a single line is enough for."""
+    return tuple(form for form in forms() if not form.sniff)
+
+
+def layout_of(lines: list[str]) -> Layout:
+    """The forms that count among these lines of one file."""
+    lines = [line for line in lines if line.strip()]
+    common = []
+    for form in forms():
+        if form.sniff:
+            matches = [form.pattern.match(line) for line in lines]
+            found = [match[0] for match in matches if match]
+            # a timestamp or a counter would be different on every line
+            if len(found) > COMMON * len(lines) and len(set(found)) <= max(1, len(found) // 2):
+                common.append(form)
+    return (*unambiguous(), *common)
+
+
+def split_prefix(text: str, layout: Layout) -> tuple[Origin, str]:
+    """Who wrote a line, and the line without what said so."""
+    rank, node, streams = None, None, []
+    for _ in range(NESTED):
+        if not text or (text[0] not in _FIRST and not text[0].isalnum()):
+            break
+        match = next((m for form in layout if (m := form.pattern.match(text))), None)
+        if match is None:
+            break
+        groups = match.groupdict()
+        found = groups.get("rank") or groups.get("rank2")
+        rank = rank if found is None else int(found)
+        node = groups.get("node") or node
+        if found or groups.get("node") or groups.get("pid"):
+            streams.append(match[0].strip())
+        text = text[match.end() :]
+    return Origin(rank, node, " ".join(streams)), text
+
+
+_FIRST = frozenset("[( ")
+
+_RANK_IN_NAME = re.compile(
+    r"(?:rank|worker|task|proc|process|local_rank|replica|pod|gpu)[-_. ]?(\d{1,6})(?!\d)",
+    re.IGNORECASE,
+)
+_NUMBER_AT_END = re.compile(
+    r"^(?!.*(?:job|slurm|run|exp|version|seed|epoch|attempt|v)[-_.]?\d+$)(?:.*[-_.])?(\d{1,5})$",
+    re.IGNORECASE,
+)
+_NODE_IN_NAME = re.compile(r"(?:node|host)[-_]?[A-Za-z]*\d+[\w-]*")
+_STANDARD = re.compile(r"std(?:out|err)(?:\.log|\.txt)?", re.IGNORECASE)
+
+
+def origin_of_file(path: Path, root: Path) -> Origin:
+    """Rank and node that the name of a file in the log directory `root` says."""
+    relative = path.relative_to(root)
+    name = relative.name
+    stem = name.split(".")[0]
+    parents = list(relative.parts[:-1])
+    rank: int | None = None
+    if match := _RANK_IN_NAME.search(name) or _NUMBER_AT_END.search(stem):
+        rank = int(match[1])
+    elif _STANDARD.fullmatch(name) or stem in ("error", "stdout", "stderr"):
+        # as torchelastic names them, RUN_ID/attempt_0/3/stderr.log
+        if parents and (match := re.fullmatch(r"(?:rank[-_]?)?(\d{1,6})", parents[-1])):
+            rank = int(match[1])
+    node = _NODE_IN_NAME.search(stem)
+    return Origin(rank, node[0] if node else None, str(relative))

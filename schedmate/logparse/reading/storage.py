@@ -1,0 +1,232 @@
+"""The bytes of one log, wherever they come from, readable at any offset.
+
+A plain file is read where it lies. Compressed logs and standard input are unpacked once, into
+memory while small and into an unnamed temporary file beyond that, under a limit. Files are never
+mapped into memory: one that shrinks while it is read would end the process.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Protocol
+
+from schedmate.errors import InputError
+
+BLOCK = 1 << 22
+"""Bytes read at a time (4 MiB)."""
+IN_MEMORY = 1 << 25
+"""Unpacked logs up to this size stay in memory (32 MiB)."""
+MAX_UNPACKED = 1 << 33
+"""Most bytes that a compressed log or standard input may unpack to (8 GiB)."""
+MAX_RATIO = 400
+"""An input that unpacks to more than this many times its size is refused past `IN_MEMORY`; real
+logs stay below 100, and a gzip bomb reaches 1,000."""
+
+
+class LogError(InputError):
+    """A log that is missing, unreadable or no log."""
+
+
+class Storage(Protocol):
+    """Bytes at offsets; `size` [bytes] is what was there when it was opened."""
+
+    size: int
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset`; fewer at the end, or where the file has shrunk."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is open. May be repeated."""
+        ...
+
+
+class Memory:
+    """A log held in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """See `Storage.read`."""
+        return self._data[offset : offset + size]
+
+    def close(self) -> None:
+        """See `Storage.close`."""
+
+
+class OnDisk:
+    """A regular file, opened when first read and again after `close`."""
+
+    def __init__(self, path: Path, stream: IO[bytes] | None = None) -> None:
+        self._path = path
+        self._stream = stream
+        self.size = self._open().seek(0, os.SEEK_END)
+        if stream is None:
+            self.close()  # a job can have more rank files than a process may hold open
+
+    def _open(self) -> IO[bytes]:
+        if self._stream is None:
+            try:
+                self._stream = self._path.open("rb", buffering=0)
+            except OSError as error:
+                raise _unreadable(self._path, error) from None
+        return self._stream
+
+    def read(self, offset: int, size: int) -> bytes:
+        """See `Storage.read`."""
+        try:
+            return os.pread(self._open().fileno(), size, offset)
+        except OSError as error:
+            raise _unreadable(self._path, error) from None
+
+    def close(self) -> None:
+        """See `Storage.close`."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+def store(path: Path) -> tuple[Storage, str | None]:
+    """The bytes of a plain or compressed log, and a warning where not all could be read."""
+    try:
+        if not path.is_file():
+            kind = "is no regular file" if path.exists() else "does not exist"
+            raise LogError(f"{path} {kind}; give the path of a log file or of a directory of logs.")
+        with path.open("rb") as stream:
+            head = stream.read(8)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    unpack = _unpacker(head)
+    if unpack is None:
+        return OnDisk(path), None
+    with path.open("rb") as stream:
+        return _spool(unpack(_blocks(stream)), str(path), path.stat().st_size)
+
+
+def store_stream(stream: IO[bytes], name: str) -> tuple[Storage, str | None]:
+    """All that a pipe gives, unpacked where it is compressed."""
+    blocks = _blocks(stream)
+    first = next(blocks, b"")
+
+    def whole() -> Iterator[bytes]:
+        yield first
+        yield from blocks
+
+    unpack = _unpacker(first[:8])
+    return _spool(unpack(whole()) if unpack else whole(), name, None)
+
+
+def _unpacker(head: bytes) -> Callable[[Iterator[bytes]], Iterator[bytes]] | None:
+    if head.startswith(b"\x1f\x8b"):
+        return _gunzip
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return _unzstd
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _from_utf16
+    return None
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    read = getattr(stream, "read1", stream.read)
+    while block := read(1 << 16):
+        yield block
+
+
+class _CutShortError(Exception):
+    """The compressed data ended early or broke off; what came before is good."""
+
+
+def _gunzip(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    decoder = zlib.decompressobj(31)
+    for block in blocks:
+        data = block
+        while data:
+            try:
+                piece = decoder.decompress(data, BLOCK)
+            except zlib.error as error:
+                raise _CutShortError(str(error)) from None
+            if piece:
+                yield piece
+            data = decoder.unconsumed_tail
+            if decoder.eof:  # members may follow one another; zero padding may follow the last
+                data = decoder.unused_data.lstrip(b"\0")
+                decoder = zlib.decompressobj(31)
+                if data and not data.startswith(b"\x1f"):
+                    raise _CutShortError("other data after its end")
+                started = bool(data)
+            else:
+                started = True
+    if started:
+        raise _CutShortError("it ends early")
+
+
+def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    import zstandard
+
+    decoder = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj(
+        read_across_frames=True
+    )
+    try:
+        for block in blocks:
+            # A block of 64 KiB can hold a bomb of its own: feed it in small pieces.
+            for start in range(0, len(block), 1024):
+                yield decoder.decompress(block[start : start + 1024])
+    except zstandard.ZstdError as error:
+        raise _CutShortError(str(error)) from None
+
+
+def _from_utf16(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    import codecs
+
+    decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8", "replace")
+
+
+def _spool(pieces: Iterator[bytes], name: str, packed: int | None) -> tuple[Storage, str | None]:
+    held: list[bytes] = []
+    stream: IO[bytes] | None = None
+    size, warning = 0, None
+    try:
+        for piece in pieces:
+            size += len(piece)
+            limit = MAX_UNPACKED if packed is None else min(MAX_UNPACKED, MAX_RATIO * packed)
+            if size > max(limit, IN_MEMORY):
+                raise LogError(
+                    f"{name} unpacks to more than {max(limit, IN_MEMORY) >> 20} MiB, which no log "
+                    "should; unpack it yourself and give the plain file."
+                )
+            if stream is None:
+                held.append(piece)
+                if size > IN_MEMORY:
+                    stream = tempfile.TemporaryFile(prefix="schedmate-")  # noqa: SIM115 - storage
+                    stream.writelines(held)
+                    held.clear()
+            else:
+                stream.write(piece)
+    except _CutShortError as error:
+        warning = f"{name} is damaged ({error}); only what comes before that was read."
+    except LogError:
+        if stream is not None:
+            stream.close()
+        raise
+    except OSError as error:
+        if stream is not None:
+            stream.close()
+        raise LogError(f"cannot unpack {name}: {error.strerror or error}.") from None
+    if stream is None:
+        return Memory(b"".join(held)), warning
+    stream.flush()
+    return OnDisk(Path(name), stream), warning
+
+
+def _unreadable(path: Path, error: OSError) -> LogError:
+    return LogError(
+        f"cannot read {path}: {error.strerror or error}; check the path and its rights."
+    )

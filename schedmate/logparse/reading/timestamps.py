@@ -1,0 +1,121 @@
+"""The time a line was written, where it says so, in the shapes logs have.
+
+Times without a zone count as UTC: only differences within one log are ever used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+
+LOOKED_AT = 120
+"""A timestamp stands within this many characters of the start of its line."""
+NO_YEAR = 2000
+"""The year of shapes that leave it out; a leap year, so that each of their dates exists."""
+
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+_CLOCK = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+_ZONE = r"(?:\s?(Z|UTC|GMT|[+-]\d\d:?\d\d))?"
+
+_SHAPES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], float]], ...]
+
+
+def parse_time(text: str) -> float | None:
+    """Seconds since the epoch of the first timestamp near the start of a line, or None."""
+    head = text[:LOOKED_AT]
+    if ":" not in head and head[:1] not in ("[", "<", "(", "1"):
+        return None
+    for pattern, read in _SHAPES:
+        if match := pattern.search(head):
+            try:
+                return read(match)
+            except (ValueError, OverflowError):
+                continue
+    return None
+
+
+def _fraction(digits: str | None) -> float:
+    return float(f"0.{digits}") if digits else 0.0
+
+
+def _seconds(
+    year: int, month: int, day: int, clock: tuple[str, ...], zone: str | None = None
+) -> float:
+    hour, minute, second, fraction = clock
+    where: timezone = UTC
+    if zone and zone[0] in "+-":
+        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+        where = timezone(-offset if zone[0] == "-" else offset)
+    # a leap second is the last second of its minute
+    at = datetime(year, month, day, int(hour), int(minute), min(int(second), 59), tzinfo=where)
+    return at.timestamp() + _fraction(fraction)
+
+
+def _month(name: str) -> int:
+    return _MONTHS.index(name.lower()) // 4 + 1
+
+
+def _year_first(match: re.Match[str]) -> float:
+    year, month, day, *clock, zone = match.groups()
+    return _seconds(int(year), int(month), int(day), tuple(clock), zone)
+
+
+def _year_last(match: re.Match[str]) -> float:
+    first, second, year, *clock = match.groups()
+    month, day = (first, second) if int(first) <= 12 else (second, first)
+    years = int(year) + (2000 if len(year) == 2 else 0)
+    return _seconds(years, int(month), int(day), tuple(clock))
+
+
+def _syslog(match: re.Match[str]) -> float:
+    month, day, *clock, year = match.groups()
+    return _seconds(int(year or NO_YEAR), _month(month), int(day), tuple(clock))
+
+
+def _named_month(match: re.Match[str]) -> float:
+    day, month, year, *clock = match.groups()
+    return _seconds(int(year), _month(month), int(day), tuple(clock))
+
+
+def _month_day(match: re.Match[str]) -> float:
+    month, day, *clock = match.groups()
+    return _seconds(NO_YEAR, int(month), int(day), tuple(clock))
+
+
+def _clock_only(match: re.Match[str]) -> float:
+    return _seconds(NO_YEAR, 1, 1, match.groups())
+
+
+def _number(match: re.Match[str]) -> float:
+    value = float(match[1])
+    return value / 1000 if value >= 1e12 else value
+
+
+_EPOCH = re.compile(r"[\[(]?(1[0-9]{9}(?:\.\d+)?|1[0-9]{12})[\])]?(?=[\s,:|])")
+_MONTH_NAME = r"([A-Z][a-z]{2})"
+_SHAPES = (
+    # 2024-10-10 12:34:56,789   2024-10-10T12:34:56.789Z   2024/10/10 12:34:56
+    (re.compile(rf"(\d{{4}})[-/.](\d\d)[-/.](\d\d)[ T_,-]\s?{_CLOCK}{_ZONE}"), _year_first),
+    # 20241010 12:34:56   20241010-12:34:56
+    (re.compile(rf"(?<!\d)(20\d\d)(\d\d)(\d\d)[ T_-]{_CLOCK}{_ZONE}"), _year_first),
+    # 10/28/2024 12:34:56   28-10-2024 12:34:56   24/10/28 would be read as year last: rare
+    (re.compile(rf"(?<!\d)(\d\d)[-/.](\d\d)[-/.](\d{{4}}|\d\d)[ T,-]\s?{_CLOCK}"), _year_last),
+    # Thu Oct 10 12:34:56 2024   Oct 10 12:34:56
+    (re.compile(rf"\b{_MONTH_NAME} +(\d{{1,2}}),? {_CLOCK}(?: (\d{{4}})\b)?"), _syslog),
+    # 10 Oct 2024 12:34:56
+    (
+        re.compile(rf"(?<!\d)(\d{{1,2}})[ /-]{_MONTH_NAME}[ /-](\d{{4}})[ :]{_CLOCK}"),
+        _named_month,
+    ),
+    # I1010 12:34:56.789012 (glog)
+    (re.compile(rf"(?:^|[\s\]])[IWEFD](\d\d)(\d\d) {_CLOCK}"), _month_day),
+    # 10-10 12:34:56
+    (re.compile(rf"(?<![\d/.-])(\d\d)[-/](\d\d) {_CLOCK}"), _month_day),
+    # 1728563696.123
+    (_EPOCH, _number),
+    # [12:34:56]   12:34:56.789 |
+    (re.compile(rf"^(?:[A-Z]+\s)?[\[(]?{_CLOCK}(?=[\]),\s|-])"), _clock_only),
+    # the kernel's seconds since boot: [12345.678901]
+    (re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d{3,6})\]"), _number),
+)
