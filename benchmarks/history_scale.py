@@ -2,11 +2,18 @@
 
     python benchmarks/history_scale.py [--records 1000000] [--kind repeated]
 
-`repeated`: jobs of 5,000 workloads, embedded by the bundled embedder, as on a cluster where people
-resubmit. `distinct`: every job another text. Its vectors come from a stand-in embedder, because
-only their number and shape matter here: families of 50 with a cosine similarity of about 0.8 within
-one. Each is built, opened and asked in processes of its own, the last two with warm disk caches.
-Recall is the share of the three nearest texts, found by comparing all vectors, that a search names.
+All records are made up. `repeated`: jobs of 5,000 workloads, embedded by the bundled embedder, as
+on a cluster where people resubmit. `distinct`: every job another text. Its vectors come from a
+stand-in embedder, because only their number and shape matter here: families of 50 with a cosine
+similarity of about 0.8 within one. Each is built, opened and asked in processes of its own, the
+last two with warm disk caches. Recall is the share of the three nearest texts, found by comparing
+all vectors, that a search names.
+
+A search is the hardest there is, for k jobs at whatever similarity. Estimates go from metadata to
+the answer, embedding included, of three kinds of job: `resubmitted` finds its fingerprint and needs
+no search; `unseen` was never run and has similar jobs (repeated: same names, other training;
+distinct: a member of a family that was never stored); `unlike` has none, so that it is searched for
+twice, the second time for the nearest job to name in the reason.
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import random
 import resource
 import shutil
@@ -49,7 +57,7 @@ class FamilyEmbedder:
 
     id = "families"
     dim = 512
-    threshold = 0.9
+    threshold = 0.7
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Embedder.embed`."""
@@ -77,7 +85,9 @@ def workloads() -> list[WorkloadMetadata]:
     return list(found.values())
 
 
-def described(model: str, dataset: str | None, task: str | None, epochs: int) -> WorkloadMetadata:
+def described(
+    model: str, dataset: str | None, task: str | None, epochs: int, batch_size: int = 128
+) -> WorkloadMetadata:
     """Metadata with what is compared, and a length."""
     return WorkloadMetadata.model_validate(
         {
@@ -85,7 +95,7 @@ def described(model: str, dataset: str | None, task: str | None, epochs: int) ->
             "training_config": {
                 "iters": epochs,
                 "iter_type": "epoch",
-                "batch_size": 128,
+                "batch_size": batch_size,
             },
             "dataset_config": {"train": dataset, "valid": dataset},
         }
@@ -93,8 +103,41 @@ def described(model: str, dataset: str | None, task: str | None, epochs: int) ->
 
 
 def distinct(number: int) -> WorkloadMetadata:
-    """A workload that only one job has."""
+    """A workload that only one job has; the last member of each family has none."""
+    return _net(number + number // (FAMILY - 1))
+
+
+def _net(number: int) -> WorkloadMetadata:
     return described(f"net{number}", None, None, 90)
+
+
+def asked(kind: str, count: int) -> dict[str, list[WorkloadMetadata]]:
+    """Jobs to ask for, by how much the history knows of them."""
+    draw = random.Random(2)
+    if kind == "distinct":
+        families = count // FAMILY
+        stored = [n for n in draw.sample(range(count), 2 * QUERIES) if not cut_short(n)][:QUERIES]
+        return {
+            "resubmitted": [distinct(number) for number in stored],
+            "unseen": [
+                _net(FAMILY * draw.randrange(families) + FAMILY - 1) for _ in range(QUERIES)
+            ],
+            "unlike": [_net(FAMILY * (2 * families + n)) for n in range(QUERIES)],
+        }
+    known = draw.choices(workloads(), k=QUERIES)
+    return {
+        "resubmitted": known,
+        "unseen": [
+            described(one.model.model_name or "", one.dataset.train, one.model.task_type, 45, 96)
+            for one in known
+        ],
+        "unlike": [described(f"{n:x} zyqq", f"xkw {n:x}", None, 45) for n in range(QUERIES)],
+    }
+
+
+def cut_short(number: int) -> bool:
+    """One of eight jobs was, and not always those of the same workloads."""
+    return (number + number // WORKLOADS) % 8 == 0
 
 
 def jobs(count: int, choose: Callable[[int], WorkloadMetadata]) -> Iterator[JobRecord]:
@@ -108,7 +151,7 @@ def jobs(count: int, choose: Callable[[int], WorkloadMetadata]) -> Iterator[JobR
             user=f"user{number % 100}",
             launch=LaunchConfig(gpus=8),
             metadata=choose(number),
-            state="CANCELLED" if number % 8 == 0 else "COMPLETED",
+            state="CANCELLED" if cut_short(number) else "COMPLETED",
             submit_time=end - duration - 60.0,
             start_time=end - duration,
             end_time=end,
@@ -137,7 +180,7 @@ def opening(path: Path, count: int, kind: str) -> dict[str, Any]:
     import faiss  # noqa: F401
 
     chosen = embedder(kind)
-    metadata = distinct(count // 2) if kind == "distinct" else workloads()[0]
+    metadata = asked(kind, count)["unseen"][0]
     chosen.embed([render(metadata)])
     began = time.perf_counter()
     with JobHistory.open(path, chosen, read_only=True) as history:
@@ -149,23 +192,21 @@ def opening(path: Path, count: int, kind: str) -> dict[str, Any]:
 
 def asking(path: Path, count: int, kind: str) -> dict[str, Any]:
     """Times of warm searches and estimates, their recall and this process's memory."""
-    draw = random.Random(2)
-    if kind == "distinct":
-        queries = [distinct(draw.randrange(count)) for _ in range(QUERIES)]
-    else:
-        known = workloads()
-        queries = [
-            described(one.model.model_name or "", one.dataset.train, one.model.task_type, 45)
-            if n % 2
-            else one
-            for n, one in enumerate(draw.choices(known, k=QUERIES))
-        ]
+    jobs_asked = asked(kind, count)
+    queries = jobs_asked["unseen"]
     with JobHistory.open(path, embedder(kind), read_only=True) as history:
         advisor = SchedulingAdvisor(history)
         launch = LaunchConfig(gpus=4)
         # similar below the threshold as well: the hardest search is the one for all of k
         searches = timed(queries, lambda one: history.search(one, 3, -1.0))
-        estimates = timed(queries, lambda one: advisor.estimate(one, launch, NOW))
+        estimates = {}
+        for how, those in jobs_asked.items():
+            answers = [advisor.estimate(one, launch, NOW) for one in those]
+            wrong = [one for one in answers if one.abstained != (how == "unlike")]
+            exact = {any(near.exact for near in one.neighbours) for one in answers}
+            if wrong or exact != {how == "resubmitted"}:
+                raise RuntimeError(f"{kind}: the {how} jobs are not what they should be")
+            estimates[how] = timed(those, lambda one: advisor.estimate(one, launch, NOW))
         began = time.perf_counter()
         size = len(history)
         counted = time.perf_counter() - began
@@ -175,8 +216,11 @@ def asking(path: Path, count: int, kind: str) -> dict[str, Any]:
     return {
         "search_median_ms": round(statistics.median(searches), 2),
         "search_p95_ms": round(float(np.quantile(searches, 0.95)), 2),
-        "estimate_median_ms": round(statistics.median(estimates), 2),
-        "estimate_p95_ms": round(float(np.quantile(estimates, 0.95)), 2),
+        **{
+            f"{how}_{name}_ms": round(float(np.quantile(times, level)), 2)
+            for how, times in estimates.items()
+            for name, level in (("median", 0.5), ("p95", 0.95))
+        },
         "len_ms": round(1000 * counted, 2),
         "peak_mb": round(memory),
         "recall_at_3": recall,
@@ -244,7 +288,12 @@ def main() -> None:
     for kind in given.kind or KINDS:
         folder = Path(tempfile.mkdtemp(prefix="history-scale-"))
         try:
-            row: dict[str, Any] = {"history": kind, "records": count}
+            row: dict[str, Any] = {
+                "history": kind,
+                "synthetic_records": count,
+                "vectors": "stand-in" if kind == "distinct" else "bundled embedder",
+                "load_before": round(os.getloadavg()[0], 2),
+            }
             row |= apart(build, folder, count, kind)
             sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
             row["database_mb"] = round(sizes[DATABASE] / 2**20)
@@ -256,13 +305,14 @@ def main() -> None:
             row |= apart(asking, folder, count, kind)
             row["met"] = (
                 row["open_s"] < GOALS["open_s"]
-                and max(row["search_median_ms"], row["estimate_median_ms"]) < GOALS["median_ms"]
+                and max(value for key, value in row.items() if key.endswith("_median_ms"))
+                < GOALS["median_ms"]
             )
             rows.append(row)
             print(json.dumps(row), flush=True)
         finally:
             shutil.rmtree(folder)
-    record(given.name, rows, goals=GOALS)
+    record(given.name, rows, goals=GOALS, records="all made up; see the script")
 
 
 if __name__ == "__main__":
