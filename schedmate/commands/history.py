@@ -14,7 +14,7 @@ import typer
 from schedmate.commands.history_common import HistoryOption, JsonOption, opened, progress, tell
 from schedmate.commands.history_import import import_history
 from schedmate.durations import format_duration, parse_duration
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import UsageError
 from schedmate.terminal import clean
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ def list_(
 ) -> None:
     """List jobs of the history."""
     with opened(history, read_only=True) as store:
-        records = list(
-            store.list(limit=limit, offset=offset, state=_state(state), user=user, text=text)
-        )
+        records = store.list(limit=limit, offset=offset, state=_state(state), user=user, text=text)
     if as_json:
         jobs = [record.model_dump(mode="json", by_alias=True) for record in records]
         typer.echo(json.dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
@@ -135,17 +133,17 @@ def finish(
     if ended in ("PENDING", "RUNNING"):
         raise UsageError(f"--state {ended} is not how a job ends.")
     with opened(history) as store:
-        record = _get(store, job)
-        end_time = _end_time(end)
-        seconds = parse_duration(duration) if duration is not None else None
-        if seconds is None and record.start_time is not None:
-            seconds = max(0.0, end_time - record.start_time)
-        if seconds is None:
+        if duration is None and _get(store, job).start_time is None:
             raise UsageError(f"job {job} has no start time; say how long it ran with --duration.")
-        usage = {"gpu_util": gpu_util, "sm_util": sm_util, "gpu_mem_mb": gpu_mem_mb}
-        known = {name: value for name, value in usage.items() if value is not None}
-        store.finish(job, duration_s=seconds, end_time=end_time, state=ended, **known)
-        record = _get(store, job)
+        record = store.finish(
+            job,
+            duration_s=None if duration is None else parse_duration(duration),
+            end_time=_end_time(end),
+            state=ended,
+            gpu_util=gpu_util,
+            sm_util=sm_util,
+            gpu_mem_mb=gpu_mem_mb,
+        )
     _show(record, as_json)
 
 
@@ -228,11 +226,11 @@ def export(
 
 
 def _get(store: JobHistory, job: str) -> JobRecord:
-    record: JobRecord | None = store.get(job)
+    from schedmate.retrieval.history import unknown_job
+
+    record = store.get(job)
     if record is None:
-        raise InputError(
-            f"no job {job!r} in the history; `schedmate history list` shows what there is."
-        )
+        raise unknown_job(job)
     return record
 
 

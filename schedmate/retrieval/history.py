@@ -200,10 +200,7 @@ class JobHistory:
         with self._db.writing():
             rows = self._db.query("SELECT document, text_id FROM jobs WHERE job_id = ?", (job_id,))
             if not rows:
-                raise HistoryError(
-                    f"no job {job_id!r} in the history; "
-                    "`schedmate history list` shows what there is"
-                )
+                raise unknown_job(job_id)
             held = self._parse(rows[0][0])
             if duration_s is None and end_time is not None and held.start_time is not None:
                 duration_s = max(0.0, end_time - held.start_time)
@@ -376,6 +373,13 @@ class JobHistory:
             (text_id, limit),
         )
         return [(self._parse(document), fingerprint) for document, fingerprint in rows]
+
+
+def unknown_job(job_id: str) -> HistoryError:
+    """The error for a job that is not stored."""
+    return HistoryError(
+        f"no job {job_id!r} in the history; `schedmate history list` shows what there is"
+    )
 
 
 def _unknown(texts: Texts, records: Sequence[JobRecord]) -> Sequence[str]:

@@ -106,6 +106,9 @@ class TestValues:
         assert gpus_of(parse_tres("cpu=8,gres/gpu=8,gres/gpu:a100=8,node=1")) == (8, "a100")
         assert gpus_of(parse_tres("gres/gpu:a100=2,gres/gpu:h100=1")) == (3, None)
         assert gpus_of(parse_tres("cpu=8,mem=5G")) == (None, None)
+        for text in ("gres/gpu=inf", "gres/gpu:a100=1e400", "gres/gpu=nan"):
+            with pytest.raises(ValueError, match="is no number of GPUs"):
+                gpus_of(parse_tres(text))
 
     @pytest.mark.parametrize(
         ("nodes", "count"),
@@ -307,6 +310,30 @@ class TestSacctJson:
             gpu_util=90,
             gpu_mem_mb=38 * 1024,
         )
+
+    @pytest.mark.parametrize(
+        "bad", [float("inf"), float("nan"), -1, 10**40, "", "x", None, [], {}, True]
+    )
+    def test_whatever_stands_in_a_field_ends_no_import(self, bad: object) -> None:
+        def places(value: object, *path: object) -> Iterator[tuple[object, ...]]:
+            yield path
+            items = value.items() if isinstance(value, dict) else ()
+            items = enumerate(value) if isinstance(value, list) else items
+            for key, inner in items:
+                yield from places(inner, *path, key)
+
+        for *parents, last in list(places(sacct_job()))[1:]:
+            job: Any = sacct_job()
+            inner = job
+            for key in parents:
+                inner = inner[key]
+            inner[last] = bad
+            report = ImportReport()
+            records = list(import_sacct_json(document(job, sacct_job()), report))
+            assert 1 <= len(records) == report.rows - report.bad
+            for problem in report.problems:
+                assert "\n" not in problem
+                assert "validation error" not in problem
 
     def test_plain_numbers_and_state_string_of_old_parsers(self) -> None:
         job = sacct_job(state={"current": "TIMEOUT", "reason": "None"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
 from schedmate.jobs import JobRecord
 
 MAX_PROBLEMS = 5
@@ -31,3 +33,14 @@ class ImportReport:
         self.bad += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(f"{place}: {reason}")
+
+
+def reason(error: Exception) -> str:
+    """One line that says why a row cannot be used, with the field where that is known."""
+    if isinstance(error, KeyError):
+        return f"no {error.args[0]}"
+    if not isinstance(error, ValidationError):
+        return str(error).splitlines()[0]
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]

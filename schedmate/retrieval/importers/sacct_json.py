@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from schedmate.errors import InputError
 from schedmate.jobs import JobRecord, JobState, LaunchConfig
-from schedmate.retrieval.importers.report import Analyse, ImportReport
+from schedmate.retrieval.importers.report import Analyse, ImportReport, reason
 from schedmate.retrieval.importers.values import count_hosts, gpus_of, parse_state
 
 _CHUNK = 1 << 20
@@ -30,19 +30,22 @@ def import_sacct_json(
     """
     report = report or ImportReport()
     for job in _Document(stream).jobs():
-        if isinstance(job, dict) and _pending_array(job):
-            continue
-        report.rows += 1
-        place = f"job {report.rows}"
-        if not isinstance(job, dict):
-            report.reject(place, "not a JSON object")
-            continue
+        place = f"job {report.rows + 1}"
+        if isinstance(job, dict):
+            place += f" ({job.get('job_id')})"
         try:
-            record = _record(job)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            report.reject(f"{place} ({job.get('job_id')})", _reason(error))
+            if not isinstance(job, dict):
+                raise TypeError("not a JSON object")
+            record = None if _pending_array(job) else _record(job)
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+            # what is not of the expected kind shows in one of these, wherever it stands
+            report.rows += 1
+            report.reject(place, reason(error))
             continue
-        yield analyse(record, job.get("working_directory")) if analyse else record
+        if record is not None:
+            report.rows += 1
+            workdir = job.get("working_directory")
+            yield analyse(record, str(workdir) if workdir else None) if analyse else record
 
 
 def _record(job: dict[str, Any]) -> JobRecord:
@@ -158,10 +161,6 @@ def mean_util(shares: list[tuple[float, float]]) -> float | None:
         return None
     mean = sum(util * length for util, length in shares) / sum(length for _, length in shares)
     return mean if 0 <= mean <= 100 else None
-
-
-def _reason(error: Exception) -> str:
-    return f"no {error.args[0]}" if isinstance(error, KeyError) else str(error).splitlines()[0]
 
 
 class _Document:

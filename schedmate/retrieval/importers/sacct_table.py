@@ -7,7 +7,7 @@ from typing import IO
 
 from schedmate.errors import InputError
 from schedmate.jobs import JobRecord, LaunchConfig
-from schedmate.retrieval.importers.report import Analyse, ImportReport
+from schedmate.retrieval.importers.report import Analyse, ImportReport, reason
 from schedmate.retrieval.importers.sacct_json import mean_util
 from schedmate.retrieval.importers.values import (
     count_hosts,
@@ -52,7 +52,7 @@ def import_sacct_parsable(
         try:
             record = _record(job, steps)
         except ValueError as error:
-            report.reject(f"line {number}", str(error).splitlines()[0])
+            report.reject(f"line {number}", reason(error))
             continue
         yield analyse(record, job.get("workdir")) if analyse else record
 

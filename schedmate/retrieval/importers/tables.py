@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import yaml
-from pydantic import ValidationError
 
 from schedmate.errors import InputError, UsageError
 from schedmate.jobs import JobRecord, LaunchConfig
-from schedmate.retrieval.importers.report import Analyse, ImportReport
+from schedmate.retrieval.importers.report import Analyse, ImportReport, reason
 from schedmate.retrieval.importers.values import (
     is_missing,
     parse_duration,
@@ -137,7 +136,7 @@ def import_csv(
         try:
             record, workdir = _csv_record(cells, columns, report.rows)
         except ValueError as error:
-            report.reject(place, _reason(error))
+            report.reject(place, reason(error))
             continue
         yield analyse(record, workdir) if analyse else record
 
@@ -184,7 +183,7 @@ def parse_assignments(items: list[str]) -> JobRecord:
     try:
         return _record(values)[0]
     except ValueError as error:
-        raise UsageError(f"that is no job record: {_reason(error)}.") from None
+        raise UsageError(f"that is no job record: {reason(error).rstrip('.')}.") from None
 
 
 def _record(values: Mapping[str, tuple[str, str | None]]) -> tuple[JobRecord, str | None]:
@@ -248,14 +247,6 @@ def import_jsonl(
         try:
             record = JobRecord.model_validate_json(text)
         except ValueError as error:
-            report.reject(f"line {number}", _reason(error))
+            report.reject(f"line {number}", reason(error))
             continue
         yield analyse(record, None) if analyse else record
-
-
-def _reason(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error).splitlines()[0]
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]

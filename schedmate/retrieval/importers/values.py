@@ -114,13 +114,20 @@ def parse_tres(text: str | None) -> dict[str, str]:
 def gpus_of(tres: dict[str, str]) -> tuple[int | None, str | None]:
     """Number and type of the GPUs among trackable resources; the type only when all agree."""
     typed = {
-        name.removeprefix("gres/gpu:"): int(float(count))
+        name.removeprefix("gres/gpu:"): _count(count)
         for name, count in tres.items()
         if name.startswith("gres/gpu:")
     }
     total = tres.get("gres/gpu")
-    count = int(float(total)) if total is not None else (sum(typed.values()) if typed else None)
+    count = _count(total) if total is not None else (sum(typed.values()) if typed else None)
     return count, next(iter(typed)) if len(typed) == 1 else None
+
+
+def _count(text: str) -> int:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is no number of GPUs")
+    return int(number)
 
 
 def count_hosts(nodelist: str | None) -> int | None:
