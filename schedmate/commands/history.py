@@ -226,7 +226,7 @@ def export(
 
 
 def _get(store: JobHistory, job: str) -> JobRecord:
-    from schedmate.retrieval.history import unknown_job
+    from schedmate.retrieval.table import unknown_job
 
     record = store.get(job)
     if record is None:

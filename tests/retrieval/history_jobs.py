@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
-from schedmate.retrieval import disk, history, index, vectors
+from schedmate.retrieval import disk, history, index, table, vectors
 from schedmate.retrieval.embedders.vectors import unit
 
 
@@ -65,7 +65,7 @@ def often_saved(tail: int = 7, exact_up_to: int = 150) -> None:
     file is being written most of the time."""
     index.TAIL = vectors.TAIL = tail
     index.EXACT_UP_TO = exact_up_to
-    history.BATCH = 10
+    history.BATCH = table.PAGE = 10
 
 
 def on_network(folder: Path) -> None:
@@ -75,9 +75,9 @@ def on_network(folder: Path) -> None:
 
 def mounts(folder: Path, kind: str = "nfs4") -> Path:
     """A table of mounts, written beside a directory, that has it on this type of file system."""
-    table = folder.parent / f"mounts-{kind}"
-    table.write_text(
+    written = folder.parent / f"mounts-{kind}"
+    written.write_text(
         "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
         f"40 22 0:45 / {folder} rw,relatime shared:9 - {kind} server:/export rw,vers=4.2\n"
     )
-    return table
+    return written

@@ -246,6 +246,7 @@ class TestContents:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("schedmate.retrieval.history.BATCH", 4)
+        monkeypatch.setattr("schedmate.retrieval.table.PAGE", 4)
         seen: list[int] = []
         rebuilt: list[tuple[int, int]] = []
         with JobHistory.open(tmp_path, SMALL) as history:
@@ -537,7 +538,7 @@ class TestAnotherEmbedder:
                     raise EmbedderError("the server went away")
                 return super().embed(texts)  # type: ignore[arg-type]
 
-        monkeypatch.setattr("schedmate.retrieval.history.BATCH", 10)
+        monkeypatch.setattr("schedmate.retrieval.table.PAGE", 10)
         with JobHistory.open(stored, Failing("new")) as history:
             with pytest.raises(EmbedderError, match="went away"):
                 history.rebuild()

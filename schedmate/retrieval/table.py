@@ -1,0 +1,193 @@
+"""Past jobs as rows of the history's database: all that needs no vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypedDict
+
+from pydantic import ValidationError
+
+from schedmate.errors import UsageError
+from schedmate.jobs import JobRecord, JobState
+from schedmate.retrieval.database import Database, HistoryError
+
+PAGE = 1_000
+"""Jobs read at once."""
+RECENT = 64
+"""Resubmissions that a look-up by fingerprint returns at most."""
+
+
+_UPSERT = """INSERT INTO jobs
+    (job_id, text_id, fingerprint, state, ended, user, submit_time, end_time, document)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job_id) DO UPDATE SET
+    text_id = excluded.text_id, fingerprint = excluded.fingerprint, state = excluded.state,
+    ended = excluded.ended, user = excluded.user, submit_time = excluded.submit_time,
+    end_time = excluded.end_time, document = excluded.document"""
+
+
+class HistoryStats(TypedDict):
+    """Counts of a history. Times are seconds since the epoch, None when no job says."""
+
+    jobs: int
+    states: dict[str, int]
+    workloads: int
+    fingerprints: int
+    first_submit_time: float | None
+    last_submit_time: float | None
+    manifest: dict[str, str]
+
+
+# `list` is a method below, so the built-in of that name needs another in annotations.
+Records = list[JobRecord]
+
+
+class JobTable:
+    """The jobs of one history, by id, fingerprint and text."""
+
+    def __init__(self, database: Database) -> None:
+        self.path = database.folder
+        self._db = database
+
+    def __len__(self) -> int:
+        # Jobs are replaced, never deleted, so the last row's number is how many there are;
+        # counting a million would take longer than an estimate.
+        return int(self._db.query("SELECT max(rowid) FROM jobs")[0][0] or 0)
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """A job by id, None when it is not stored."""
+        found = self._records("WHERE job_id = ?", (job_id,))
+        return found[0] if found else None
+
+    def list(
+        self,
+        limit: int | None = 50,
+        offset: int = 0,
+        state: str | None = None,
+        user: str | None = None,
+        text: str | None = None,
+    ) -> Records:
+        """Jobs, the latest submitted first; `text` is looked for in names, ids and metadata."""
+        given = {"state = ?": state, "user = ?": user}
+        given["instr(lower(document), lower(?)) > 0"] = text
+        clauses = {clause: value for clause, value in given.items() if value is not None}
+        where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
+        order = "ORDER BY submit_time DESC, job_id LIMIT ? OFFSET ?"
+        most = -1 if limit is None else limit
+        return self._records(where + order, (*clauses.values(), most, offset))
+
+    def by_fingerprint(self, fingerprint: str, limit: int = RECENT) -> Records:
+        """Jobs with this fingerprint, the latest ended first, at most `limit`."""
+        where = "WHERE fingerprint = ? ORDER BY end_time DESC, job_id LIMIT ?"
+        return self._records(where, (fingerprint, limit))
+
+    def export(self) -> Iterator[JobRecord]:
+        """Every job, in order of id."""
+        for page in self._pages():
+            yield from page
+
+    def stats(self) -> HistoryStats:
+        """Counts by state, of distinct renderings and fingerprints, and the span of time."""
+        with self._db.reading():
+            states = "SELECT state, count(*) FROM jobs GROUP BY state ORDER BY 2 DESC, 1"
+            counts = "SELECT count(DISTINCT text_id), count(DISTINCT fingerprint) FROM jobs"
+            by_state: dict[str, int] = dict(self._db.query(states))
+            workloads, fingerprints = self._db.query(counts)[0]
+            first, last = self._db.query("SELECT min(submit_time), max(submit_time) FROM jobs")[0]
+            return {
+                "jobs": sum(by_state.values()),
+                "states": by_state,
+                "workloads": workloads,
+                "fingerprints": fingerprints,
+                "first_submit_time": first,
+                "last_submit_time": last,
+                "manifest": dict(self._db.query("SELECT key, value FROM manifest")),
+            }
+
+    def _pages(self) -> Iterator[Records]:
+        page = self._records("ORDER BY job_id LIMIT ?", (PAGE,))
+        while page:
+            yield page
+            last = page[-1].job_id
+            page = self._records("WHERE job_id > ? ORDER BY job_id LIMIT ?", (last, PAGE))
+
+    def _records(self, where: str, values: Sequence[Any]) -> Records:
+        # `where` is written in this class; what users give is bound
+        rows = self._db.query(f"SELECT document FROM jobs {where}", values)  # noqa: S608
+        return [self._parse(row[0]) for row in rows]
+
+    def _parse(self, document: str) -> JobRecord:
+        try:
+            return JobRecord.model_validate_json(document)
+        except ValidationError as error:
+            raise HistoryError(
+                f"{self.path}: a stored job cannot be read ({error.errors()[0]['msg']}); it was "
+                "written by another version of schedmate, or is damaged"
+            ) from None
+
+    def _of_text(
+        self, text_id: int, limit: int, ended_only: bool
+    ) -> Sequence[tuple[JobRecord, str]]:
+        ended = "AND ended = 1 " if ended_only else ""
+        rows = self._db.query(
+            f"SELECT document, fingerprint FROM jobs WHERE text_id = ? {ended}"  # noqa: S608
+            "ORDER BY end_time DESC, job_id LIMIT ?",
+            (text_id, limit),
+        )
+        return [(self._parse(document), fingerprint) for document, fingerprint in rows]
+
+    def finish(
+        self,
+        job_id: str,
+        *,
+        duration_s: float | None = None,
+        end_time: float | None = None,
+        state: JobState = "COMPLETED",
+        **usage: Any,
+    ) -> JobRecord:
+        """Close a stored job: how long it ran [s], when it ended [s since epoch], how.
+
+        `usage` are further fields of `JobRecord` (gpu_util, sm_util, gpu_mem_mb, throughput).
+        Raises `HistoryError` for a job that is not stored, `UsageError` for values that a record
+        cannot hold.
+        """
+        with self._db.writing():
+            rows = self._db.query("SELECT document, text_id FROM jobs WHERE job_id = ?", (job_id,))
+            if not rows:
+                raise unknown_job(job_id)
+            held = self._parse(rows[0][0])
+            if duration_s is None and end_time is not None and held.start_time is not None:
+                duration_s = max(0.0, end_time - held.start_time)
+            changes = {"duration_s": duration_s, "end_time": end_time, **usage}
+            given = {key: value for key, value in changes.items() if value is not None}
+            try:
+                record = JobRecord.model_validate(held.model_dump() | given | {"state": state})
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(map(str, first["loc"]))
+                raise UsageError(f"job {job_id}: {place}: {first['msg']}") from None
+            self._upsert([(record, rows[0][1])])
+        return record
+
+    def _upsert(self, records: Iterable[tuple[JobRecord, int | None]]) -> None:
+        self._db.execute_many(_UPSERT, [_row(record, text_id) for record, text_id in records])
+
+
+def unknown_job(job_id: str) -> HistoryError:
+    """The error for a job that is not stored."""
+    return HistoryError(
+        f"no job {job_id!r} in the history; `schedmate history list` shows what there is"
+    )
+
+
+def _row(record: JobRecord, text_id: int | None) -> tuple[Any, ...]:
+    return (
+        record.job_id,
+        text_id,
+        record.metadata.fingerprint(),
+        record.state,
+        int(record.ended),
+        record.user,
+        record.submit_time,
+        record.end_time,
+        record.model_dump_json(by_alias=True, exclude_none=True),
+    )
