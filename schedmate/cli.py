@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from schedmate import __version__
-from schedmate.commands import analyze, config, doctor, history
+from schedmate.commands import analyze, config, doctor, history, llm
 from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
 from schedmate.terminal import clean, say
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.command("analyze")(analyze.analyze)
 app.add_typer(history.app, name="history")
+app.add_typer(llm.app, name="llm")
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 

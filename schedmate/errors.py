@@ -3,7 +3,8 @@
 SchedmateError            1  an internal error
 ├── UsageError            2  a wrong flag, setting or combination of them
 │   └── SettingsError     2  a settings file or environment variable that does not parse
-└── InputError            3  an input that is missing, unreadable or not what it should be
+├── InputError            3  an input that is missing, unreadable or not what it should be
+└── ModelError            5  a language model that gave no usable answer, where one was insisted on
 
 Every message is one sentence: what is wrong, where, and what to do next. `schedmate` prints it
 after `error:` and exits with `exit_code`; the whole table is `EXIT_CODES`.
@@ -11,13 +12,14 @@ after `error:` and exits with `exit_code`; the whole table is `EXIT_CODES`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 OK = 0
 INTERNAL = 1
 USAGE = 2
 INPUT = 3
 ABSTAINED = 4
+MODEL = 5
 INTERRUPTED = 130
 
 EXIT_CODES: dict[int, str] = {
@@ -26,6 +28,7 @@ EXIT_CODES: dict[int, str] = {
     USAGE: "wrong flag, argument or setting",
     INPUT: "input not found, unreadable or not what it should be",
     ABSTAINED: "no similar job in the history (only with --fail-on-abstain)",
+    MODEL: "the language model gave no usable answer (only where nothing else could answer)",
     INTERRUPTED: "interrupted (Ctrl-C)",
 }
 """Exit codes of the `schedmate` command and what each means."""
@@ -51,3 +54,29 @@ class InputError(SchedmateError):
     """An input is missing, unreadable or not what it should be."""
 
     exit_code: ClassVar[int] = INPUT
+
+
+Verdict = Literal[
+    "ok",  # a reply that could be used
+    "unavailable",  # no connection, or a server that reports its own failure
+    "timeout",  # no whole reply within the time
+    "rejected",  # the server refuses this kind of request (4xx, and 500)
+    "length",  # the reply was cut off by its token limit
+    "malformed",  # not what the protocol or the schema asks for
+    "echo",  # the schema or the prompt repeated in place of an answer
+    "budget",  # a token or cost budget is used up; nothing was sent
+]
+"""What became of one call of a language model; the ledger stores it."""
+
+
+class ModelError(SchedmateError):
+    """A language model gave no usable answer; `verdict` says in what way.
+
+    Commands that can answer without a model catch this, say so and go on.
+    """
+
+    exit_code: ClassVar[int] = MODEL
+
+    def __init__(self, verdict: Verdict, message: str) -> None:
+        super().__init__(message)
+        self.verdict: Verdict = verdict

@@ -253,6 +253,33 @@ class JobRecord(BaseModel):
         return self.state not in ("PENDING", "RUNNING")
 
 
+class ModelUse(BaseModel):
+    """What a language model was asked about one job's metadata, and what came of it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["hybrid", "agent"]
+    model: str = Field(description="Name at the endpoint, or scripted:FILE")
+    endpoint: str = Field(description="Address, or `scripted`")
+    outcome: str = Field(
+        description="`ok`; `not needed` when static analysis left nothing to ask; else the verdict "
+        "on the call that failed (schedmate.errors.Verdict) or `failed`, and the static answer "
+        "stands"
+    )
+    reason: str | None = Field(None, description="One sentence on a failure")
+    asked: list[str] = Field(default_factory=list, description="Fields the model was asked for")
+    filled: list[str] = Field(default_factory=list, description="Fields that its answer decided")
+    dropped: list[str] = Field(
+        default_factory=list, description="Findings whose citation did not hold, and why"
+    )
+    calls: int = Field(0, description="Requests answered, by the server or from the cache")
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = Field(0, description="Of the input, found in the server's prefix cache")
+    seconds: float = Field(0.0, description="Wall time of the reading [s]")
+    trajectory: str | None = Field(None, description="File that records the reading")
+
+
 class Neighbour(BaseModel):
     """One past job an estimate rests on."""
 

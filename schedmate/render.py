@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedmate.durations import format_duration
-from schedmate.jobs import Estimate, Neighbour, WorkloadMetadata
+from schedmate.jobs import Estimate, ModelUse, Neighbour, WorkloadMetadata
 from schedmate.terminal import clean
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def show(analysis: Analysis, console: Console) -> None:
         console.print(f"and {len(neighbours) - LISTED} more past jobs, listed by --json")
     if not analysis.estimate.abstained and analysis.estimate.reason:
         console.print(f"note: {clean(analysis.estimate.reason)}", soft_wrap=True)
+    if analysis.model is not None:
+        console.print(_model(analysis.model), soft_wrap=True)
     for warning in analysis.warnings:
         console.print(f"warning: {clean(warning)}", soft_wrap=True)
 
@@ -57,6 +59,19 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
         named.append(f"{len(neighbours) - NAMED} more")
     count = len(neighbours)
     return job, _forecast(estimate), f"because of {count} past job{_s(count)}: {', '.join(named)}"
+
+
+def _model(use: ModelUse) -> str:
+    """One line on what a language model was asked."""
+    name = f"model {clean(use.model, 80)}"
+    if use.outcome == "not needed":
+        return f"{name}: not asked, static analysis left nothing open"
+    fields = ", ".join(one.rpartition(".")[2] for one in use.filled) or "nothing"
+    tokens = use.input_tokens + use.output_tokens
+    return (
+        f"{name}: decided {fields} of {len(use.asked)} asked; {len(use.dropped)} findings without "
+        f"proof; {use.calls} call{_s(use.calls)}, {tokens:,} tokens, {use.seconds:.1f} s"
+    )
 
 
 def _s(count: float) -> str:
@@ -98,24 +113,24 @@ def _forecast(estimate: Estimate) -> str:
 
 
 def _fields(metadata: WorkloadMetadata) -> Table:
-    table = _table("field", "value", "from", "sure")
+    rows = table("field", "value", "from", "sure")
     for section, values in metadata.sections().items():
         for key, value in values.items():
             name = f"{section}.{key}"
             evidence = metadata.evidence.get(name)
-            table.add_row(
+            rows.add_row(
                 clean(name, 60),
                 "unknown" if value is None else clean(value, 100),
                 clean(evidence.where(), 200) if evidence else "",
                 f"{evidence.confidence:.0%}" if evidence else "",
             )
-    return table
+    return rows
 
 
 def _neighbours(neighbours: list[Neighbour]) -> Table:
-    table = _table("past job", "similar", "share", "ran", "for this job", "ended", "what")
+    rows = table("past job", "similar", "share", "ran", "for this job", "ended", "what")
     for one in neighbours:
-        table.add_row(
+        rows.add_row(
             clean(one.job_id, 40),
             f"{one.similarity:.3f}" + " (same)" * one.exact,
             f"{one.weight:.0%}",
@@ -124,7 +139,7 @@ def _neighbours(neighbours: list[Neighbour]) -> Table:
             _ago(one.age_s),
             clean(one.summary, 120),
         )
-    return table
+    return rows
 
 
 def _ago(age_s: float | None) -> str:
@@ -134,7 +149,8 @@ def _ago(age_s: float | None) -> str:
     return f"{days} d ago" if days >= 2 else f"{format_duration(age_s)} ago"
 
 
-def _table(*columns: str) -> Table:
+def table(*columns: str) -> Table:
+    """A table in the one style of this command line; cells fold."""
     from rich import box
     from rich.table import Table
 

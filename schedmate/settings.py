@@ -27,7 +27,7 @@ from schedmate.errors import SettingsError
 
 PROJECT_FILE = "schedmate.toml"
 ENV_PREFIX = "SCHEDMATE_"
-SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY"})
+SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
 """Variables read where they are used: a secret is no setting, so that none is ever printed."""
 
 
@@ -83,7 +83,51 @@ class Settings(BaseSettings):
         2.0, gt=0, description="Time after which the submit hook gives up and returns None [s]"
     )
 
-    @field_validator("history", mode="after")
+    mode: Literal["static", "hybrid", "agent"] | None = Field(
+        None,
+        description="How metadata is read: static (no model), hybrid (a model is asked for what "
+        "static analysis could not tell), agent (a model reads alone, as in the paper); "
+        "unset: hybrid when a model is set, else static",
+    )
+    llm_base_url: str | None = Field(
+        None, description="Base URL of an OpenAI-compatible server, ending in /v1"
+    )
+    llm_model: str | None = Field(
+        None, description="Model name there, or scripted:FILE; unset: the first one it serves"
+    )
+    llm_timeout_s: float = Field(60.0, gt=0, description="Time limit of one call [s]")
+    llm_deadline_s: float = Field(
+        180.0, gt=0, description="Time limit of all calls for one job [s]"
+    )
+    llm_max_tokens: int = Field(2048, ge=16, description="Most tokens of one reply")
+    llm_context_tokens: int = Field(
+        32_768, ge=1024, description="Context length of the model [tokens]"
+    )
+    llm_call_tokens: int | None = Field(
+        None, ge=1, description="Most tokens of one call, prompt and reply"
+    )
+    llm_job_tokens: int | None = Field(
+        400_000, ge=1, description="Most tokens of all calls for one job"
+    )
+    llm_day_tokens: int | None = Field(None, ge=1, description="Most tokens in 24 hours")
+    llm_call_cost: float | None = Field(None, ge=0, description="Most cost of one call")
+    llm_job_cost: float | None = Field(None, ge=0, description="Most cost of one job")
+    llm_day_cost: float | None = Field(None, ge=0, description="Most cost in 24 hours")
+    llm_price_input: float = Field(0.0, ge=0, description="Price of a million prompt tokens")
+    llm_price_output: float = Field(0.0, ge=0, description="Price of a million reply tokens")
+    llm_cache: bool = Field(True, description="Reuse replies to requests made before")
+    agent_model_calls: int = Field(
+        12, ge=1, le=100, description="Most replies of the model in one reading of a repository"
+    )
+    agent_tool_calls: int = Field(
+        30, ge=0, le=300, description="Most file and directory reads in one reading"
+    )
+    trajectories: Path = Field(
+        default_factory=lambda: data_dir() / "trajectories",
+        description="Directory of the records of what the model was shown and said",
+    )
+
+    @field_validator("history", "trajectories", mode="after")
     @classmethod
     def _expand_home(cls, value: Path) -> Path:
         return value.expanduser()
@@ -168,15 +212,16 @@ def _read(path: Path) -> dict[str, Any]:
         values = TomlConfigSettingsSource(Settings, toml_file=path)()
     except (OSError, ValueError) as error:
         raise SettingsError(f"cannot read the settings file {path}: {error}") from None
-    if isinstance(values.get("history"), str):
-        # A relative path in a file means relative to that file.
-        values["history"] = path.parent / Path(values["history"]).expanduser()
+    for name in ("history", "trajectories"):
+        if isinstance(values.get(name), str):
+            # A relative path in a file means relative to that file.
+            values[name] = path.parent / Path(values[name]).expanduser()
     return values
 
 
 def _named(origin: str, name: str) -> str:
     if origin == "flag":
-        return f"--{name.replace('_', '-')}"
+        return "--model" if name == "llm_model" else f"--{name.replace('_', '-')}"
     if origin == "environment":
         return f"{ENV_PREFIX}{name.upper()} in the environment"
     return origin

@@ -9,13 +9,14 @@ import stat
 import sys
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from schedmate.commands.checks import Check
 from schedmate.durations import format_duration
 from schedmate.errors import INTERNAL, SchedmateError
 
@@ -30,20 +31,10 @@ T = TypeVar("T")
 MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding: what was looked at, how it is, and what to do about it."""
-
-    name: str
-    status: Literal["ok", "warning", "failed"]
-    fact: str
-    fix: str | None = None
-
-
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the installation, the embedder and the history; each finding says how to mend it.
+    """Check the installation, embedder, history and language model; each finding says what to do.
 
     Exits with 1 when a check failed (✗); a warning (!) leaves the exit code at 0.
     """
@@ -84,6 +75,9 @@ def examine() -> Iterator[Check]:
         "restore a copy, or move it away and import again",
         _history(settings.history, embedder),
     )
+    from schedmate.commands.doctor_model import examine_model
+
+    yield from _guarded("model", "see `schedmate analyze --help`", examine_model(settings))
 
 
 def _guarded(

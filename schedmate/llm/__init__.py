@@ -1,1 +1,124 @@
-"""The only door to a chat model; no secret leaves through it, nothing untrusted speaks."""
+"""The only door to a chat model. Everything that asks one asks through `LLM`.
+
+    llm = open_llm(settings)
+    if llm is not None:
+        chat = llm.chat("extract", job="job-17")     # a LangChain chat model, guarded
+        answer = ask(chat, messages, Schema)         # schedmate.llm.structured
+
+Any OpenAI-compatible server serves: vLLM, llama.cpp, a hosted service; `scripted:FILE` stands in
+for one. Each call is redacted, bounded in time, size, tokens and cost, cached, and written to a
+local ledger. Whoever calls must be able to go on without the answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schedmate.llm.budget import Budget
+from schedmate.llm.endpoint import SCRIPTED, Endpoint, connect, endpoint
+from schedmate.llm.store import Store
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from schedmate.llm.chat import GuardedChat
+    from schedmate.llm.scripted import Script
+    from schedmate.settings import Settings
+
+
+@dataclass(slots=True)
+class LLM:
+    """An endpoint, what calls to it may use, and where they are written down."""
+
+    endpoint: Endpoint
+    budget: Budget
+    store: Store
+    timeout_s: float
+    max_tokens: int
+    cached: bool = True
+    client: BaseChatModel | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def chat(
+        self, purpose: str, *, job: str | None = None, deadline_s: float | None = None
+    ) -> GuardedChat:
+        """A chat model for one job. `deadline_s` bounds all its calls together [s].
+
+        A new one remembers no secrets of other jobs. Raises `InputError` for a scripted model that
+        cannot be read.
+        """
+        from schedmate.llm.chat import GuardedChat
+        from schedmate.llm.redact import Redactor
+
+        with self._lock:
+            if not self.endpoint.model:
+                from schedmate.llm.probe import first_model
+
+                self.endpoint = replace(self.endpoint, model=first_model(self.endpoint))
+            if self.client is None:
+                self.client = connect(self.endpoint, max_tokens=self.max_tokens)
+        return GuardedChat(
+            inner=self.client,
+            endpoint=self.endpoint,
+            store=self.store,
+            budget=self.budget,
+            redactor=Redactor(),
+            purpose=purpose,
+            job=job,
+            timeout_s=self.timeout_s,
+            ends=None if deadline_s is None else time.monotonic() + deadline_s,
+            max_tokens=self.max_tokens,
+            # A script is consumed as it is read: a reply from the cache would shift all others.
+            cached=self.cached and self.endpoint.scripted is None,
+        )
+
+    def close(self) -> None:
+        """Close the connections and the ledger; may be repeated."""
+        http = getattr(self.client, "http_client", None)
+        if http is not None:
+            http.close()
+        self.store.close()
+
+
+def open_llm(settings: Settings) -> LLM | None:
+    """The language model that the settings name; None when they name none.
+
+    Raises `UsageError` for an address that is none, `InputError` when the ledger cannot be used.
+    """
+    where = endpoint(settings.llm_base_url, settings.llm_model)
+    return None if where is None else _opened(where, settings)
+
+
+def replay_llm(settings: Settings, record: Path, script: Script) -> LLM:
+    """A model that says what a record of an earlier reading says."""
+    from schedmate.llm.scripted import ScriptedChat
+
+    where = Endpoint("", f"{SCRIPTED}{record}")
+    return _opened(where, settings, ScriptedChat(script=script))
+
+
+def _opened(where: Endpoint, settings: Settings, client: BaseChatModel | None = None) -> LLM:
+    from schedmate.settings import data_dir
+
+    return LLM(
+        endpoint=where,
+        budget=Budget(
+            call_tokens=settings.llm_call_tokens,
+            job_tokens=settings.llm_job_tokens,
+            day_tokens=settings.llm_day_tokens,
+            call_cost=settings.llm_call_cost,
+            job_cost=settings.llm_job_cost,
+            day_cost=settings.llm_day_cost,
+            price_input=settings.llm_price_input,
+            price_output=settings.llm_price_output,
+        ),
+        store=Store(data_dir()),
+        timeout_s=settings.llm_timeout_s,
+        max_tokens=settings.llm_max_tokens,
+        cached=settings.llm_cache,
+        client=client,
+    )

@@ -1,0 +1,119 @@
+"""`schedmate llm`: what language models were asked, and what it took."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from schedmate.durations import parse_duration
+
+SCHEMA = "schedmate.ledger/v1"
+
+app = typer.Typer(no_args_is_help=True, help="Show the use of language models.")
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `ledger` a subcommand although it is the only one."""
+
+
+@app.command()
+def ledger(
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=1, help="How many calls to list, newest first.")
+    ] = 20,
+    since: Annotated[
+        str | None, typer.Option(help="Only calls of this last time, for example 24h or 7-0.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List calls of language models with tokens, time and verdict, and add them up by model.
+
+    What was said is not in the ledger: see the setting `trajectories` for records of readings.
+    """
+    from schedmate.llm.store import FILE, Store
+    from schedmate.settings import data_dir
+
+    began = 0.0 if since is None else time.time() - parse_duration(since)
+    calls: list[dict[str, Any]] = []
+    if (data_dir() / FILE).exists():
+        store = Store(data_dir())
+        try:
+            calls = store.calls(since=began)
+        finally:
+            store.close()
+    totals = _totals(calls)
+    if as_json:
+        document = {"schema": SCHEMA, "totals": totals, "calls": calls[:last]}
+        typer.echo(json.dumps(document, indent=2))
+        return
+    _print(calls[:last], totals, len(calls))
+
+
+def _totals(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sums by endpoint, model and purpose, the most used first."""
+    sums: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for call in calls:
+        key = (call["endpoint"], call["model"], call["purpose"])
+        total = sums.setdefault(
+            key,
+            dict(zip(("endpoint", "model", "purpose"), key, strict=True))
+            | dict.fromkeys(
+                ("calls", "from_cache", "failed", "input_tokens", "cached_tokens", "output_tokens"),
+                0,
+            )
+            | {"seconds": 0.0, "cost": 0.0},
+        )
+        total["calls"] += 1
+        total["from_cache"] += call["attempts"] == 0 and call["verdict"] == "ok"
+        total["failed"] += call["verdict"] != "ok"
+        for name in ("input_tokens", "cached_tokens", "output_tokens", "seconds", "cost"):
+            total[name] += call[name]
+    return sorted(sums.values(), key=lambda one: -one["calls"])
+
+
+def _print(calls: list[dict[str, Any]], totals: list[dict[str, Any]], count: int) -> None:
+    import sys
+
+    from schedmate.render import table
+    from schedmate.terminal import clean, console
+
+    if not calls:
+        typer.echo("no model has been called yet.")
+        return
+    out = console(sys.stdout)
+    tokens = sum(one["input_tokens"] + one["output_tokens"] for one in totals)
+    seconds = sum(one["seconds"] for one in totals)
+    out.print(f"{count:,} calls, {tokens:,} tokens, {seconds:,.1f} s")
+    sums = table("model", "at", "for", "calls", "cached", "failed", "tokens in", "out", "s", "cost")
+    for one in totals:
+        sums.add_row(
+            clean(one["model"], 60),
+            clean(one["endpoint"], 60),
+            clean(one["purpose"], 20),
+            *(f"{one[name]:,}" for name in ("calls", "from_cache", "failed")),
+            *(f"{one[name]:,}" for name in ("input_tokens", "output_tokens")),
+            f"{one['seconds']:,.1f}",
+            f"{one['cost']:,.4f}",
+        )
+    out.print(sums)
+    listed = table("time (UTC)", "for", "job", "model", "verdict", "in", "out", "s", "why")
+    for call in calls:
+        moment = datetime.fromtimestamp(call["time"], UTC)
+        listed.add_row(
+            moment.strftime("%Y-%m-%d %H:%M:%S"),
+            clean(call["purpose"], 20),
+            clean(call["job"] or "", 40),
+            clean(call["model"], 60),
+            call["verdict"]
+            + (" (cache)" if call["attempts"] == 0 else "") * (call["verdict"] == "ok"),
+            f"{call['input_tokens']:,}",
+            f"{call['output_tokens']:,}",
+            f"{call['seconds']:.1f}",
+            clean(call["detail"] or "", 120),
+        )
+    out.print(listed)

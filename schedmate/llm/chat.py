@@ -1,0 +1,259 @@
+"""One chat model with everything that a call needs around it.
+
+`GuardedChat` is a LangChain chat model, so agents and structured calls use it like any other. A
+call passes, in this order: redaction, the reply cache, the budgets, the endpoint (with retries,
+back-off and a deadline), the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.base import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import ConfigDict
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+from tenacity.stop import stop_before_delay
+from tenacity.wait import wait_random_exponential
+
+from schedmate.errors import ModelError
+from schedmate.llm import telemetry
+from schedmate.llm.budget import Budget, estimate_tokens
+from schedmate.llm.endpoint import Endpoint
+from schedmate.llm.failures import is_transient, named, retry_after_s
+from schedmate.llm.redact import Redactor
+from schedmate.llm.store import Call, Store
+from schedmate.llm.transport import deadline
+
+ATTEMPTS = 3
+LONGEST_WAIT_S = 30.0
+
+
+class GuardedChat(BaseChatModel):
+    """A chat model for one job and one purpose; raises `ModelError` and nothing else.
+
+    `ends` is the job's deadline on the monotonic clock [s]; `timeout_s` bounds one call, its
+    retries included [s]; `max_tokens` bounds one reply. `cached` lets a reply that was once given
+    to the very same request be given again.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    inner: BaseChatModel
+    endpoint: Endpoint
+    store: Store
+    budget: Budget
+    redactor: Redactor
+    purpose: str
+    job: str | None = None
+    timeout_s: float = 60.0
+    ends: float | None = None
+    max_tokens: int = 2048
+    cached: bool = True
+    calls: list[Call] = []  # noqa: RUF012 - pydantic copies defaults
+    watch: Callable[[list[BaseMessage], AIMessage | ModelError], None] | None = None
+    """Told of every request, as sent, and its reply or failure."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "schedmate"
+
+    def bind_tools(
+        self,
+        tools: Any,
+        *,
+        tool_choice: Any = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with tools to call; see LangChain."""
+        formatted = [
+            convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in tools
+        ]
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        # An empty list is refused by vLLM and means the same as none.
+        return self.bind(**({"tools": formatted} if formatted else {}), **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        sent = [_redacted(message, self.redactor) for message in messages]
+        options = {name: value for name, value in kwargs.items() if value is not None}
+        if stop:
+            options["stop"] = stop
+        key = self._key(sent, options)
+        known = self.store.reply(key) if self.cached else None
+        if known is not None:
+            reply = AIMessage.model_validate_json(known)
+            self._log(reply, 0.0, attempts=0)
+        else:
+            try:
+                reply = self._ask(sent, options)
+            except ModelError as error:
+                self._tell(sent, error)
+                raise
+            if self.cached:
+                self.store.keep(key, reply.model_dump_json())
+        self._tell(sent, reply)
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    def _tell(self, sent: list[BaseMessage], came: AIMessage | ModelError) -> None:
+        if self.watch is not None:
+            self.watch(sent, came)
+
+    def _key(self, messages: list[BaseMessage], options: dict[str, Any]) -> str:
+        request = {
+            "endpoint": self.endpoint.base_url,
+            "model": self.endpoint.model,
+            "messages": convert_to_openai_messages(messages),
+            "max_tokens": self.max_tokens,
+            "options": options,
+        }
+        canonical = json.dumps(request, sort_keys=True, ensure_ascii=True, default=str)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _ask(self, messages: list[BaseMessage], options: dict[str, Any]) -> AIMessage:
+        began = time.monotonic()
+        ends = began + self.timeout_s
+        if self.ends is not None:
+            ends = min(ends, self.ends)
+        size = sum(len(message.text) for message in messages) + len(
+            json.dumps(options, default=str)
+        )
+        attempts = 0
+        reply: AIMessage | None = None
+        failure: ModelError | None = None
+        attributes = {
+            telemetry.PROVIDER: "openai",
+            telemetry.REQUEST_MODEL: self.endpoint.model,
+            telemetry.REQUEST_MAX_TOKENS: self.max_tokens,
+            telemetry.SERVER: self.endpoint.place,
+        }
+        with telemetry.span("chat", self.endpoint.model, **attributes) as span:
+            try:
+                if ends <= began:
+                    raise ModelError("timeout", "the time for this job is over")
+                self.budget.check(self.store, self.job, estimate_tokens(size), self.max_tokens)
+                for attempt in Retrying(
+                    stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(ends - began),
+                    wait=_wait,
+                    retry=retry_if_exception(is_transient),
+                    reraise=True,
+                ):
+                    with attempt, deadline(ends):
+                        attempts += 1
+                        reply = self._once(messages, options)
+            except ModelError as error:
+                failure = error
+            except Exception as error:  # noqa: BLE001 - whatever a client raises on such a reply
+                failure = named(error, self.endpoint)
+            seconds = time.monotonic() - began
+            if failure is None and reply is not None:
+                failure = _cut_off(reply, self.max_tokens)
+            call = self._log(reply, seconds, attempts=attempts, failure=failure, size=size)
+            span.set(
+                **{
+                    telemetry.INPUT_TOKENS: call.input_tokens,
+                    telemetry.OUTPUT_TOKENS: call.output_tokens,
+                    telemetry.CACHED_TOKENS: call.cached_tokens,
+                    telemetry.ERROR: None if failure is None else failure.verdict,
+                }
+            )
+            if telemetry.captures_content():
+                span.set(
+                    **{
+                        telemetry.INPUT_MESSAGES: json.dumps(convert_to_openai_messages(messages)),
+                        telemetry.OUTPUT_MESSAGES: None if reply is None else reply.text,
+                    }
+                )
+        if failure is not None:
+            raise failure
+        assert reply is not None
+        return reply
+
+    def _once(self, messages: list[BaseMessage], options: dict[str, Any]) -> AIMessage:
+        reply = self.inner.invoke(messages, **options)
+        if not isinstance(reply, AIMessage) or not isinstance(reply.content, str | list):
+            raise ModelError("malformed", "the reply holds no message")
+        return reply
+
+    def _log(
+        self,
+        reply: AIMessage | None,
+        seconds: float,
+        *,
+        attempts: int,
+        failure: ModelError | None = None,
+        size: int = 0,
+    ) -> Call:
+        usage: Mapping[str, Any] = (reply.usage_metadata if reply is not None else None) or {}
+        # A request that failed after it was sent may have been paid for: count its prompt.
+        read = int(usage.get("input_tokens", estimate_tokens(size) if attempts and size else 0))
+        written = int(usage.get("output_tokens", 0))
+        if not attempts:
+            read = written = 0
+        details = usage.get("input_token_details") or {}
+        call = Call(
+            time=time.time(),
+            purpose=self.purpose,
+            job=self.job,
+            endpoint=self.endpoint.place,
+            model=self.endpoint.model,
+            verdict="ok" if failure is None else failure.verdict,
+            input_tokens=read,
+            output_tokens=written,
+            cached_tokens=int(details.get("cache_read") or 0) if attempts else 0,
+            seconds=seconds,
+            attempts=attempts,
+            cost=self.budget.cost(read, written),
+            detail=None if failure is None else str(failure),
+        )
+        self.store.add(call)
+        self.calls.append(call)
+        return call
+
+
+def _redacted(message: BaseMessage, redactor: Redactor) -> BaseMessage:
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": redactor.redact(message.content)})
+    parts = [
+        {**part, "text": redactor.redact(part["text"])}
+        if isinstance(part, dict) and isinstance(part.get("text"), str)
+        else part
+        for part in message.content
+    ]
+    return message.model_copy(update={"content": parts})
+
+
+def _cut_off(reply: AIMessage, max_tokens: int) -> ModelError | None:
+    if reply.response_metadata.get("finish_reason") != "length":
+        return None
+    return ModelError(
+        "length",
+        f"the reply was cut off at {max_tokens} tokens; raise llm_max_tokens, or the server's "
+        "context length",
+    )
+
+
+_backoff = wait_random_exponential(multiplier=0.5, max=LONGEST_WAIT_S)
+
+
+def _wait(state: RetryCallState) -> float:
+    """The server's own wish where it has one, else exponential back-off with jitter [s]."""
+    error = state.outcome.exception() if state.outcome is not None else None
+    asked = None if error is None else retry_after_s(error)
+    return _backoff(state) if asked is None else min(asked, LONGEST_WAIT_S)

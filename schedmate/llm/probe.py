@@ -1,0 +1,86 @@
+"""What an endpoint serves and who can reach it, found out by looking."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from schedmate.errors import ModelError
+from schedmate.llm.endpoint import Endpoint, api_key
+from schedmate.llm.failures import named
+
+USABLE_BILLIONS = 7.0
+"""Smaller models fail at reading repositories (SchedMate paper, section 5)."""
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that a server offers; `context` is its context length [tokens] where it says so."""
+
+    name: str
+    context: int | None
+    owner: str
+
+
+def served(where: Endpoint) -> list[Served]:
+    """The models of a server, as `/v1/models` lists them; raises `ModelError`."""
+    import openai
+
+    try:
+        with openai.OpenAI(
+            base_url=where.base_url, api_key=api_key() or "none", timeout=TIMEOUT_S, max_retries=0
+        ) as client:
+            page = client.models.list()
+        return [
+            Served(str(one.id), _context(one.model_extra or {}), str(one.owned_by or ""))
+            for one in page.data
+        ]
+    except Exception as error:  # noqa: BLE001 - whatever a client raises on such a reply
+        raise named(error, where) from None
+
+
+def _context(extra: dict[str, object]) -> int | None:
+    meta = extra.get("meta")
+    for known in (
+        extra.get("max_model_len"),
+        meta.get("n_ctx") if isinstance(meta, dict) else None,
+    ):
+        if isinstance(known, int):
+            return known
+    return None
+
+
+def first_model(where: Endpoint) -> str:
+    """The name of the first model that a server offers; raises `ModelError`."""
+    models = served(where)
+    if not models:
+        raise ModelError("unavailable", f"{where.place} serves no model; name one with --model")
+    return models[0].name
+
+
+def billions(model: str) -> float | None:
+    """Parameters by a model's name, in thousands of millions: 7 for Qwen2.5-7B-Instruct."""
+    sizes = re.findall(r"(?<![\w.])(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z])", model.replace("_", "-"))
+    found = [float(number) * (1.0 if unit in "bB" else 0.001) for number, unit in sizes]
+    return max(found) if found else None
+
+
+def listens_openly(port: int) -> bool:
+    """Whether a server of this machine takes connections on that port from any network.
+
+    False where it cannot be told: only Linux shows it without privileges.
+    """
+    listening, anywhere = "0A", {"0" * 8, "0" * 32}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            _, local, _, state, *_ = row.split()
+            address, _, number = local.partition(":")
+            if state == listening and int(number, 16) == port and address in anywhere:
+                return True
+    return False

@@ -1,0 +1,153 @@
+"""The local SQLite file behind the ledger, the reply cache and what is known of endpoints.
+
+One file, `llm.sqlite` in the data directory, readable by its owner only. Prompts are never stored:
+a call is its counts, a cached reply is keyed by a hash. Losing the file loses nothing but these.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from schedmate.errors import InputError, Verdict
+
+FILE = "llm.sqlite"
+KEPT_REPLIES = 20_000
+"""Replies kept in the cache; the oldest go first."""
+CAPABILITY_AGE_S = 7 * 86_400
+"""How long what an endpoint accepts is believed [s]: servers are upgraded."""
+BUSY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One line of the ledger; see schema.sql for units."""
+
+    time: float
+    purpose: str
+    job: str | None
+    endpoint: str
+    model: str
+    verdict: Verdict
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    seconds: float = 0.0
+    attempts: int = 0
+    cost: float = 0.0
+    detail: str | None = None
+
+
+class Store:
+    """The ledger, the reply cache and endpoint capabilities. Safe from any thread or process."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open or make `llm.sqlite` in `directory`; raises `InputError` when that fails."""
+        self.path = directory / FILE
+        self._lock = threading.Lock()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            # Made before SQLite opens it, so that it is never readable by others, even briefly.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            self._db = sqlite3.connect(self.path, timeout=BUSY_S, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            schema = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
+            self._db.executescript(schema)
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                f"cannot use {self.path} ({error}); set XDG_DATA_HOME to a directory that can be "
+                "written, or remove the file: it holds only the record of model calls."
+            ) from None
+
+    def close(self) -> None:
+        """Close the file; may be repeated."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._db:
+            yield self._db
+
+    def secret(self) -> bytes:
+        """Random bytes of this installation, always the same."""
+        with self._writing() as db:
+            db.execute("INSERT OR IGNORE INTO secret VALUES (0, ?)", (os.urandom(32),))
+            return bytes(db.execute("SELECT bytes FROM secret").fetchone()[0])
+
+    # -- ledger ------------------------------------------------------------
+
+    def add(self, call: Call) -> None:
+        """Append a call to the ledger."""
+        row = asdict(call)
+        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        with self._writing() as db:
+            db.execute(f"INSERT INTO calls ({names}) VALUES ({marks})", row)  # noqa: S608
+
+    def spent(self, *, job: str | None = None, since: float = 0.0) -> tuple[int, float]:
+        """Tokens and cost of the calls of `job` (None: of all) since a time [s since epoch]."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT COALESCE(SUM(input_tokens + output_tokens), 0), COALESCE(SUM(cost), 0.0) "
+                "FROM calls WHERE time >= ? AND attempts > 0 AND (? IS NULL OR job = ?)",
+                (since, job, job),
+            ).fetchone()
+        return int(row[0]), float(row[1])
+
+    def calls(self, *, since: float = 0.0, limit: int | None = None) -> list[dict[str, Any]]:
+        """The newest calls first."""
+        with self._lock:
+            cursor = self._db.execute(
+                "SELECT * FROM calls WHERE time >= ? ORDER BY id DESC LIMIT ?",
+                (since, -1 if limit is None else limit),
+            )
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    # -- replies -----------------------------------------------------------
+
+    def reply(self, key: str) -> str | None:
+        """The reply once given to the same request."""
+        with self._lock:
+            row = self._db.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def keep(self, key: str, reply: str) -> None:
+        """Remember a reply; the oldest give way past `KEPT_REPLIES`."""
+        with self._writing() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO replies (key, time, reply) VALUES (?, ?, ?)",
+                (key, time.time(), reply),
+            )
+            db.execute(
+                "DELETE FROM replies WHERE key IN "
+                "(SELECT key FROM replies ORDER BY time DESC LIMIT -1 OFFSET ?)",
+                (KEPT_REPLIES,),
+            )
+
+    # -- capabilities ------------------------------------------------------
+
+    def method(self, endpoint: str, model: str) -> str | None:
+        """The structured-output method that last worked there, if that is not long ago."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT method FROM capabilities WHERE endpoint = ? AND model = ? AND time > ?",
+                (endpoint, model, time.time() - CAPABILITY_AGE_S),
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+    def learn(self, endpoint: str, model: str, method: str) -> None:
+        """Remember the structured-output method that worked."""
+        with self._writing() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO capabilities VALUES (?, ?, ?, ?)",
+                (endpoint, model, method, time.time()),
+            )
