@@ -65,60 +65,8 @@ def verdict(got: Any, accepted: Any) -> str:
     return "spurious" if accepted is None else "wrong"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("labels", type=Path)
-    parser.add_argument("--repos", type=Path, help="folder of checkouts named OWNER+NAME")
-    parser.add_argument("--only", help="ids to run, comma-separated")
-    parser.add_argument("--list", action="store_true", help="print repositories and commits")
-    parser.add_argument("--quiet", action="store_true", help="do not print the cases got wrong")
-    parser.add_argument("--no-record", action="store_true")
-    options = parser.parse_args()
-    rows = [json.loads(line) for line in options.labels.read_text().splitlines() if line.strip()]
-    if options.list:
-        for repo, commit in sorted({(row["repo"], row["commit"]) for row in rows}):
-            print(repo, commit)
-        return
-    if options.only:
-        rows = [row for row in rows if row["id"] in options.only.split(",")]
-    counts: dict[str, Counter[str]] = {field: Counter() for field in FIELDS}
-    times: list[float] = []
-    cases: list[dict[str, Any]] = []
-    for row in rows:
-        root = options.repos / row["repo"].replace("/", "+")
-        started = time.perf_counter()
-        try:
-            found = extract(root, row["command"], LaunchConfig(**row.get("launch", {})))
-            metadata = found.metadata
-            got = {field: metadata.get(path) for field, path in FIELDS.items()}
-            evidence = metadata.evidence
-            for warning in found.warnings:
-                if "stopped early" in warning:
-                    print(f"{row['id']}: {warning}")
-        except SchedmateError as error:
-            print(f"{row['id']}: {error}")
-            got, evidence = dict.fromkeys(FIELDS), {}
-        times.append(time.perf_counter() - started)
-        for field, path in FIELDS.items():
-            accepted = row["expected"].get(field)
-            outcome = verdict(got[field], accepted)
-            counts[field][outcome] += 1
-            if outcome != "right" and not options.quiet:
-                where = evidence[path].where() if path in evidence else ""
-                print(
-                    f"{row['id']}: {field} {outcome}: got {got[field]!r} [{where}], "
-                    f"expected {accepted}"
-                )
-                cases.append(
-                    {
-                        "job": row["id"],
-                        "field": field,
-                        "outcome": outcome,
-                        "got": got[field],
-                        "from": where,
-                        "expected": accepted,
-                    }
-                )
+def by_field(counts: dict[str, Counter[str]]) -> list[dict[str, Any]]:
+    """A row for each field, and one for all."""
     table = []
     for field, counter in counts.items():
         total = sum(counter.values())
@@ -143,6 +91,93 @@ def main() -> None:
             "accuracy": round(total["right"] / every, 3) if every else None,
         }
     )
+    return table
+
+
+def by_confidence(labels: Path, sure: dict[float, Counter[str]]) -> None:
+    """Record how many answers of each tenth of confidence are right."""
+    record(
+        f"extraction_confidence_{labels.stem}",
+        [
+            {
+                "confidence from": tenth,
+                "answers": sum(counter.values()),
+                "right": counter["right"],
+                "share right": round(counter["right"] / sum(counter.values()), 3),
+            }
+            for tenth, counter in sorted(sure.items())
+        ],
+        labels=labels.name,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("labels", type=Path)
+    parser.add_argument("--repos", type=Path, help="folder of checkouts named OWNER+NAME")
+    parser.add_argument("--only", help="ids to run, comma-separated")
+    parser.add_argument("--list", action="store_true", help="print repositories and commits")
+    parser.add_argument("--quiet", action="store_true", help="do not print the cases got wrong")
+    parser.add_argument(
+        "--confidence",
+        action="store_true",
+        help="count right and wrong answers by their confidence, nothing else",
+    )
+    parser.add_argument("--no-record", action="store_true")
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in options.labels.read_text().splitlines() if line.strip()]
+    if options.list:
+        for repo, commit in sorted({(row["repo"], row["commit"]) for row in rows}):
+            print(repo, commit)
+        return
+    if options.only:
+        rows = [row for row in rows if row["id"] in options.only.split(",")]
+    counts: dict[str, Counter[str]] = {field: Counter() for field in FIELDS}
+    times: list[float] = []
+    cases: list[dict[str, Any]] = []
+    sure: dict[float, Counter[str]] = {}
+    for row in rows:
+        root = options.repos / row["repo"].replace("/", "+")
+        started = time.perf_counter()
+        try:
+            found = extract(root, row["command"], LaunchConfig(**row.get("launch", {})))
+            metadata = found.metadata
+            got = {field: metadata.get(path) for field, path in FIELDS.items()}
+            evidence = metadata.evidence
+            for warning in found.warnings:
+                if "stopped early" in warning:
+                    print(f"{row['id']}: {warning}")
+        except SchedmateError as error:
+            print(f"{row['id']}: {error}")
+            got, evidence = dict.fromkeys(FIELDS), {}
+        times.append(time.perf_counter() - started)
+        for field, path in FIELDS.items():
+            accepted = row["expected"].get(field)
+            outcome = verdict(got[field], accepted)
+            counts[field][outcome] += 1
+            if got[field] is not None and path in evidence:
+                tenth = int(evidence[path].confidence * 10) / 10
+                sure.setdefault(tenth, Counter())[outcome] += 1
+            if outcome != "right" and not (options.quiet or options.confidence):
+                where = evidence[path].where() if path in evidence else ""
+                print(
+                    f"{row['id']}: {field} {outcome}: got {got[field]!r} [{where}], "
+                    f"expected {accepted}"
+                )
+                cases.append(
+                    {
+                        "job": row["id"],
+                        "field": field,
+                        "outcome": outcome,
+                        "got": got[field],
+                        "from": where,
+                        "expected": accepted,
+                    }
+                )
+    if options.confidence:
+        by_confidence(options.labels, sure)
+        return
+    table = by_field(counts)
     times.sort()
     meta = {
         "labels": options.labels.name,
