@@ -22,11 +22,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.errors import InputError, UsageError
-from schedmate.jobs import Estimate, JobRecord, JobSpec, LaunchConfig, WorkloadMetadata
+from schedmate.jobs import (
+    Estimate,
+    JobRecord,
+    JobSpec,
+    LaunchConfig,
+    ModelUse,
+    WorkloadMetadata,
+)
 from schedmate.settings import Settings, load_settings
 from schedmate.terminal import clean
 
 if TYPE_CHECKING:
+    from schedmate.agent.react.extractor import MetadataExtractor
+    from schedmate.llm import LLM
     from schedmate.retrieval.advisor import SchedulingAdvisor
     from schedmate.retrieval.embedders import Embedder
     from schedmate.retrieval.history import JobHistory
@@ -58,7 +67,10 @@ class Analysis(BaseModel):
     launch: LaunchConfig = Field(description="`spec.launch`, completed from command and scripts")
     estimate: Estimate
     history_size: int = Field(ge=0, description="Records in the history that was asked")
-    source: Literal["static"] = "static"
+    source: Literal["static", "hybrid", "agent"] = Field(
+        "static", description="Who decided the metadata: static analysis, it and a model, a model"
+    )
+    model: ModelUse | None = Field(None, description="What a language model was asked, if any was")
     timing_s: dict[str, float] = Field(description="Wall time of each part [s]")
     warnings: list[str] = Field(default_factory=list)
 
@@ -82,6 +94,7 @@ class Analysis(BaseModel):
             "neighbours": neighbours,
             "history_size": self.history_size,
             "source": self.source,
+            "model": whole["model"],
             "timing_s": {name: round(value, 6) for name, value in self.timing_s.items()},
             "warnings": self.warnings,
         }
@@ -103,16 +116,23 @@ class SchedMate:
     """The Scheduling Advisor behind one object (SchedMate paper, section 3.1).
 
     `analyze` answers or raises; `on_submit` is for a scheduler's submit path: it answers within
-    the deadline or returns None, and never raises. All methods may be called from any thread.
+    the deadline or returns None, never raises and never waits for a language model. All methods
+    may be called from any thread.
     """
 
-    def __init__(self, settings: Settings | None = None, *, record: bool = False) -> None:
-        """Nothing is opened yet; `record` makes `on_submit` store each job in the history."""
+    def __init__(
+        self, settings: Settings | None = None, *, record: bool = False, llm: LLM | None = None
+    ) -> None:
+        """Nothing is opened yet; `record` makes `on_submit` store each job in the history.
+
+        `llm` stands in for the language model that the settings name.
+        """
         self.settings = settings if settings is not None else load_settings()
         self._record = record
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._opened: tuple[JobHistory, SchedulingAdvisor] | None = None
+        self._llm = llm
         self._workers: ThreadPoolExecutor | None = None
         self._closed = False
 
@@ -131,8 +151,11 @@ class SchedMate:
             workers.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             opened, self._opened = self._opened, None
+            llm, self._llm = self._llm, None
         if opened is not None:
             opened[0].close()
+        if llm is not None:
+            llm.close()
 
     def prepare(self) -> None:
         """Load the embedder and open the history now, so that the first job need not wait.
@@ -144,39 +167,83 @@ class SchedMate:
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
         """What the job will train, and how long it will run.
 
-        `budget_s` [s] bounds the static analysis; what it could not finish becomes a warning.
+        `budget_s` [s] bounds the static analysis; what it could not finish becomes a warning. A
+        language model is asked when the settings name one and their `mode` is not static; when it
+        fails, the answer is that of static analysis and `Analysis.model` says why.
         Raises `UsageError` without `spec.repo`, `InputError` for a repository or history that
         cannot be read.
         """
+        return self._analyze(spec, self.settings.budget_s if budget_s is None else budget_s, True)
+
+    def prompt(self, spec: JobSpec) -> dict[str, Any] | None:
+        """The request that `analyze` would send first; None when it would send none.
+
+        Raises `UsageError` without a model or with `mode` static, else as `analyze`.
+        """
         from schedmate.agent.static import extract
 
-        if spec.repo is None:
-            raise UsageError("the job names no repository; set `repo` to the path of its code.")
-        began = time.perf_counter()
+        extractor = self._extractor()
+        if extractor is None:
+            raise UsageError(
+                "no language model would be asked; name one with --llm-base-url and --model."
+            )
         extraction = extract(
-            Path(spec.repo),
-            spec.command,
-            spec.launch,
-            budget_s=self.settings.budget_s if budget_s is None else budget_s,
+            _repo(spec), spec.command, spec.launch, budget_s=self.settings.budget_s
         )
+        return extractor.prompt(spec, extraction)
+
+    def _analyze(self, spec: JobSpec, budget_s: float, with_model: bool) -> Analysis:
+        from schedmate.agent.static import extract
+
+        began = time.perf_counter()
+        extraction = extract(_repo(spec), spec.command, spec.launch, budget_s=budget_s)
         extracted = time.perf_counter()
-        estimate, history_size = self._estimate(
-            extraction.metadata, extraction.launch, spec.submit_time
-        )
+        timing = {"static": extracted - began}
+        metadata, use = extraction.metadata, None
+        extractor = self._extractor() if with_model else None
+        if extractor is not None:
+            metadata, use = extractor.extract(spec, extraction)
+            timing["model"] = time.perf_counter() - extracted
+        asked = time.perf_counter()
+        estimate, history_size = self._estimate(metadata, extraction.launch, spec.submit_time)
         ended = time.perf_counter()
         return Analysis(
             spec=spec,
-            metadata=extraction.metadata,
+            metadata=metadata,
             launch=extraction.launch,
             estimate=estimate,
             history_size=history_size,
-            timing_s={
-                "static": extracted - began,
-                "retrieval": ended - extracted,
-                "total": ended - began,
-            },
+            source=use.mode if use is not None and use.filled and use.outcome == "ok" else "static",
+            model=use,
+            timing_s={**timing, "retrieval": ended - asked, "total": ended - began},
             warnings=extraction.warnings,
         )
+
+    def _extractor(self) -> MetadataExtractor | None:
+        """The model's half of extraction; None when no model is to be asked."""
+        mode = self.settings.mode
+        if mode == "static":
+            return None
+        llm = self._open_llm()
+        if llm is None:
+            if mode is not None:
+                raise UsageError(
+                    f"mode {mode} needs a language model; give --llm-base-url and --model."
+                )
+            return None
+        from schedmate.agent.react.extractor import MetadataExtractor
+
+        return MetadataExtractor(llm, self.settings, mode or "hybrid")
+
+    def _open_llm(self) -> LLM | None:
+        with self._lock:
+            if self._closed:
+                raise UsageError("this SchedMate is closed; make a new one.")
+            if self._llm is None:
+                from schedmate.llm import open_llm
+
+                self._llm = open_llm(self.settings)
+            return self._llm
 
     def on_submit(self, spec: JobSpec, *, deadline_s: float | None = None) -> Estimate | None:
         """An estimate for a job that is being submitted, or None: do as without schedmate.
@@ -225,7 +292,8 @@ class SchedMate:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             return None
-        analysis = self.analyze(spec, budget_s=min(left_s, self.settings.budget_s))
+        # A model takes longer than a scheduler can wait.
+        analysis = self._analyze(spec, min(left_s, self.settings.budget_s), False)
         if self._record:
             self.store(analysis.record())
         return analysis
@@ -274,3 +342,9 @@ class SchedMate:
             if self._workers is None:
                 self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
             return self._workers
+
+
+def _repo(spec: JobSpec) -> Path:
+    if spec.repo is None:
+        raise UsageError("the job names no repository; set `repo` to the path of its code.")
+    return Path(spec.repo)

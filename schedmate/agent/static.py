@@ -28,6 +28,7 @@ class Extraction:
     """What static extraction found.
 
     `launch` is the given launch configuration, completed from the command and its scripts.
+    `entry` is the file that the command runs, relative to the repository root.
     `timing_s` is the wall time of the extraction [s].
     """
 
@@ -35,6 +36,7 @@ class Extraction:
     launch: LaunchConfig
     warnings: list[str] = field(default_factory=list)
     timing_s: float = 0.0
+    entry: str | None = None
 
 
 def extract(
@@ -69,7 +71,7 @@ def extract(
     metadata = assemble(trace, plan, completed)
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
-    return Extraction(metadata, completed, warnings, time.monotonic() - start)
+    return Extraction(metadata, completed, warnings, time.monotonic() - start, plan.entry)
 
 
 def _repository(repo: Path) -> Path:

@@ -18,6 +18,7 @@ from schedmate.files import open_output
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobSpec
+    from schedmate.mate import SchedMate
     from schedmate.settings import Settings
 
 
@@ -71,6 +72,43 @@ def analyze(
     method: Annotated[
         str | None, typer.Option(help="How neighbours become an estimate: weighted or mean.")
     ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="static: read the code without a model. hybrid: ask a language model for what "
+            "that left open. agent: let the model read alone. Default: hybrid when a model is "
+            "named, else static.",
+        ),
+    ] = None,
+    llm_base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--llm-base-url",
+            metavar="URL",
+            help="OpenAI-compatible server, for example http://127.0.0.1:8000/v1.",
+        ),
+    ] = None,
+    llm_model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Model name at that server (default: the first it serves), or scripted:FILE.",
+        ),
+    ] = None,
+    show_prompt: Annotated[
+        bool,
+        typer.Option(
+            "--show-prompt", help="Print what would be sent to the model first, and send nothing."
+        ),
+    ] = False,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Read REPO again with the model's replies of a recorded reading.",
+        ),
+    ] = None,
     fail_on_abstain: Annotated[
         bool, typer.Option("--fail-on-abstain", help="Exit with 4 when no past job is similar.")
     ] = False,
@@ -91,15 +129,28 @@ def analyze(
 ) -> None:
     """Say what a training job will do, how long it will run and which past jobs say so.
 
-    Reads the code as text and runs none of it. Needs no GPU, no network and no language model.
+    Reads the code as text and runs none of it. Needs no GPU, no network and no language model; when
+    one is named it is asked for what static analysis could not tell, and only what it proves by
+    file and line is taken.
     """
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
 
     settings = load_settings(
-        repo=repo, history=history, top_k=top_k, threshold=threshold, method=method
+        repo=repo,
+        history=history,
+        top_k=top_k,
+        threshold=threshold,
+        method=method,
+        mode=mode,
+        llm_base_url=llm_base_url,
+        llm_model=llm_model,
     )
     if batch is not None:
+        for name, given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
+            if given:
+                raise UsageError(f"{name} is for one job, not for --batch.")
+        _announce(settings)
         described = {
             "REPO": repo,
             "--command": command,
@@ -129,21 +180,74 @@ def analyze(
             time_limit_s=None if time_limit is None else parse_duration(time_limit),
         )
         spec = JobSpec(job_id=job_id, repo=str(repo), command=command, launch=launch)
-        abstained = _one(spec, settings, output, record, as_json, plain)
+        if show_prompt:
+            _show_prompt(spec, settings, output)
+            return
+        mate = _mate(settings) if replay is None else _replaying(replay, spec, settings)
+        abstained = _one(spec, mate, output, record, as_json, plain)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
 
 
+def _announce(settings: Settings) -> None:
+    """Say so when parts of the repository are about to leave this machine."""
+    from schedmate.llm.endpoint import endpoint
+    from schedmate.terminal import clean, say
+
+    where = (
+        None if settings.mode == "static" else endpoint(settings.llm_base_url, settings.llm_model)
+    )
+    if where is not None and not where.local:
+        say(f"note: parts of the source code, without secrets, go to {clean(where.place)}")
+
+
+def _mate(settings: Settings) -> SchedMate:
+    from schedmate.mate import SchedMate
+
+    _announce(settings)
+    return SchedMate(settings)
+
+
+def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
+    """A `SchedMate` whose model says what the record says."""
+    from schedmate.agent.react.trajectory import load
+    from schedmate.llm import replay_llm
+    from schedmate.mate import SchedMate
+    from schedmate.terminal import clean, say
+
+    job, use, script = load(record)
+    if job.command != spec.command:
+        say(f"note: the recorded job was {clean(job.command or 'without a command')}")
+    settings = settings.model_copy(update={"mode": use.mode})
+    return SchedMate(settings, llm=replay_llm(settings, record, script))
+
+
+def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None:
+    from schedmate.mate import SchedMate
+    from schedmate.terminal import say
+
+    with SchedMate(settings) as mate:
+        request = mate.prompt(spec)
+    if request is None:
+        say("nothing would be sent: static analysis answered every mandatory field.")
+        return
+    with open_output(output) as stream:
+        stream.write(json.dumps(request, indent=2) + "\n")
+
+
 def _one(
-    spec: JobSpec, settings: Settings, output: Path | None, record: bool, as_json: bool, plain: bool
+    spec: JobSpec, mate: SchedMate, output: Path | None, record: bool, as_json: bool, plain: bool
 ) -> bool:
     """Analyse one job and print it; gives whether the estimate abstained."""
-    from schedmate.mate import SchedMate
     from schedmate.render import show
     from schedmate.terminal import clean, console, say
 
-    with SchedMate(settings) as mate:
+    with mate:
         analysis = mate.analyze(spec)
+        use = analysis.model
+        if use is not None and use.outcome not in ("ok", "not needed"):
+            say(f"note: the language model did not answer: {clean(use.reason)}")
+            say("note: this is what static analysis says")
         with open_output(output) as stream:
             if as_json:
                 stream.write(json.dumps(analysis.document(), indent=2, allow_nan=False) + "\n")

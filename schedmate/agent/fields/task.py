@@ -33,10 +33,10 @@ def find(
 
     words = rules("vocabulary")
     if model is not None:
-        for domain in _domains(str(model.data), words["models"]):
+        for domain in domains(str(model.data), words["models"]):
             vote(domain, 6.0, model.origin, f"model {model.data}")
     for dataset in datasets:
-        for domain in _domains(str(dataset.data), words["datasets"]):
+        for domain in domains(str(dataset.data), words["datasets"]):
             vote(domain, 6.0, dataset.origin, f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], vote)
     _vote_words(trace, words["words"], vote)
@@ -72,7 +72,7 @@ def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) 
             vote(domain, min(2.4, 0.6 * len(found)), None, f"names such as {found[0]}")
 
 
-def _domains(name: str, table: dict[str, str]) -> list[str]:
+def domains(name: str, table: dict[str, str]) -> list[str]:
     """Domains whose vocabulary has the name; of several, those with the longest match."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
     texts = {re.sub(r"[_ ./]+", "-", form.lower()) for form in (name, split)}

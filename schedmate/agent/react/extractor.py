@@ -1,0 +1,173 @@
+"""`MetadataExtractor`: static analysis first, a model's reading for what it could not tell."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from schedmate.agent.react.answer import ASKABLE, Finding
+from schedmate.agent.react.citations import Citations
+from schedmate.agent.react.combine import combine, doubtful, proved
+from schedmate.agent.react.reach import reached
+from schedmate.agent.static import Extraction
+from schedmate.errors import ModelError, SchedmateError
+from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
+from schedmate.llm import LLM
+from schedmate.settings import Settings
+from schedmate.tools import RepoFiles
+
+PURPOSE = "extract"
+CHARACTERS_PER_TOKEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataExtractor:
+    """The model's half of metadata extraction (SchedMate paper, section 3.1).
+
+    In `hybrid` mode the model is told what static analysis found and asked for the mandatory fields
+    that it left open or doubtful; with none of those it is not called. In `agent` mode it is told
+    nothing, as in the paper, and its proved findings are the answer. Whenever it fails, the static
+    answer stands.
+    """
+
+    llm: LLM
+    settings: Settings
+    mode: Literal["hybrid", "agent"] = "hybrid"
+
+    def extract(self, spec: JobSpec, static: Extraction) -> tuple[WorkloadMetadata, ModelUse]:
+        """The metadata of a job, from what static analysis found and what a model adds.
+
+        Never raises for what a model or its server does: `ModelUse.outcome` tells.
+        """
+        began = time.monotonic()
+        asked = self._asked(static)
+        use = ModelUse(
+            mode=self.mode,
+            model=self.llm.endpoint.model,
+            endpoint=self.llm.endpoint.place,
+            outcome="ok" if asked else "not needed",
+            asked=list(asked),
+        )
+        if not asked:
+            return static.metadata, use
+        metadata = static.metadata
+        try:
+            metadata = self._read(spec, static, asked, use)
+        except ModelError as error:
+            use.outcome, use.reason = error.verdict, str(error)
+        except Exception as error:  # noqa: BLE001 - whatever breaks here, the static answer stands
+            named = isinstance(error, SchedmateError)
+            use.outcome = "failed"
+            use.reason = str(error) if named else f"{type(error).__name__}: {error}"
+        use.seconds = round(time.monotonic() - began, 3)
+        return metadata, use
+
+    def prompt(self, spec: JobSpec, static: Extraction) -> dict[str, Any] | None:
+        """The request that would start a reading, redacted as it would be sent; None for none."""
+        from langchain_core.messages import convert_to_openai_messages
+        from langchain_core.utils.function_calling import convert_to_openai_tool
+
+        from schedmate.agent.react import loop
+        from schedmate.llm.redact import Redactor
+        from schedmate.tools import as_langchain
+
+        asked = self._asked(static)
+        if not asked:
+            return None
+        fence = self._fence(spec)
+        messages = loop.messages_of(self._question(spec, static, asked), fence)
+        redact = Redactor().redact
+        return {
+            "endpoint": self.llm.endpoint.place,
+            "model": self.llm.endpoint.model,
+            "max_tokens": self.llm.max_tokens,
+            "messages": [
+                {**one, "content": redact(str(one["content"]))}
+                for one in convert_to_openai_messages(messages)
+            ],
+            "tools": [convert_to_openai_tool(one) for one in as_langchain(_files(spec))],
+        }
+
+    def _asked(self, static: Extraction) -> tuple[str, ...]:
+        return doubtful(static.metadata) if self.mode == "hybrid" else ASKABLE
+
+    def _read(
+        self, spec: JobSpec, static: Extraction, asked: tuple[str, ...], use: ModelUse
+    ) -> WorkloadMetadata:
+        from schedmate.agent.react import loop
+        from schedmate.agent.react.trajectory import Recorder
+
+        settings = self.settings
+        files = _files(spec)
+        cited = (proof.file for proof in static.metadata.evidence.values() if proof.file)
+        start = [static.entry, *cited] if static.entry else list(cited)
+        citations = Citations(files, reached(files, spec.command or "", start), spec.command or "")
+
+        def prove(findings: Iterable[Finding]) -> loop.Reading:
+            return loop.Reading(*proved(findings, citations))
+
+        material = settings.llm_context_tokens * CHARACTERS_PER_TOKEN * loop.SHARE_FOR_MATERIAL
+        limits = loop.Limits(settings.agent_model_calls, settings.agent_tool_calls, int(material))
+        chat = self.llm.chat(
+            PURPOSE,
+            job=spec.job_id or f"reading-{uuid.uuid4().hex[:12]}",
+            deadline_s=settings.llm_deadline_s,
+        )
+        recorder = Recorder()
+        chat.watch = recorder.watch
+        use.model = chat.endpoint.model
+        question = self._question(spec, static, asked)
+        try:
+            reading = loop.read(chat, files, question, self._fence(spec), limits, prove)
+            base = static.metadata if self.mode == "hybrid" else _given(static.metadata)
+            metadata = combine(base, reading.found, asked)
+            use.dropped = [str(one) for one in reading.dropped]
+            use.filled = [
+                name for name, proof in metadata.evidence.items() if proof.source == "model"
+            ]
+            if self.mode == "agent" and not use.filled:
+                raise ModelError("malformed", "nothing that the model reported could be proved")
+        except ModelError as error:
+            use.outcome, use.reason = error.verdict, str(error)
+            raise
+        finally:
+            use.calls = len(chat.calls)
+            use.input_tokens = sum(call.input_tokens for call in chat.calls)
+            use.output_tokens = sum(call.output_tokens for call in chat.calls)
+            use.cached_tokens = sum(call.cached_tokens for call in chat.calls)
+            if recorder.exchanges:
+                use.trajectory = str(recorder.save(settings.trajectories, spec, use))
+        return metadata
+
+    def _question(self, spec: JobSpec, static: Extraction, asked: tuple[str, ...]) -> Any:
+        from schedmate.agent.react.loop import Question
+
+        known = None
+        if self.mode == "hybrid":
+            sure = {k: v for k, v in static.metadata.evidence.items() if k not in asked}
+            known = static.metadata.model_copy(update={"evidence": sure})
+        return Question(spec.command or "", static.launch, asked, known)
+
+    def _fence(self, spec: JobSpec) -> Any:
+        from schedmate.agent.react.loop import fence_of
+
+        return fence_of(self.llm.store.secret(), spec.repo or "", spec.command or "")
+
+
+def _files(spec: JobSpec) -> RepoFiles:
+    assert spec.repo is not None
+    return RepoFiles(Path(spec.repo))
+
+
+def _given(metadata: WorkloadMetadata) -> WorkloadMetadata:
+    """Only what the scheduler itself said: a model that reads alone is told no more."""
+    given = {name: proof for name, proof in metadata.evidence.items() if proof.source == "launch"}
+    sections: dict[str, Any] = {name: {} for name in metadata.sections()}
+    for name, proof in given.items():
+        section, _, key = name.partition(".")
+        sections[section][key] = proof.value
+    return WorkloadMetadata.model_validate({**sections, "evidence": given})

@@ -1,0 +1,197 @@
+"""The loop: the model calls tools until it has seen enough, then it is asked for its findings."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelCallLimitMiddleware,
+    ToolCallLimitMiddleware,
+)
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.errors import GraphRecursionError
+
+from schedmate.agent.react.answer import Finding, schema
+from schedmate.agent.react.citations import Rejection
+from schedmate.errors import ModelError
+from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
+from schedmate.llm.fence import Fence
+from schedmate.llm.structured import ask, parse
+from schedmate.prompts import fill, load
+from schedmate.terminal import clean
+from schedmate.tools import RepoFiles, as_langchain
+
+if TYPE_CHECKING:
+    from schedmate.llm.chat import GuardedChat
+
+SYSTEM, QUESTION, ANSWER = "metadata.system.v1", "metadata.question.v1", "metadata.answer.v1"
+REPEATS = 3
+"""How often the very same tool call is answered; after that it is told so."""
+SHARE_FOR_MATERIAL = 0.6
+"""Of the context length, what tools may fill; the rest is prompts, replies and the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one reading may use; `characters` of material are shown at most."""
+
+    model_calls: int = 12
+    tool_calls: int = 30
+    characters: int = 60_000
+
+
+@dataclass(slots=True)
+class Question:
+    """What is to be found out about a job; `known` is None when the model is told nothing."""
+
+    command: str
+    launch: LaunchConfig
+    fields: tuple[str, ...]
+    known: WorkloadMetadata | None = None
+
+    def text(self, mark: str) -> str:
+        """The first message to the model; what differs from job to job comes after the prefix."""
+        launch = self.launch.model_dump(exclude_none=True)
+        return fill(
+            QUESTION,
+            command=clean(self.command, 4000) or "(not given)",
+            launch=", ".join(f"{name}={clean(value)}" for name, value in launch.items()) or "-",
+            known=self._known(),
+            fields=", ".join(self.fields),
+            mark=mark,
+        )
+
+    def _known(self) -> str:
+        if self.known is None:
+            return ""
+        lines = [
+            f"- {name} = {clean(json.dumps(one.value, default=str), 120)} ({clean(one.where())})"
+            for name, one in sorted(self.known.evidence.items())
+        ]
+        if not lines:
+            return ""
+        told = "\nStatic analysis has already found the following; do not look for it again:\n"
+        return told + "\n".join(lines) + "\n"
+
+
+class _Reading(AgentMiddleware[Any, Any]):
+    """Fences what tools return, bounds how much of it is shown, and ends idle repetition."""
+
+    def __init__(self, fence: Fence, characters: int) -> None:
+        super().__init__()
+        self._fence = fence
+        self._left = characters
+        self._seen: dict[str, int] = {}
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        call = request.tool_call
+        key = json.dumps([call["name"], call["args"]], sort_keys=True, default=str)
+        self._seen[key] = self._seen.get(key, 0) + 1
+        if self._seen[key] > REPEATS:
+            text = "error: this was shown before; finish with what you have read"
+        elif self._left <= 0:
+            text = "error: no more material can be shown; finish with what you have read"
+        else:
+            answer = handler(request)
+            text = answer.text if isinstance(answer, ToolMessage) else str(answer)
+            if len(text) > self._left:
+                text = text[: self._left] + "\n[cut here: no more material can be shown]"
+            self._left -= len(text)
+        return ToolMessage(
+            content=self._fence.wrap(call["name"], text),
+            tool_call_id=call["id"],
+            name=call["name"],
+        )
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a reading came to: the values proved, and the findings thrown away."""
+
+    found: dict[str, Evidence] = field(default_factory=dict)
+    dropped: list[Rejection] = field(default_factory=list)
+
+
+def fence_of(secret: bytes, *what: str) -> Fence:
+    """The fence for one job: the same each time, so that caches work, and not to be guessed."""
+    key = hmac.new(secret, "\0".join(what).encode("utf-8", "surrogateescape"), hashlib.sha256)
+    return Fence(key.hexdigest()[:16])
+
+
+def messages_of(question: Question, fence: Fence) -> list[BaseMessage]:
+    """The request that starts a reading: a prefix common to all jobs, then the question."""
+    return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence.mark))]
+
+
+def read(
+    chat: GuardedChat,
+    files: RepoFiles,
+    question: Question,
+    fence: Fence,
+    limits: Limits,
+    prove: Callable[[list[Finding]], Reading],
+) -> Reading:
+    """Let the model read the repository and report; give what of it could be proved.
+
+    Findings that do not hold are put to the model once, with the reason. Raises `ModelError` when
+    the model, its server or its budget fails before there is an answer.
+    """
+    wanted = schema(question.fields)
+    middleware: list[Any] = [
+        ModelCallLimitMiddleware(run_limit=limits.model_calls, exit_behavior="end"),
+        ToolCallLimitMiddleware(run_limit=limits.tool_calls, exit_behavior="continue"),
+        _Reading(fence, limits.characters),
+    ]
+    # The graph's own types say little and are many: it is a dictionary in and out.
+    agent: Any = create_agent(
+        chat, as_langchain(files), system_prompt=load(SYSTEM), middleware=middleware
+    )
+    start = messages_of(question, fence)
+    try:
+        state = agent.invoke(
+            {"messages": start[1:]}, {"recursion_limit": 10 * limits.model_calls + 10}
+        )
+    except GraphRecursionError:
+        raise ModelError("malformed", "the model called tools without end") from None
+    heard: list[BaseMessage] = [start[0], *state["messages"]]
+    findings = _volunteered(heard[-1], wanted)
+    if findings is None:
+        heard = [*_answered(heard), HumanMessage(load(ANSWER))]
+        findings = list(ask(chat, heard, wanted).findings)
+    reading = prove(findings)
+    wrong = [one for one in reading.dropped if one.finding.field not in reading.found]
+    if wrong:
+        complaint = "\n".join(f"- {clean(one, 300)}" for one in wrong[:20])
+        again = (
+            f"{load(ANSWER)}\n\nThese findings of yours do not hold; correct or leave out:\n"
+            f"{complaint}"
+        )
+        try:
+            second = prove(list(ask(chat, [*heard, HumanMessage(again)], wanted).findings))
+        except ModelError:
+            return reading  # what was proved stands
+        reading.found = {**second.found, **reading.found}
+        reading.dropped += [one for one in second.dropped if one not in reading.dropped]
+    return reading
+
+
+def _volunteered(last: BaseMessage, wanted: Any) -> list[Finding] | None:
+    """The findings, when the model has ended its reading with them."""
+    try:
+        return list(parse(last.text, wanted).findings)
+    except ModelError:
+        return None
+
+
+def _answered(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """Without trailing tool calls that were never run: servers refuse such a conversation."""
+    while messages and getattr(messages[-1], "tool_calls", None):
+        messages = messages[:-1]
+    return messages

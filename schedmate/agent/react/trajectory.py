@@ -1,0 +1,125 @@
+"""The record of a reading: what the model was sent, as sent, and what it replied.
+
+Records are files that only their owner can read. One can be replayed: the tools run again over the
+repository as it is now, and the model's replies come from the record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schedmate import __version__
+from schedmate.errors import InputError, ModelError
+from schedmate.files import open_output
+from schedmate.jobs import JobSpec, ModelUse
+from schedmate.llm.scripted import Reply, Script, ToolCall
+
+SCHEMA = "schedmate.trajectory/v1"
+KEPT = 500
+"""Records kept in a directory; the oldest go first."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Collects the exchanges of one reading; `watch` is for `GuardedChat.watch`."""
+
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+    _last: list[dict[str, Any]] = field(default_factory=list)
+
+    def watch(self, sent: list[BaseMessage], came: AIMessage | ModelError) -> None:
+        """Note one request and what came of it."""
+        messages = [dict(one) for one in convert_to_openai_messages(sent)]
+        same = 0
+        for before, now in zip(self._last, messages, strict=False):
+            if before != now:
+                break
+            same += 1
+        self._last = messages
+        exchange: dict[str, Any] = {"kept_messages": same, "new_messages": messages[same:]}
+        if isinstance(came, ModelError):
+            exchange["error"] = {"verdict": came.verdict, "reason": str(came)}
+        else:
+            calls = [{"name": one["name"], "args": one["args"]} for one in came.tool_calls]
+            exchange["reply"] = {"content": came.text, "tool_calls": calls}
+        self.exchanges.append(exchange)
+
+    def save(self, directory: Path, spec: JobSpec, use: ModelUse) -> Path:
+        """Write the record as a new file of `directory`, mode 0600; raises `InputError`."""
+        document = {
+            "schema": SCHEMA,
+            "schedmate": __version__,
+            "time": time.time(),
+            "job": spec.model_dump(mode="json"),
+            "result": use.model_dump(mode="json", exclude={"trajectory"}),
+            "exchanges": self.exchanges,
+        }
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        path = directory / f"{stamp}-{uuid.uuid4().hex[:8]}.json"
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise InputError(
+                f"cannot write the record of the model's reading to {directory}: "
+                f"{error.strerror}; set `trajectories` to a directory that can be written."
+            ) from None
+        # Replaced as a whole by a file that takes over its mode.
+        with open_output(path) as stream:
+            json.dump(document, stream, indent=1)
+        for old in sorted(directory.glob("*-*-*.json"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return path
+
+
+class _Said(BaseModel):
+    content: str = ""
+    tool_calls: list[ToolCall] = Field(default_factory=list)
+
+
+class _Exchange(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    reply: _Said | None = None
+    error: dict[str, Any] | None = None
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    schema_name: str = Field(alias="schema", pattern=r"^schedmate\.trajectory/v1$")
+    job: JobSpec
+    result: ModelUse
+    exchanges: list[_Exchange]
+
+
+def load(path: Path) -> tuple[JobSpec, ModelUse, Script]:
+    """The job of a record, how it was read, and the model's replies as a script.
+
+    Raises `InputError` when the file is no record of a reading.
+    """
+    try:
+        record = _Record.model_validate_json(path.read_bytes())
+        replies = [
+            Reply(content=one.reply.content, tool_calls=one.reply.tool_calls)
+            if one.reply is not None
+            else Reply(error=(one.error or {}).get("verdict", "unavailable"))
+            for one in record.exchanges
+        ]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"{path} is no record of a model's reading ({first['msg']}); "
+            "--replay takes a file that `schedmate analyze` has written."
+        ) from None
+    return record.job, record.result, Script(replies=replies)

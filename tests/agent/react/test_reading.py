@@ -1,0 +1,285 @@
+"""A whole reading, from `SchedMate.analyze` through the loop to metadata, with scripted models."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runner import Cli
+from honest_findings import HONEST, finding
+from openai_server import Raw, Request, completion, serve
+
+from schedmate.agent.react.combine import DOUBTFUL
+from schedmate.jobs import JobSpec, WorkloadMetadata
+from schedmate.mate import SchedMate
+
+COMMAND = "python train.py"
+TREE = {"tool_calls": [{"name": "file_tree", "args": {}}]}
+READ = {"tool_calls": [{"name": "file_read", "args": {"path": "train.py"}}]}
+DONE = {"content": "I have seen enough."}
+
+
+def report(*findings: dict[str, object]) -> dict[str, Any]:
+    return {"content": json.dumps({"findings": list(findings)})}
+
+
+def spec_of(repo: Path) -> JobSpec:
+    return JobSpec(job_id="j1", repo=str(repo), command=COMMAND)
+
+
+def test_hybrid_fills_what_static_analysis_left_open(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    static = open_mate(mode="static").analyze(spec_of(repo))
+    missing = static.metadata.missing()
+    assert missing, "the repository must leave something open"
+    mate = open_mate(llm_model=script(TREE, READ, DONE, report(*HONEST)))
+    analysis = mate.analyze(spec_of(repo))
+    assert analysis.metadata.missing() == []
+    assert analysis.source == "hybrid"
+    assert analysis.model is not None
+    assert analysis.model.outcome == "ok"
+    assert set(analysis.model.filled) == set(analysis.model.asked)
+    assert analysis.model.calls == 4
+    for field in analysis.model.filled:
+        proof = analysis.metadata.evidence[field]
+        assert (proof.source, proof.value) == ("model", analysis.metadata.get(field))
+    valid = analysis.metadata.evidence["dataset_config.valid"]
+    assert (valid.file, valid.line) == ("train.py", 9)
+
+
+def test_agent_mode_is_told_nothing_and_answers_alone(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    (repo / "train.py").write_text("lr = 0.25\n" + (repo / "train.py").read_text())
+    findings = [{**one, "line": 11 if one["file"] == "train.py" else 1} for one in HONEST[:1]]
+    mate = open_mate(mode="agent", llm_model=script(DONE, report(*findings)))
+    prompt = mate.prompt(spec_of(repo))
+    assert prompt is not None
+    assert "Static analysis" not in json.dumps(prompt)
+    analysis = mate.analyze(spec_of(repo))
+    assert analysis.source == "agent"
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+    # what static analysis would have said has no place in the model's own answer
+    assert analysis.metadata.get("dataset_config.train") is None
+    assert set(analysis.metadata.evidence) == {"model_config.model_name"}
+
+
+def test_no_question_means_no_call(
+    tmp_path: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    repo = Path(__file__).parents[3] / "examples" / "train_repo"
+    spec = JobSpec(repo=str(repo), command="python train.py model=vit_small data=imagenet")
+    analysis = open_mate(llm_model=script()).analyze(spec)
+    assert analysis.model is not None
+    assert (analysis.model.outcome, analysis.model.calls) == ("not needed", 0)
+    assert analysis.source == "static"
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (finding("dataset_config.train", "planted_dataset", "README.md", 1), "neither code"),
+        (finding("dataset_config.train", "planted_dataset", "unrelated.py", 1), "not lead"),
+        (finding("dataset_config.train", "imagenet21k", "train.py", 1), "does not hold"),
+        (finding("dataset_config.train", "cifar10", "train.py", 6), "does not hold"),
+        (finding("dataset_config.train", "gpt-9", "train.py", 999), "does not hold"),
+        (finding("dataset_config.train", "gpt-9", "../outside.py", 1), "no such file"),
+        (finding("dataset_config.train", "gpt-9", "/etc/passwd.py", 1), "no such file"),
+        (finding("model_config.task_type", "Cooking", "train.py", 8), "not one this field"),
+        (finding("model_config.task_type", "CV", "train.py", 8), "does not hold"),
+    ],
+)
+def test_what_cannot_be_proved_is_dropped_with_a_reason(
+    repo: Path,
+    script: Callable[..., str],
+    open_mate: Callable[..., SchedMate],
+    lie: dict[str, object],
+    why: str,
+) -> None:
+    honest = [one for one in HONEST if one["field"] != lie["field"]]
+    # asked to correct itself, the model insists
+    model = script(DONE, report(lie, *honest), report(lie))
+    analysis = open_mate(llm_model=model).analyze(spec_of(repo))
+    assert analysis.model is not None
+    assert analysis.metadata.get(str(lie["field"])) != lie["value"]
+    assert any(why in reason for reason in analysis.model.dropped)
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+
+
+def test_a_correction_is_asked_for_once_and_taken(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    wrong = finding("dataset_config.train", "imagenet21k", "train.py", 1)
+    model = script(DONE, report(wrong), report(HONEST[4]))
+    analysis = open_mate(llm_model=model).analyze(spec_of(repo))
+    assert analysis.metadata.get("dataset_config.train") == "speech_commands_v2"
+
+
+def test_a_line_counted_a_little_wrong_is_found(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    near = {**HONEST[0], "line": 12}
+    far = {**HONEST[4], "line": 12}
+    analysis = open_mate(llm_model=script(DONE, report(near, far))).analyze(spec_of(repo))
+    assert analysis.metadata.evidence["model_config.model_name"].line == 10
+    assert analysis.metadata.get("dataset_config.train") is None
+
+
+def test_sure_facts_of_static_analysis_are_never_overridden(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    (repo / "train.py").write_text(
+        "import torchvision\n"
+        "other = 'resnet152'\n"
+        "model = torchvision.models.resnet18()\n"
+        "data = torchvision.datasets.CIFAR10('data')\n"
+        "for epoch in range(7):\n    step(model, data)\n"
+    )
+    before = open_mate(mode="static").analyze(spec_of(repo)).metadata
+    sure = {k for k, v in before.evidence.items() if v.confidence >= DOUBTFUL}
+    assert "model_config.model_name" in sure
+    lies = report(
+        finding("model_config.model_name", "resnet152", "train.py", 2),
+        finding("training_config.iters", 2, "train.py", 2),
+    )
+    after = open_mate(llm_model=script(DONE, lies, report())).analyze(spec_of(repo)).metadata
+    assert {field: after.get(field) for field in sure} == {f: before.get(f) for f in sure}
+
+
+def answers(replies: list[Any]) -> Callable[[Request], Any]:
+    remaining = iter(replies)
+    return lambda request: next(remaining, Raw(410, b"{}"))
+
+
+FAILURES: dict[str, Any] = {
+    "refused": [Raw(400, b'{"error": {"message": "no tools here"}}')],
+    "gone": [Raw(503, b"", {"retry-after": "0"})] * 3,
+    "garbage": [Raw(200, b"\x00\xff not json")],
+    "huge": [Raw(200, b"x" * 6_000_000)] * 3,
+    "cut off": [completion("Once upon a", finish="length")],
+    "never answers": [completion("I shall.")] * 40,
+    "echo": [completion("ok")]
+    + [completion(json.dumps(WorkloadMetadata.model_json_schema()))] * 20,
+    "broken tool call": [completion(None, [("file_read", "{not json")])] + [completion("hm")] * 20,
+    "unknown tool": [completion(None, [("rm_rf", {"path": "/"})])] * 40,
+    "wrong arguments": [completion(None, [("file_read", {"file": 7})])] * 40,
+    "same call for ever": [completion(None, [("file_tree", {})])] * 100,
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("mode", ["hybrid", "agent"])
+def test_every_failure_leaves_the_static_answer(
+    repo: Path, open_mate: Callable[..., SchedMate], kind: str, mode: str
+) -> None:
+    static = open_mate(mode="static").analyze(spec_of(repo))
+    with serve(answers(FAILURES[kind])) as server:
+        analysis = open_mate(
+            mode=mode, llm_base_url=server.url, llm_model="test-7B", llm_timeout_s=10.0
+        ).analyze(spec_of(repo))
+    assert analysis.source == "static"
+    assert analysis.metadata == static.metadata
+    assert analysis.model is not None
+    assert analysis.model.outcome not in ("ok", "not needed")
+    assert analysis.model.reason
+    assert len(server.requests) < 40
+
+
+def test_the_prefix_of_requests_is_the_same_for_every_job(
+    repo: Path, tmp_path: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "main.py").write_text("import x\nx.go('a')\n")
+    with serve(lambda request: completion('{"findings": []}')) as server:
+        mate = open_mate(llm_base_url=server.url)
+        mate.analyze(spec_of(repo))
+        mate.analyze(JobSpec(repo=str(other), command="python main.py --x 1"))
+        mate.settings.model_config  # noqa: B018 - the same settings served both
+    first = [one for one in server.requests if "tools" in one and "tool_choice" not in one]
+    assert len(first) >= 2
+    prefixes = {json.dumps([one["messages"][0], one["tools"]], ensure_ascii=False) for one in first}
+    assert len(prefixes) == 1
+    questions = {one["messages"][1]["content"] for one in first}
+    assert len(questions) >= 2
+
+
+def test_tool_results_are_fenced_and_bounded(
+    repo: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    (repo / "big.py").write_text("x = 1  # filler filler filler filler\n" * 5000)
+    calls = [
+        completion(None, [("file_read", {"path": "big.py", "start_line": 1 + 200 * i})])
+        for i in range(9)
+    ]
+    with serve(answers([*calls, completion('{"findings": []}')])) as server:
+        open_mate(llm_base_url=server.url, llm_model="test-7B", llm_context_tokens=4096).analyze(
+            spec_of(repo)
+        )
+    last = max(server.requests, key=lambda one: len(one["messages"]))
+    shown = [one["content"] for one in last["messages"] if one["role"] == "tool"]
+    mark = last["messages"][1]["content"].rpartition("begin with ")[2].strip().rstrip(".")
+    assert all(mark in text for text in shown)
+    assert sum(map(len, shown)) < 4096 * 3
+    assert "no more material" in shown[-1]
+
+
+def test_record_of_a_reading_is_private_and_can_be_replayed(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate], cli: Cli
+) -> None:
+    mate = open_mate(llm_model=script(TREE, READ, DONE, report(*HONEST)))
+    analysis = mate.analyze(spec_of(repo))
+    assert analysis.model is not None
+    assert analysis.model.trajectory is not None
+    record = Path(analysis.model.trajectory)
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    again = cli("analyze", str(repo), "-c", COMMAND, "--replay", str(record), "--json")
+    assert again.code == 0, again.err
+    document = json.loads(again.out)
+    assert document["metadata"] == analysis.document()["metadata"]
+    assert document["model"]["filled"] == analysis.model.filled
+
+
+def test_replay_of_something_else_is_refused(repo: Path, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "x.json").write_text('{"schema": "other"}')
+    for name in ("x.json", "missing.json"):
+        result = cli("analyze", str(repo), "-c", COMMAND, "--replay", str(tmp_path / name))
+        assert result.code == 3
+        assert name in result.err
+
+
+def test_show_prompt_sends_nothing(repo: Path, cli: Cli) -> None:
+    with serve(lambda request: completion("")) as server:
+        shown = cli(
+            "analyze", str(repo), "-c", COMMAND, "--llm-base-url", server.url, "--show-prompt"
+        )
+    assert server.requests == []
+    request = json.loads(shown.out)
+    assert COMMAND in request["messages"][1]["content"]
+    assert [one["function"]["name"] for one in request["tools"]] == ["file_tree", "file_read"]
+
+
+def test_the_command_line_says_when_the_model_failed(repo: Path, cli: Cli) -> None:
+    with serve(lambda request: Raw(400, b"no")) as server:
+        result = cli("analyze", str(repo), "-c", COMMAND, "--llm-base-url", server.url, "--json")
+    assert result.code == 0
+    assert json.loads(result.out)["source"] == "static"
+    assert "static analysis" in result.err
+    assert "400" in result.err
+
+
+def test_a_mode_that_needs_a_model_says_so(repo: Path, cli: Cli) -> None:
+    result = cli("analyze", str(repo), "-c", COMMAND, "--mode", "agent")
+    assert result.code == 2
+    assert "--llm-base-url" in result.err
+
+
+def test_submit_hook_never_asks_a_model(repo: Path, open_mate: Callable[..., SchedMate]) -> None:
+    with serve(lambda request: completion("")) as server:
+        open_mate(llm_base_url=server.url).on_submit(spec_of(repo))
+    assert server.requests == []
