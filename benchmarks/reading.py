@@ -79,7 +79,7 @@ def labelled(labels: Path, repos: Path) -> Iterator[Job]:
         yield Job(row["id"], root, row["command"], launch, expected)
 
 
-def script(job: Job, mode: str, path: Path) -> str:
+def script(job: Job, path: Path) -> str:
     """A scripted model that reads and reports what is expected of `job`; its name."""
     files = RepoFiles(job.repo)
     static = extract(job.repo, job.command, job.launch)
@@ -126,14 +126,13 @@ def _where(
 def analyse(job: Job, mode: str, options: argparse.Namespace, scratch: Path) -> Analysis | None:
     """One job in one mode; None when the repository cannot be analysed."""
     flags: dict[str, Any] = {"mode": mode, "trajectories": options.trajectories or scratch / "t"}
-    if mode != "static":
-        if options.llm_base_url:
-            flags |= {"llm_base_url": options.llm_base_url, "llm_model": options.model}
-            flags |= {"llm_cache": False, "llm_context_tokens": options.context}
-        else:
-            flags["llm_model"] = script(job, mode, scratch / f"{job.name}-{mode}.yaml")
     spec = JobSpec(job_id=job.name, repo=str(job.repo), command=job.command, launch=job.launch)
     try:
+        if mode != "static" and options.llm_base_url:
+            flags |= {"llm_base_url": options.llm_base_url, "llm_model": options.model}
+            flags |= {"llm_cache": False, "llm_context_tokens": options.context}
+        elif mode != "static":
+            flags["llm_model"] = script(job, scratch / f"{job.name}-{mode}.yaml")
         with SchedMate(load_settings(**flags)) as mate:
             return mate.analyze(spec)
     except SchedmateError as error:
