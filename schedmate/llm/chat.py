@@ -37,6 +37,7 @@ from schedmate.llm.transport import deadline
 
 ATTEMPTS = 3
 LONGEST_WAIT_S = 30.0
+CALLING = "I call a tool."
 
 
 class GuardedChat(BaseChatModel):
@@ -79,10 +80,10 @@ class GuardedChat(BaseChatModel):
         formatted = [
             convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in tools
         ]
-        if tool_choice is not None:
-            kwargs["tool_choice"] = tool_choice
-        # An empty list is refused by vLLM and means the same as none.
-        return self.bind(**({"tools": formatted} if formatted else {}), **kwargs)
+        if not formatted:
+            return self.bind(**kwargs)  # vLLM refuses an empty list, which means the same as none
+        # llama.cpp's server ignores tools unless it is told that they may be chosen.
+        return self.bind(tools=formatted, tool_choice=tool_choice or "auto", **kwargs)
 
     def _generate(
         self,
@@ -228,6 +229,9 @@ class GuardedChat(BaseChatModel):
 
 
 def _redacted(message: BaseMessage, redactor: Redactor) -> BaseMessage:
+    if isinstance(message, AIMessage) and message.tool_calls and not message.content:
+        # Sent as null otherwise, which llama.cpp's server answers with 500.
+        return message.model_copy(update={"content": CALLING})
     if isinstance(message.content, str):
         return message.model_copy(update={"content": redactor.redact(message.content)})
     parts = [

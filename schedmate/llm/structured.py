@@ -75,7 +75,13 @@ def _request(
         described = {"name": name, "schema": shape, "strict": True}
         options["response_format"] = {"type": "json_schema", "json_schema": described}
     elif method == FUNCTION:
-        function = {"name": name, "description": schema.__doc__ or name, "parameters": shape}
+        # Without `strict`, vLLM does not hold the model to the parameters.
+        function = {
+            "name": name,
+            "description": schema.__doc__ or name,
+            "parameters": shape,
+            "strict": True,
+        }
         options["tools"] = [{"type": "function", "function": function}]
         options["tool_choice"] = {"type": "function", "function": {"name": name}}
     elif method == JSON_OBJECT:

@@ -71,6 +71,8 @@ def test_secrets_are_redacted_in_every_kind_of_message(open_model: OpenModel) ->
             ]
         )
     assert secret not in json.dumps(server.requests)
+    called = server.requests[0]["messages"][2]
+    assert called["content"], "llama.cpp's server refuses a tool call whose content is null"
 
 
 def test_busy_server_is_asked_again(open_model: OpenModel) -> None:
