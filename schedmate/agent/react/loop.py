@@ -56,7 +56,7 @@ class Question:
     fields: tuple[str, ...]
     known: WorkloadMetadata | None = None
 
-    def text(self, mark: str) -> str:
+    def text(self, nonce: str) -> str:
         """The first message to the model; what differs from job to job comes after the prefix."""
         launch = self.launch.model_dump(exclude_none=True)
         return fill(
@@ -65,7 +65,7 @@ class Question:
             launch=", ".join(f"{name}={clean(value)}" for name, value in launch.items()) or "-",
             known=self._known(),
             fields=", ".join(self.fields),
-            mark=mark,
+            nonce=nonce,
         )
 
     def _known(self) -> str:
@@ -122,12 +122,12 @@ class Reading:
 def fence_of(secret: bytes, *what: str) -> Fence:
     """The fence for one job: the same each time, so that caches work, and not to be guessed."""
     key = hmac.new(secret, "\0".join(what).encode("utf-8", "surrogateescape"), hashlib.sha256)
-    return Fence(key.hexdigest()[:16])
+    return Fence(key.hexdigest())
 
 
 def messages_of(question: Question, fence: Fence) -> list[BaseMessage]:
     """The request that starts a reading: a prefix common to all jobs, then the question."""
-    return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence.mark))]
+    return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence.nonce))]
 
 
 def read(
