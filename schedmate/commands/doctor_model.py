@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,7 +21,7 @@ SERVE = (
 )
 
 
-def examine_model(settings: Settings) -> Iterator[Check]:
+def examine_model(settings: Settings) -> Generator[Check, None, None]:
     """Everything that can be found out about the endpoint with a few small requests."""
     from schedmate.llm import open_llm
 

@@ -2,6 +2,7 @@
 
 One file, `llm.sqlite` in the data directory, readable by its owner only. Prompts are never stored:
 a call is its counts, a cached reply is keyed by a hash. Losing the file loses nothing but these.
+Calls are rare, so SQLite's own rollback journal will do, which works on network file systems too.
 """
 
 from __future__ import annotations
@@ -58,7 +59,6 @@ class Store:
             # Made before SQLite opens it, so that it is never readable by others, even briefly.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._db = sqlite3.connect(self.path, timeout=BUSY_S, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
             schema = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
             self._db.executescript(schema)
         except (OSError, sqlite3.Error) as error:
