@@ -183,8 +183,23 @@ def missing(folder: Path) -> HistoryError:
     )
 
 
+_NO_SHARED_MEMORY = (
+    sqlite3.SQLITE_IOERR_SHMOPEN,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMLOCK,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+)
+"""What WAL fails with on a file system that is not known to be one of a network."""
+
+
 def _advice(error: sqlite3.OperationalError) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 0xFF
+    if extended in _NO_SHARED_MEMORY:
+        return (
+            f"its file system cannot share memory between processes ({error}); move the history "
+            "to a local disk"
+        )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"another process has been writing for over {BUSY_S:.0f} s; try again later"
     if code == sqlite3.SQLITE_FULL:

@@ -12,7 +12,7 @@ from history_jobs import SmallEmbedder, described, job, mounts
 from schedmate.retrieval import disk, index, vectors
 from schedmate.retrieval.database import DATABASE
 from schedmate.retrieval.disk import locked, network_filesystem
-from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.history import HistoryError, JobHistory
 
 SMALL = SmallEmbedder()
 
@@ -127,6 +127,26 @@ class TestOnANetwork:
             assert list(history.export()) == [job(number) for number in range(5)]
             assert not (nfs / f"{DATABASE}-wal").exists()
         assert journal_of(nfs) == "delete"
+
+    def test_a_disk_that_cannot_share_memory_is_one_sentence(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Refusing(sqlite3.Connection):
+            """As SQLite is where mmap of the shared memory fails."""
+
+            def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
+                if "journal_mode = WAL" in sql:
+                    error = sqlite3.OperationalError("disk I/O error")
+                    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMMAP
+                    raise error
+                return super().execute(sql, *values)  # type: ignore[arg-type]
+
+        connect = sqlite3.connect
+        monkeypatch.setattr(
+            sqlite3, "connect", lambda *args, **kw: connect(*args, factory=Refusing, **kw)
+        )
+        with pytest.raises(HistoryError, match=r"cannot share memory.*move the history to a local"):
+            JobHistory.open(tmp_path / "history", SMALL)
 
     def test_one_that_goes_back_to_a_local_disk(self, nfs: Path, tmp_path: Path) -> None:
         with JobHistory.open(nfs, SMALL) as history:
