@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import time
 from itertools import count
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def add(folder: Path, first: int) -> None:
             batch = [job(next(numbers)) for _ in range(1 + size % 30)]
             history.add_many(batch)
             print(batch[-1].job_id, flush=True)
+            time.sleep(0.005)  # SQLite keeps no queue: who never pauses can make others wait long
 
 
 def mix(folder: Path, seed: int) -> None:
