@@ -94,6 +94,8 @@ class Evidence(BaseModel):
             return f"default at {place}"
         if self.source == "library":
             return f"{self.text or 'library'} default"
+        if self.source == "model":
+            return f"{place or self.text or 'unknown'} (model)"
         if self.source == "derived":
             return self.note or "derived"
         return place or self.source

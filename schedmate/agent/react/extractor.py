@@ -17,6 +17,7 @@ from schedmate.agent.static import Extraction
 from schedmate.errors import ModelError, SchedmateError
 from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
 from schedmate.llm import LLM
+from schedmate.llm.redact import Redactor
 from schedmate.settings import Settings
 from schedmate.tools import RepoFiles
 
@@ -72,7 +73,6 @@ class MetadataExtractor:
         from langchain_core.utils.function_calling import convert_to_openai_tool
 
         from schedmate.agent.react import loop
-        from schedmate.llm.redact import Redactor
         from schedmate.tools import as_langchain
 
         asked = self._asked(static)
@@ -80,16 +80,16 @@ class MetadataExtractor:
             return None
         fence = self._fence(spec)
         messages = loop.messages_of(self._question(spec, static, asked), fence)
-        redact = Redactor().redact
+        redactor = Redactor()
         return {
             "endpoint": self.llm.endpoint.place,
             "model": self.llm.endpoint.model,
             "max_tokens": self.llm.max_tokens,
             "messages": [
-                {**one, "content": redact(str(one["content"]))}
+                {**one, "content": redactor.redact(str(one["content"]))}
                 for one in convert_to_openai_messages(messages)
             ],
-            "tools": [convert_to_openai_tool(one) for one in as_langchain(_files(spec))],
+            "tools": [convert_to_openai_tool(one) for one in as_langchain(_files(spec, redactor))],
         }
 
     def _asked(self, static: Extraction) -> tuple[str, ...]:
@@ -102,7 +102,12 @@ class MetadataExtractor:
         from schedmate.agent.react.trajectory import Recorder
 
         settings = self.settings
-        files = _files(spec)
+        chat = self.llm.chat(
+            PURPOSE,
+            job=spec.job_id or f"reading-{uuid.uuid4().hex[:12]}",
+            deadline_s=settings.llm_deadline_s,
+        )
+        files = _files(spec, chat.redactor)
         cited = (proof.file for proof in static.metadata.evidence.values() if proof.file)
         start = [static.entry, *cited] if static.entry else list(cited)
         citations = Citations(files, reached(files, spec.command or "", start), spec.command or "")
@@ -112,11 +117,6 @@ class MetadataExtractor:
 
         material = settings.llm_context_tokens * CHARACTERS_PER_TOKEN * loop.SHARE_FOR_MATERIAL
         limits = loop.Limits(settings.agent_model_calls, settings.agent_tool_calls, int(material))
-        chat = self.llm.chat(
-            PURPOSE,
-            job=spec.job_id or f"reading-{uuid.uuid4().hex[:12]}",
-            deadline_s=settings.llm_deadline_s,
-        )
         recorder = Recorder()
         chat.watch = recorder.watch
         use.model = chat.endpoint.model
@@ -158,9 +158,10 @@ class MetadataExtractor:
         return fence_of(self.llm.store.secret(), spec.repo or "", spec.command or "")
 
 
-def _files(spec: JobSpec) -> RepoFiles:
+def _files(spec: JobSpec, redactor: Redactor) -> RepoFiles:
     assert spec.repo is not None
-    return RepoFiles(Path(spec.repo))
+    # Redacted as whole files: the middle of a private key does not show what it is.
+    return RepoFiles(Path(spec.repo), redact=redactor.redact)
 
 
 def _given(metadata: WorkloadMetadata) -> WorkloadMetadata:
