@@ -140,7 +140,8 @@ class MetadataExtractor:
             use.output_tokens = sum(call.output_tokens for call in chat.calls)
             use.cached_tokens = sum(call.cached_tokens for call in chat.calls)
             if recorder.exchanges:
-                use.trajectory = str(recorder.save(settings.trajectories, spec, use))
+                saved = recorder.save(settings.trajectories, spec, use, chat.redactor.redact)
+                use.trajectory = str(saved)
         return metadata
 
     def _question(self, spec: JobSpec, static: Extraction, asked: tuple[str, ...]) -> Any:

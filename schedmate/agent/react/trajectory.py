@@ -10,6 +10,7 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,13 @@ class Recorder:
             exchange["reply"] = {"content": came.text, "tool_calls": calls}
         self.exchanges.append(exchange)
 
-    def save(self, directory: Path, spec: JobSpec, use: ModelUse) -> Path:
-        """Write the record as a new file of `directory`, mode 0600; raises `InputError`."""
+    def save(
+        self, directory: Path, spec: JobSpec, use: ModelUse, redact: Callable[[str], str]
+    ) -> Path:
+        """Write the record as a new file of `directory`, mode 0600; raises `InputError`.
+
+        `redact` takes the secrets out of what was not sent, such as the job's command.
+        """
         document = {
             "schema": SCHEMA,
             "schedmate": __version__,
@@ -74,10 +80,19 @@ class Recorder:
             ) from None
         # Replaced as a whole by a file that takes over its mode.
         with open_output(path) as stream:
-            json.dump(document, stream, indent=1)
+            json.dump(_mapped(document, redact), stream, indent=1)
         for old in sorted(directory.glob("*-*-*.json"))[:-KEPT]:
             old.unlink(missing_ok=True)
         return path
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Plain data with every text in it changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
 class _Said(BaseModel):

@@ -282,3 +282,62 @@ def test_submit_hook_never_asks_a_model(repo: Path, open_mate: Callable[..., Sch
     with serve(lambda request: completion("")) as server:
         open_mate(llm_base_url=server.url).on_submit(spec_of(repo))
     assert server.requests == []
+
+
+SECRETS = {
+    "aws": "AKIA" + "Q3EGRIZ7HPLMNOPQ",
+    "github": "ghp_" + "Zx8Kq2Lw9Rt4Yv6Bn1Mc3Dd5Ff7Gg0Hh2Jj4",
+    "huggingface": "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi",
+    "password": "corr3ct-h0rse-battery",
+}
+
+
+def test_no_secret_is_in_any_request(repo: Path, open_mate: Callable[..., SchedMate]) -> None:
+    key = "\n".join(
+        [
+            "-----BEGIN RSA PRIVATE KEY-----",  # gitleaks:allow - made up
+            *("MIIEpAIBAAKCAQEA7bq" + "x9Zk3" * 9 for _ in range(12)),
+            "-----END RSA PRIVATE KEY-----",
+        ]
+    )
+    (repo / "settings.py").write_text(
+        f"AWS_ACCESS_KEY_ID = '{SECRETS['aws']}'\nGITHUB_TOKEN = '{SECRETS['github']}'\n"
+        f"hub_token = '{SECRETS['huggingface']}'\n"
+        f"db = 'postgres://trainer:{SECRETS['password']}@db.internal/runs'\n"
+        f'KEY = """{key}"""\n' + "LENGTH = 5\n"
+    )
+    (repo / ".env").write_text(f"TOKEN={SECRETS['github']}\n")
+    reads = [
+        ("file_read", {"path": "settings.py"}),
+        ("file_read", {"path": "settings.py", "start_line": 8, "max_lines": 3}),
+        ("file_read", {"path": ".env"}),
+        ("file_tree", {}),
+    ]
+    replies = [completion(None, [one]) for one in reads]
+    with serve(answers([*replies, completion('{"findings": []}')])) as server:
+        mate = open_mate(llm_base_url=server.url, llm_model="test-7B")
+        analysis = mate.analyze(
+            JobSpec(repo=str(repo), command=f"HF_TOKEN={SECRETS['huggingface']} python train.py")
+        )
+    sent = json.dumps(server.requests)
+    assert "postgres://trainer" in sent, "the file was to be read"
+    leaked = [name for name, secret in SECRETS.items() if secret in sent]
+    assert leaked == []
+    assert "x9Zk3x9Zk3" not in sent
+    assert ".env" not in server.requests[-1]["messages"][-1]["content"]
+    assert analysis.model is not None
+    assert analysis.model.trajectory is not None
+    kept = Path(analysis.model.trajectory).read_text()
+    assert [name for name, secret in SECRETS.items() if secret in kept] == []
+
+
+def test_leaving_this_machine_is_announced(repo: Path, cli: Cli) -> None:
+    away = cli(
+        "analyze", str(repo), "-c", COMMAND, "--llm-base-url", "https://models.invalid/v1",
+        "--model", "m", "--json",
+    )  # fmt: skip
+    assert away.code == 0
+    assert "go to https://models.invalid/v1" in away.err
+    with serve(lambda request: completion('{"findings": []}')) as server:
+        here = cli("analyze", str(repo), "-c", COMMAND, "--llm-base-url", server.url)
+    assert "go to" not in here.err
