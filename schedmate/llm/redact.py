@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-_PLACEHOLDER = re.compile(r"\[secret:[a-z_]{1,40}:[0-9]{1,9}\]")
+PLACEHOLDER = re.compile(r"\[secret:[a-z_]{1,40}:[0-9]{1,9}\]")
+"""What stands in a text where a secret was."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?i:\w*(?:pass|secret|key|token|auth)\w*)")
@@ -41,7 +42,7 @@ class Redactor:
     def redact(self, text: str) -> str:
         """The text without its secrets; redacting twice changes nothing more."""
         with self._lock:
-            text = _PLACEHOLDER.sub(self._forged, text)
+            text = PLACEHOLDER.sub(self._forged, text)
             words = text.lower()
             for rule in self._rules:
                 if any(word in words for word in rule.words):
@@ -56,7 +57,7 @@ class Redactor:
     def _restored(self, text: str) -> str:
         parts: list[str] = []
         position = 0
-        for match in _PLACEHOLDER.finditer(text):
+        for match in PLACEHOLDER.finditer(text):
             secret = self._secrets.get(match[0])
             if secret is not None:
                 parts += (text[position : match.start()], secret)

@@ -66,10 +66,9 @@ class RepoFiles:
             return any(line in lines for lines in self._shown.get(name, ()))
 
     def lines(self, path: str) -> list[str] | None:
-        """The lines of a file within the limits, as they stand in it, or None if it is not shown.
+        """The lines of a file within the limits, or None if it is not shown.
 
-        Line n is element n - 1. Nothing is redacted or escaped: this is for checks in this
-        process and not for a model.
+        Line n is element n - 1: what `file_read` shows as line n, without escapes.
         """
         try:
             text, _, _ = self._content(components(path))
@@ -99,7 +98,7 @@ class RepoFiles:
 
     def _read(self, parts: tuple[str, ...], start: int, count: int) -> str:
         text, size, clipped = self._content(parts)
-        lines = _split(self._redact(text) if self._redact else text)
+        lines = _split(text)
         name = shown(parts)
         if not lines:
             return f"{name}: an empty file"
@@ -140,7 +139,7 @@ class RepoFiles:
             text = data.decode("utf-8-sig", errors="replace")
         if clipped and "\n" in text:
             text = text[: text.rindex("\n")]  # what follows may be half a line
-        return text, status.st_size, clipped
+        return self._redact(text) if self._redact else text, status.st_size, clipped
 
 
 def _split(text: str) -> list[str]:

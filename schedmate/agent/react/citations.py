@@ -18,6 +18,7 @@ from schedmate.agent.fields.candidates import rules
 from schedmate.agent.react.answer import Finding
 from schedmate.agent.react.tokens import readable, tokens
 from schedmate.jobs import Evidence, TaskType
+from schedmate.llm.redact import PLACEHOLDER
 from schedmate.tools import RepoFiles
 
 COMMAND = "command"
@@ -154,7 +155,9 @@ def _typed(finding: Finding) -> str | int | float | None:
     if finding.field == "training_config.iter_type":
         unit = text.lower().rstrip("s")
         return unit if unit in _UNITS else None
-    return text if 0 < len(text) <= 200 and "\n" not in text else None
+    if not text or len(text) > 200 or "\n" in text or PLACEHOLDER.search(text):
+        return None
+    return text
 
 
 def _domains(line: list[str]) -> set[str]:

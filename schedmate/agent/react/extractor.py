@@ -107,10 +107,12 @@ class MetadataExtractor:
             job=spec.job_id or f"reading-{uuid.uuid4().hex[:12]}",
             deadline_s=settings.llm_deadline_s,
         )
+        # The model can only cite what it was shown, and that is without secrets.
         files = _files(spec, chat.redactor)
         cited = (proof.file for proof in static.metadata.evidence.values() if proof.file)
         start = [static.entry, *cited] if static.entry else list(cited)
-        citations = Citations(files, reached(files, spec.command or "", start), spec.command or "")
+        taking_part = reached(_files(spec), spec.command or "", start)
+        citations = Citations(files, taking_part, spec.command or "")
 
         def prove(findings: Iterable[Finding]) -> loop.Reading:
             return loop.Reading(*proved(findings, citations))
@@ -159,10 +161,10 @@ class MetadataExtractor:
         return fence_of(self.llm.store.secret(), spec.repo or "", spec.command or "")
 
 
-def _files(spec: JobSpec, redactor: Redactor) -> RepoFiles:
+def _files(spec: JobSpec, redactor: Redactor | None = None) -> RepoFiles:
     assert spec.repo is not None
     # Redacted as whole files: the middle of a private key does not show what it is.
-    return RepoFiles(Path(spec.repo), redact=redactor.redact)
+    return RepoFiles(Path(spec.repo), redact=redactor.redact if redactor else None)
 
 
 def _given(metadata: WorkloadMetadata) -> WorkloadMetadata:
