@@ -212,6 +212,7 @@ def main() -> None:
                 {
                     "job": job.name,
                     "mode": mode,
+                    "model": one.model.model,
                     "outcome": one.model.outcome,
                     "asked": len(one.model.asked),
                     "filled": len(one.model.filled),
@@ -223,7 +224,8 @@ def main() -> None:
                 for job, one in zip(jobs, found, strict=True)
                 if one is not None and one.model is not None and one.model.calls
             ]
-        who = options.model or ("served" if options.llm_base_url else "scripted")
+        named = {case.pop("model") for case in cases}  # the one that a server offered, unless named
+        who = ", ".join(sorted(named)) if options.llm_base_url else "scripted"
         name = options.name or "reading_" + "".join(c if c.isalnum() else "_" for c in who)
         meta = {
             "repositories": options.labels.name if options.labels else "tests/fixtures/repos",
