@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -56,29 +57,28 @@ class Question:
     fields: tuple[str, ...]
     known: WorkloadMetadata | None = None
 
-    def text(self, nonce: str) -> str:
-        """The first message to the model; what differs from job to job comes after the prefix."""
+    def text(self, fence: Fence) -> str:
+        """The first message to the model. What a user or repository wrote stands in the fence."""
         launch = self.launch.model_dump(exclude_none=True)
+        lines = [
+            f"training command: {clean(self.command, 4000) or '(not given)'}",
+            "repository path: .",
+            "launch configuration: "
+            + (", ".join(f"{name}={clean(value)}" for name, value in launch.items()) or "-"),
+        ]
+        if self.known is not None and self.known.evidence:
+            lines.append("static analysis found already (do not look for it again):")
+            lines += [
+                f"- {name} = {clean(json.dumps(one.value, default=str), 120)} "
+                f"({clean(one.where())})"
+                for name, one in sorted(self.known.evidence.items())
+            ]
         return fill(
             QUESTION,
-            command=clean(self.command, 4000) or "(not given)",
-            launch=", ".join(f"{name}={clean(value)}" for name, value in launch.items()) or "-",
-            known=self._known(),
             fields=", ".join(self.fields),
-            nonce=nonce,
+            nonce=fence.nonce,
+            job=fence.wrap("the job", "\n".join(lines)),
         )
-
-    def _known(self) -> str:
-        if self.known is None:
-            return ""
-        lines = [
-            f"- {name} = {clean(json.dumps(one.value, default=str), 120)} ({clean(one.where())})"
-            for name, one in sorted(self.known.evidence.items())
-        ]
-        if not lines:
-            return ""
-        told = "\nStatic analysis has already found the following; do not look for it again:\n"
-        return told + "\n".join(lines) + "\n"
 
 
 class _Reading(AgentMiddleware[Any, Any]):
@@ -89,21 +89,25 @@ class _Reading(AgentMiddleware[Any, Any]):
         self._fence = fence
         self._left = characters
         self._seen: dict[str, int] = {}
+        self._lock = threading.Lock()  # tools called in one reply run side by side
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         call = request.tool_call
         key = json.dumps([call["name"], call["args"]], sort_keys=True, default=str)
-        self._seen[key] = self._seen.get(key, 0) + 1
-        if self._seen[key] > REPEATS:
+        with self._lock:
+            self._seen[key] = self._seen.get(key, 0) + 1
+            repeated, left = self._seen[key] > REPEATS, self._left
+        if repeated:
             text = "error: this was shown before; finish with what you have read"
-        elif self._left <= 0:
+        elif left <= 0:
             text = "error: no more material can be shown; finish with what you have read"
         else:
             answer = handler(request)
             text = answer.text if isinstance(answer, ToolMessage) else str(answer)
-            if len(text) > self._left:
-                text = text[: self._left] + "\n[cut here: no more material can be shown]"
-            self._left -= len(text)
+            with self._lock:
+                if len(text) > self._left:
+                    text = text[: self._left] + "\n[cut here: no more material can be shown]"
+                self._left -= len(text)
         return ToolMessage(
             content=self._fence.wrap(call["name"], text),
             tool_call_id=call["id"],
@@ -127,7 +131,7 @@ def fence_of(secret: bytes, *what: str) -> Fence:
 
 def messages_of(question: Question, fence: Fence) -> list[BaseMessage]:
     """The request that starts a reading: a prefix common to all jobs, then the question."""
-    return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence.nonce))]
+    return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence))]
 
 
 def read(
@@ -171,7 +175,7 @@ def read(
         complaint = "\n".join(f"- {clean(one, 300)}" for one in wrong[:20])
         again = (
             f"{load(ANSWER)}\n\nThese findings of yours do not hold; correct or leave out:\n"
-            f"{complaint}"
+            f"{fence.wrap('findings', complaint)}"
         )
         try:
             second = prove(list(ask(chat, [*heard, HumanMessage(again)], wanted).findings))
