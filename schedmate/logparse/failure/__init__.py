@@ -1,0 +1,10 @@
+"""The Failure Handler (SchedMate paper, section 3.3): what broke first, whose fault, what now.
+
+with open_log("job.out") as log:
+    diagnosis = diagnose(log)
+"""
+
+# from schedmate.logparse.failure.handler import diagnose
+from schedmate.logparse.failure.rules import Rule, load_rules
+
+__all__ = ["Rule", "load_rules"]

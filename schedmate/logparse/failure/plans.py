@@ -1,0 +1,52 @@
+"""The recovery plan: a table chooses it from what is known of the failure, never a model."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from schedmate.jobs import Diagnosis, Recovery
+from schedmate.logparse.data import load
+
+
+def plan_for(diagnosis: Diagnosis) -> Recovery:
+    """The first row of `plans.yaml` that fits."""
+    facts = {
+        "type": diagnosis.error_type,
+        "name": diagnosis.error_name,
+        "component": diagnosis.faulty_component,
+        "recoverable": diagnosis.recoverable,
+    }
+    row = next(row for row in _table() if _fits(row["when"], facts))
+    fields = {key: row[key] for key in ("id", "diagnose", "isolate", "restart", "notify") if key in row}
+    if fields.get("isolate") == "node" and diagnosis.node:
+        fields["isolate"] = f"node {diagnosis.node}"
+    return Recovery(summary=row["summary"].format(**_words(diagnosis)), **fields)
+
+
+def _fits(wanted: dict[str, Any], facts: dict[str, Any]) -> bool:
+    return all(
+        facts[key] in value if isinstance(value, list) else facts[key] == value
+        for key, value in wanted.items()
+    )
+
+
+def _words(diagnosis: Diagnosis) -> dict[str, str]:
+    saved = diagnosis.checkpoint
+    if saved is None:
+        checkpoint = "(no checkpoint is mentioned in the log)"
+    else:
+        where = f" at {saved.path}" if saved.path else ""
+        step = f" of step {saved.step}" if saved.step is not None else ""
+        checkpoint = f"from the checkpoint{step}{where}"
+    return {
+        "node": f"node {diagnosis.node}" if diagnosis.node else "the node of the failure",
+        "rank": "unknown rank" if diagnosis.rank is None else f"rank {diagnosis.rank}",
+        "checkpoint": checkpoint,
+    }
+
+
+@cache
+def _table() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = load("failure/plans.yaml")["plans"]
+    return rows

@@ -1,0 +1,161 @@
+"""The rules by which a line of a log is known: data in `rules/*.yaml`, matched in linear time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from schedmate.errors import InputError
+from schedmate.jobs import ErrorType, FaultyComponent
+from schedmate.logparse.data import load
+
+FOLDER = Path(__file__).parent / "rules"
+TRACEBACK = r"Traceback \(most recent call last"
+# `module.Name: message` at the beginning of a line
+EXCEPTION = re.compile(r"(?:[A-Za-z_][\w<>]*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?$")
+
+Role = Literal["cause", "symptom", "exit", "stop", "hint", "benign"]
+Strength = Literal["weak", "normal", "strong", "exact"]
+STRENGTH: dict[Strength, int] = {"weak": 0, "normal": 1, "strong": 2, "exact": 3}
+
+
+class Rule(BaseModel):
+    """What one kind of line means.
+
+    `role`: a *cause* is a fault of its own; a *symptom* is what others notice of a fault; an *exit*
+    only says that something ended; a *stop* ended the job on purpose; a *hint* is worth quoting; a
+    *benign* line reads like a failure and is none. `strength` decides between rules for one line.
+    `explains` names errors (`error_name`) that this one brings about.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    name: str | None
+    type: ErrorType
+    component: FaultyComponent | None
+    recoverable: bool
+    role: Role = "cause"
+    strength: Strength = "normal"
+    pattern: str | None = None
+    exception: str | None = None
+    explains: tuple[str, ...] = ()
+    why: str
+    source: str
+    examples: tuple[str, ...]
+    counter_examples: tuple[str, ...] = ()
+    area: str = ""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.pattern is None) == (self.exception is None):
+            raise ValueError("give either `pattern` or `exception`")
+        if not self.examples:
+            raise ValueError("give at least one example")
+        return self
+
+
+class RuleSet:
+    """All rules together. `first` in order of strength, then of their place in the files."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        import re2
+
+        self.rules = rules
+        self.by_id = {rule.id: rule for rule in rules}
+        self._lines = [rule for rule in rules if rule.pattern is not None]
+        self._exceptions = [
+            (re.compile(rule.exception), rule) for rule in rules if rule.exception is not None
+        ]
+        options = re2.Options()
+        options.max_mem = 1 << 26
+        options.log_errors = False
+        self._set = re2.Set.SearchSet(options)
+        for rule in self._lines:
+            self._set.Add(rule.pattern)
+        self._set.Compile()
+        wanted = [_bare(rule.pattern or "") for rule in self._lines if rule.role != "benign"]
+        self.prefilter: Any = re2.compile(
+            ("(?m)" + "|".join([TRACEBACK, *wanted])).encode(), options
+        )
+
+    def line(self, text: str) -> Rule | None:
+        """The rule for one line (`Line.text`); benign ones take precedence."""
+        numbers = self._set.Match(text[:4000].encode("utf-8", "replace"))
+        return best(self._lines[number] for number in sorted(numbers or ()))
+
+    def exception(self, name: str) -> Rule | None:
+        """The rule for an exception of that name, without its modules."""
+        return next((rule for one, rule in self._exceptions if one.fullmatch(name)), None)
+
+
+def best(rules: Iterator[Rule]) -> Rule | None:
+    """The one that decides: a benign one, else the strongest, else the first."""
+    found: Rule | None = None
+    for rule in rules:
+        if rule.role == "benign":
+            return rule
+        if found is None or STRENGTH[rule.strength] > STRENGTH[found.strength]:
+            found = rule
+    return found
+
+
+def _bare(pattern: str) -> str:
+    """A pattern without group names, of which a compound pattern may have each only once."""
+    return "(?:" + re.sub(r"\(\?P<\w+>", "(?:", pattern) + ")"
+
+
+def read_rules(path: Path) -> list[Rule]:
+    """The rules of one file; raises `InputError` where one is not well formed."""
+    content = load(str(path))
+    try:
+        defaults, area = content.get("defaults", {}), content["area"]
+        rules = []
+        for entry in content["rules"]:
+            fields = {**defaults, **entry, "area": area}
+            fields["counter_examples"] = fields.pop("not", ())
+            fields["name"] = None if fields.get("name") == "None" else fields.get("name")
+            rules.append(Rule(**fields))
+    except (ValidationError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} does not hold rules: {error}; correct it.") from error
+    return rules
+
+
+@cache
+def load_rules() -> RuleSet:
+    """The rules that come with schedmate, compiled once."""
+    return RuleSet([rule for path in sorted(FOLDER.glob("*.yaml")) for rule in read_rules(path)])
+
+
+def failed_examples(rules: RuleSet) -> list[str]:
+    """What is wrong with the rules, one sentence each: the test that every rule carries."""
+    problems = []
+    seen: set[str] = set()
+    for rule in rules.rules:
+        if rule.id in seen:
+            problems.append(f"{rule.id}: there are two rules of that id.")
+        seen.add(rule.id)
+        for example in rule.examples:
+            found = match_text(rules, example)
+            if found is None or found.id != rule.id:
+                other = found.id if found else "no rule"
+                problems.append(f"{rule.id}: its example goes to {other}: {example}")
+        for example in rule.counter_examples:
+            found = match_text(rules, example)
+            if found is not None and found.id == rule.id:
+                problems.append(f"{rule.id}: matches what it must not: {example}")
+    return problems
+
+
+def match_text(rules: RuleSet, text: str) -> Rule | None:
+    """The rule for a line, or for the exception that the line names."""
+    candidates = [rules.line(text)]
+    match = EXCEPTION.match(text.strip())
+    if match is not None:
+        candidates.append(rules.exception(match["name"]))
+    return best(rule for rule in candidates if rule is not None)
