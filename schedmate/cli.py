@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from schedmate import __version__
-from schedmate.commands import analyze, config, doctor, history, llm
+from schedmate.commands import analyze, config, diagnose, doctor, history, llm, rules
 from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
 from schedmate.terminal import clean, say
 
@@ -28,6 +28,8 @@ app = typer.Typer(
 app.command("analyze")(analyze.analyze)
 app.add_typer(history.app, name="history")
 app.add_typer(llm.app, name="llm")
+app.command("diagnose")(diagnose.diagnose)
+app.add_typer(rules.app, name="rules")
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 

@@ -20,15 +20,17 @@ USAGE = 2
 INPUT = 3
 ABSTAINED = 4
 MODEL = 5
+FAILED_JOB = 6
 INTERRUPTED = 130
 
 EXIT_CODES: dict[int, str] = {
     OK: "success",
-    INTERNAL: "internal error, or a failed check of `schedmate doctor`",
+    INTERNAL: "internal error, or a failed check of `schedmate doctor` or `rules test`",
     USAGE: "wrong flag, argument or setting",
     INPUT: "input not found, unreadable or not what it should be",
     ABSTAINED: "no similar job in the history (only with --fail-on-abstain)",
     MODEL: "the language model gave no usable answer (only where nothing else could answer)",
+    FAILED_JOB: "the job of the log failed (only with --exit-code)",
     INTERRUPTED: "interrupted (Ctrl-C)",
 }
 """Exit codes of the `schedmate` command and what each means."""

@@ -18,7 +18,9 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
         "recoverable": diagnosis.recoverable,
     }
     row = next(row for row in _table() if _fits(row["when"], facts))
-    fields = {key: row[key] for key in ("id", "diagnose", "isolate", "restart", "notify") if key in row}
+    fields = {
+        key: row[key] for key in ("id", "diagnose", "isolate", "restart", "notify") if key in row
+    }
     if fields.get("isolate") == "node" and diagnosis.node:
         fields["isolate"] = f"node {diagnosis.node}"
     return Recovery(summary=row["summary"].format(**_words(diagnosis)), **fields)

@@ -1,0 +1,138 @@
+"""`schedmate diagnose`: what failed first in a job, whose fault it is, what to do."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from schedmate.errors import FAILED_JOB, UsageError
+
+if TYPE_CHECKING:
+    from schedmate.jobs import Diagnosis, EvidenceLine
+    from schedmate.logparse.reading import Log
+
+SCHEMA = "schedmate.diagnose/v1"
+QUOTED = 8
+
+
+def diagnose(
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOG...",
+            help="One job's log: files, a directory with a file per rank, or - for standard input.",
+        ),
+    ],
+    node_logs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Kernel log (dmesg, syslog) of a node of the job. Repeatable."
+        ),
+    ] = None,
+    healthy: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="LOG",
+            help="Log of a run of the same workload that ended well; "
+            "what it prints too is no evidence. Repeatable.",
+        ),
+    ] = None,
+    locator: Annotated[
+        Literal["auto", "scan", "binary"],
+        typer.Option(help="Read everything, or search by halves as the SchedMate paper does."),
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    exit_code: Annotated[
+        bool,
+        typer.Option("--exit-code", help="Exit with 6 when the job failed (any type but none)."),
+    ] = False,
+) -> None:
+    """What failed first in a job, whose fault it is, and what to do about it.
+
+    Rules decide, with no model and no network; `schedmate rules list` shows them.
+    """
+    from schedmate.logparse.failure import diagnose as run
+    from schedmate.logparse.reading import open_log
+
+    with ExitStack() as stack:
+
+        def opened(path: str | Path) -> Log:
+            return stack.enter_context(open_log(path))
+
+        if "-" in logs and len(logs) > 1:
+            raise UsageError("- stands for standard input alone; give files or -, not both.")
+        log = opened(logs[0])
+        for path in logs[1:]:
+            other = opened(path)
+            log.files += other.files
+            log.error_files += other.error_files
+            log.warnings += other.warnings
+        found = run(
+            log,
+            node_logs=[opened(path) for path in node_logs or ()],
+            healthy=[opened(path) for path in healthy or ()],
+            locator=locator,
+        )
+    if as_json:
+        typer.echo(json.dumps(document(found), indent=2))
+    else:
+        _print(found)
+    if exit_code and found.error_type != "none":
+        raise typer.Exit(FAILED_JOB)
+
+
+def document(found: Diagnosis) -> dict[str, object]:
+    """The JSON document `schedmate.diagnose/v1`."""
+    return {"schema": SCHEMA, **found.model_dump(mode="json")}
+
+
+def _print(found: Diagnosis) -> None:
+    from schedmate.terminal import clean
+
+    typer.echo(clean(headline(found)))
+    if found.line is not None:
+        typer.echo(clean(f"{found.file}:{found.line}  {found.reason}"))
+    elif found.reason:
+        typer.echo(clean(found.reason[:1].upper() + found.reason[1:] + "."))
+    if found.plan is not None and found.error_type != "none":
+        typer.echo(clean(f"Plan: {found.plan.summary}"))
+        if found.plan.diagnose:
+            typer.echo(clean(f"      first run: {found.plan.diagnose}"))
+    if found.evidence:
+        typer.echo("")
+        _lines(found.evidence[:QUOTED])
+    if found.ruled_out:
+        typer.echo("\nRuled out:")
+        _lines(found.ruled_out)
+    if found.rule:
+        typer.echo(clean(f"\nDecided by rule {found.rule}; see {found.reference}"))
+    if found.attempts > 1:
+        typer.echo(f"Attempt {found.attempt} of {found.attempts} in this log.")
+    for warning in found.warnings:
+        typer.echo(clean(f"note: {warning}"), err=True)
+
+
+def headline(found: Diagnosis) -> str:
+    """Type, name, component and place in one line."""
+    if found.error_type == "none":
+        return f"No failure: {found.error_name}" if found.error_name else "No failure"
+    parts = [found.error_name or "Failed, of what the log does not say", found.error_type]
+    if found.faulty_component:
+        parts.append(found.faulty_component)
+    if found.rank is not None:
+        parts.append(f"rank {found.rank}")
+    if found.node:
+        parts.append(f"node {found.node}")
+    return " · ".join(parts)
+
+
+def _lines(lines: list[EvidenceLine]) -> None:
+    from schedmate.terminal import clean
+
+    for line in lines:
+        mark = ">" if line.note == "decided" else " "
+        typer.echo(f"{mark} {line.line:>7} | {clean(line.text, 160)}")

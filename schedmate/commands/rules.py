@@ -1,0 +1,72 @@
+"""`schedmate rules`: the rules of the Failure Handler, and their test."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from schedmate.errors import INTERNAL
+
+SCHEMA = "schedmate.rules/v1"
+
+app = typer.Typer(help="The rules by which failures are known.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_rules(
+    word: Annotated[
+        str | None, typer.Argument(help="Only rules with this word in them.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """All rules: what each knows, what it means and where that was settled."""
+    from schedmate.logparse.failure.rules import load_rules
+
+    rules = load_rules().rules
+    if word is not None:
+        rules = [rule for rule in rules if word.lower() in rule.model_dump_json().lower()]
+    if as_json:
+        entries = [rule.model_dump(mode="json") for rule in rules]
+        typer.echo(json.dumps({"schema": SCHEMA, "rules": entries}, indent=2))
+        return
+    area = None
+    for rule in rules:
+        if rule.area != area:
+            area = rule.area
+            typer.echo(f"{area}:")
+        what = f"{rule.name or '-'}, {rule.type}"
+        if rule.component:
+            what += f", {rule.component}"
+        typer.echo(f"  {rule.id}: {what}" + ("" if rule.role == "cause" else f" [{rule.role}]"))
+        typer.echo(f"      {rule.why}")
+        typer.echo(f"      {rule.source}")
+    typer.echo(f"{len(rules)} rules")
+
+
+@app.command("test")
+def check_rules(
+    line: Annotated[
+        str | None,
+        typer.Argument(help="Say which rule knows this line.", show_default=False),
+    ] = None,
+) -> None:
+    """Check every rule against its examples, or say which rule knows a line.
+
+    Exits with 1 when an example fails, or when no rule knows the line.
+    """
+    from schedmate.logparse.failure.rules import failed_examples, load_rules, match_text
+    from schedmate.terminal import clean
+
+    rules = load_rules()
+    if line is not None:
+        rule = match_text(rules, line)
+        typer.echo(f"{rule.id}: {rule.why}" if rule else "no rule knows this line")
+        raise typer.Exit(0 if rule else INTERNAL)
+    problems = failed_examples(rules)
+    for problem in problems:
+        typer.echo(clean(problem))
+    examples = sum(len(rule.examples) + len(rule.counter_examples) for rule in rules.rules)
+    typer.echo(f"{len(rules.rules)} rules, {examples} examples, {len(problems)} problems")
+    raise typer.Exit(INTERNAL if problems else 0)

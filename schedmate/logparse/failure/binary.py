@@ -1,0 +1,60 @@
+"""The paper's locator: binary search for the first chunk of a log in which training is over.
+
+It assumes that no training follows the failure. A chunk without any sign of either is looked past,
+at most `EXTRA` times in all, so that a search takes at most ceil(log2(chunks)) + `EXTRA` probes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from schedmate.logparse.failure.rules import RuleSet
+from schedmate.logparse.failure.signs import signs
+from schedmate.logparse.reading import Attempt, LogFile
+
+CHUNK = 1 << 18
+EXTRA = 4
+MARGIN = 1
+"""Chunks before the located one that are read with it."""
+
+
+def probe(
+    file: LogFile, attempt: Attempt, rules: RuleSet, *, chunk: int = CHUNK
+) -> tuple[Attempt, int]:
+    """The part of a file from the located chunk on, as an attempt, and the number of probes."""
+    count = -(-(attempt.end - attempt.offset) // chunk)
+    low, high, used, extra = 0, count - 1, 0, 0
+    while low < high:
+        middle = (low + high) // 2
+        at, state = middle, look(file, attempt, rules, middle, chunk)
+        used += 1
+        while state == "neither" and at < high and extra < EXTRA:
+            at, extra, used = at + 1, extra + 1, used + 1
+            state = look(file, attempt, rules, at, chunk)
+        if state == "training":
+            low = at + 1
+        else:
+            high = middle
+    first = max(0, min(low, count - 1) - MARGIN)
+    offset = max(attempt.offset, file.align(attempt.offset + first * chunk))
+    line = file.line_number(offset)
+    return attempt._replace(first_line=line, offset=offset), used
+
+
+def look(
+    file: LogFile, attempt: Attempt, rules: RuleSet, number: int, chunk: int
+) -> Literal["training", "failed", "neither"]:
+    """What a chunk shows last: training that goes on, a failure, or neither."""
+    start = attempt.offset + number * chunk
+    data = file.read(start, min(chunk, attempt.end - start))
+    last_step = max(
+        (match.start() for match in signs("progress").together.finditer(data)), default=-1
+    )
+    last_fault = -1
+    for match in rules.prefilter.finditer(data):
+        if match.start() > last_step:
+            last_fault = match.start()
+            break
+    if last_fault > last_step:
+        return "failed"
+    return "training" if last_step >= 0 else "neither"

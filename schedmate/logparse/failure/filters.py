@@ -1,0 +1,64 @@
+"""What healthy runs print too is no evidence; a rank that prints what no other does is suspect.
+
+Both filters follow L4 (FSE 2025, section 4): cross-job and spatial.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from schedmate.logparse.failure.scan import Event
+from schedmate.logparse.reading import Log, LogFile
+from schedmate.logparse.templates import Templates, mask
+
+TAIL = 1 << 20
+"""How much of the end of each rank's file is compared [bytes]."""
+FEWEST = 4
+"""Fewest ranks among which one can stand out."""
+
+
+class Healthy:
+    """The templates of runs that ended well."""
+
+    def __init__(self, logs: Sequence[Log]) -> None:
+        templates = Templates()
+        for log in logs:
+            for file in log.files:
+                for chunk in file.chunks():
+                    templates.numbers(chunk.data)
+                file.close()
+        self._texts = set(templates.texts)
+
+    def knows(self, event: Event) -> bool:
+        """Whether a healthy run printed the same; a traceback counts by its exception."""
+        return bool(self._texts) and mask(event.text) in self._texts
+
+
+def outliers(files: Sequence[LogFile]) -> list[str]:
+    """A sentence for each rank whose last lines hold templates that no other rank's do."""
+    ranked = [file for file in files if file.rank is not None]
+    if len(ranked) < FEWEST:
+        return []
+    seen: Counter[str] = Counter()
+    texts: dict[int, set[str]] = {}
+    for file in ranked:
+        templates = Templates()
+        start = file.align(max(0, file.size - TAIL))
+        for chunk in file.chunks(start):
+            templates.numbers(chunk.data)
+        file.close()
+        assert file.rank is not None
+        texts[file.rank] = set(templates.texts)
+        seen.update(texts[file.rank])
+    sentences = []
+    for rank, own in sorted(texts.items()):
+        alone = [text for text in own if seen[text] == 1]
+        absent = [
+            text for text, count in seen.items() if count == len(ranked) - 1 and text not in own
+        ]
+        if alone and len(alone) + len(absent) > 0:
+            sentences.append(f"rank {rank} differs from the others: {min(alone, key=len)[:120]}")
+        elif absent:
+            sentences.append(f"rank {rank} lacks what all others print: {absent[0][:120]}")
+    return sentences if len(sentences) < len(ranked) // 2 else []

@@ -1,0 +1,166 @@
+"""From a log to a diagnosis: read, locate, classify, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from schedmate.errors import UsageError
+from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
+from schedmate.logparse.failure.binary import probe
+from schedmate.logparse.failure.elastic import from_error_files
+from schedmate.logparse.failure.filters import Healthy, outliers
+from schedmate.logparse.failure.locate import Verdict, decide, first_report
+from schedmate.logparse.failure.plans import plan_for
+from schedmate.logparse.failure.rules import load_rules
+from schedmate.logparse.failure.scan import Event, FileScan, scan
+from schedmate.logparse.failure.signs import last_sign
+from schedmate.logparse.reading import Attempt, Log, attempts
+
+Locator = Literal["auto", "scan", "binary"]
+SCAN_UP_TO = 1 << 32
+"""Largest log [bytes] that is read whole by default."""
+QUOTED = 12
+"""Most lines that are quoted of what failed first."""
+OTHERS = 6
+"""Most other events that are quoted, and most that were ruled out."""
+
+
+def diagnose(
+    log: Log,
+    *,
+    node_logs: Sequence[Log] = (),
+    healthy: Sequence[Log] = (),
+    locator: Locator = "auto",
+) -> Diagnosis:
+    """What failed first in the last attempt of a job (SchedMate paper, section 3.3).
+
+    `node_logs` are kernel logs of its nodes (dmesg, syslog). What also stands in a `healthy` run
+    of the same workload is no evidence. Raises `LogError` when a file becomes unreadable.
+    """
+    rules = load_rules()
+    if locator == "auto":
+        locator = "scan" if log.size <= SCAN_UP_TO else "binary"
+    if locator not in ("scan", "binary"):
+        raise UsageError(f"there is no locator {locator!r}; use scan, binary or auto.")
+    usual = Healthy(healthy)
+    scans: list[FileScan] = []
+    tries = 1
+    probes = 0
+    for file in log.files:
+        if locator == "binary":
+            last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
+            last, used = probe(file, last, rules)
+            probes += used
+        else:
+            found = attempts(file)
+            tries, last = max(tries, len(found)), found[-1]
+        one = scan(file, last, rules)
+        one.events = [event for event in one.events if not usual.knows(event)]
+        scans.append(one)
+        file.close()
+    kernel = [
+        event
+        for node_log in node_logs
+        for file in node_log.files
+        for event in scan(file, attempts(file)[-1], rules).events
+    ]
+    elastic = from_error_files(log, rules)
+    verdict = (
+        Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
+    )
+    diagnosis = _describe(verdict, scans)
+    diagnosis.attempt = diagnosis.attempts = tries
+    diagnosis.locator = locator
+    diagnosis.probes = probes if locator == "binary" else None
+    diagnosis.warnings = list(log.warnings)
+    if diagnosis.error_type == "unknown" or verdict.missing:
+        diagnosis.warnings += outliers(log.files)
+    diagnosis.plan = plan_for(diagnosis)
+    return diagnosis
+
+
+def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
+    root = verdict.root
+    ruled_out = [event for one in scans for event in one.background if _failure(event)]
+    diagnosis = Diagnosis(
+        error_type="none",
+        reason=verdict.reason,
+        ruled_out=[_quote(event, "training went on after it") for event in ruled_out[:OTHERS]],
+    )
+    if root is None:
+        diagnosis.evidence = [_quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
+        return diagnosis
+    rule = root.rule
+    undecided = rule is None or rule.role == "exit"
+    diagnosis.error_type = "unknown" if rule is None or undecided else rule.type
+    if rule is not None and not undecided:
+        diagnosis.error_name = rule.name
+        diagnosis.faulty_component = rule.component
+        diagnosis.recoverable = rule.recoverable
+        diagnosis.rule = rule.id
+        diagnosis.reference = rule.source
+        diagnosis.reason = f"{rule.why} ({_capital(verdict.reason)}.)"
+    diagnosis.file, diagnosis.line = root.file.name, first_report(verdict)
+    diagnosis.rank = verdict.missing[0] if len(verdict.missing) == 1 else root.rank
+    diagnosis.node = root.node
+    diagnosis.time = root.time
+    cascade = [event for event in verdict.cascade if event is not root]
+    diagnosis.evidence = [
+        *_quotes(root),
+        *(_quote(event, "followed") for event in cascade[:OTHERS]),
+        *(_quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
+    ]
+    diagnosis.checkpoint = _checkpoint(root, scans)
+    return diagnosis
+
+
+def _failure(event: Event) -> bool:
+    return event.rule is None or event.rule.role in ("cause", "symptom")
+
+
+def _quotes(event: Event) -> list[EvidenceLine]:
+    """The first lines, the last ones and the one that the rule knows."""
+    lines = [line for line in event.lines if line.text.strip()]
+    known = [line for line in lines if line.number == event.known_at]
+    picked = lines
+    if len(lines) > QUOTED:
+        picked = [*lines[:2], *lines[2 - QUOTED :]]
+    if known and known[0] not in picked:
+        picked = [picked[0], known[0], *picked[1:]]
+    return [
+        EvidenceLine(
+            file=event.file.name,
+            line=line.number,
+            text=line.text[:500],
+            note="decided" if line.number == event.known_at else None,
+        )
+        for line in picked
+    ]
+
+
+def _quote(event: Event, note: str) -> EvidenceLine:
+    return EvidenceLine(file=event.file.name, line=event.known_at, text=event.text[:500], note=note)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _checkpoint(root: Event, scans: Iterable[FileScan]) -> Checkpoint | None:
+    """The last checkpoint reported in the file of the failure, else in any other."""
+    ordered = sorted(scans, key=lambda one: one.file is not root.file)
+    for one in ordered:
+        end = one.attempt.end
+        if one.file is root.file:
+            end = min(end, one.file.line_offset(root.number))
+        sign = last_sign("checkpoint", one.file, 0, end)
+        if sign is not None:
+            step = sign.groups.get("step", "")
+            return Checkpoint(
+                path=sign.groups.get("path") or None,
+                step=int(step) if step.isdigit() and len(step) < 12 else None,
+                file=one.file.name,
+                line=one.file.line_number(sign.offset),
+            )
+    return None

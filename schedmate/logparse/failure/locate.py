@@ -1,0 +1,192 @@
+"""Which of the events of a failed job came first and brought about the others.
+
+A fault counts before what others noticed of it, whatever the order of the files. Of two faults the
+earlier counts, by time where both have one, unless the later one explains the earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from schedmate.logparse.failure.scan import Event, FileScan
+from schedmate.logparse.failure.waiting import missing_ranks
+
+TOGETHER = 50
+"""Lines within which reports of one failure stand."""
+
+
+@dataclass
+class Verdict:
+    """The event that decided (None where nothing failed) and what became of the others."""
+
+    root: Event | None
+    reason: str
+    cascade: list[Event] = field(default_factory=list)
+    hints: list[Event] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+
+
+def decide(scans: list[FileScan], kernel: Iterable[Event] = ()) -> Verdict:
+    """The first failure among all files of a job and, if given, the kernel logs of its nodes."""
+    events = in_order([event for scan in scans for event in scan.events])
+    kernel_causes = [event for event in kernel if _role(event) == "cause" and event.weight >= 1]
+    hints = [event for event in [*events, *kernel] if _role(event) == "hint"]
+    causes = [event for event in events if _role(event) == "cause"]
+    symptoms = [event for event in events if _role(event) == "symptom"]
+    stops = [event for event in events if _role(event) == "stop"]
+    exits = [event for event in events if _role(event) == "exit"]
+    strong_causes = [event for event in causes if not event.bare]
+    causes = strong_causes or causes
+    # what a rank that had been waiting raised afterwards is no cause of its own
+    causes = [event for event in causes if not _follows_same_rank(event, symptoms)] or (
+        [] if symptoms else causes
+    )
+    failed = [*causes, *symptoms, *exits]
+    stop = _earliest([event for event in stops if event.weight >= 1]) or _earliest(stops)
+    if stop is not None and _stopped_first(stop, causes, symptoms, exits):
+        return Verdict(
+            stop, "the job was ended before anything failed", in_order([*failed, *stops]), hints
+        )
+    if kernel_causes and (causes or symptoms or exits):
+        root = _explaining(kernel_causes, causes or symptoms or exits)
+        if root is not None:
+            return Verdict(root, "the kernel of the node reports it", cascade=failed, hints=hints)
+    if causes:
+        root = _root_of(causes)
+        reason = "it is the first failure that training did not go on after"
+        if any(_before(event, root) for event in symptoms):
+            reason = "it is a fault of its own; what stands before it was noticed by ranks in wait"
+        others = [event for event in failed if event is not root]
+        return Verdict(root, reason, cascade=others, hints=hints)
+    if symptoms:
+        root = symptoms[0]
+        missing = missing_ranks(symptoms)
+        reason = "nothing says what the ranks waited for"
+        return Verdict(root, reason, cascade=[*symptoms[1:], *exits], hints=hints, missing=missing)
+    if exits:
+        return Verdict(
+            exits[0],
+            "the job ended with an error that the log does not show",
+            cascade=exits[1:],
+            hints=hints,
+        )
+    return Verdict(None, "no failure was found", hints=hints)
+
+
+def first_report(verdict: Verdict) -> int | None:
+    """The line where what the root event reports was reported first, in the same file."""
+    root = verdict.root
+    if root is None:
+        return None
+    return min(
+        event.number
+        for event in [root, *verdict.cascade]
+        if event is root
+        or (
+            event.file is root.file
+            and 0 <= root.number - event.number <= TOGETHER
+            and _same_report(root, event)
+        )
+    )
+
+
+def _same_report(root: Event, event: Event) -> bool:
+    if root.rule is None or event.rule is None:
+        return False
+    if root.rule.role == "stop":
+        return event.rule.role == "stop" or event.rule.id in AFTER_ANY_STOP
+    ranks = {root.rank, event.rank} - {None}
+    return root.rule.name == event.rule.name and len(ranks) < 2
+
+
+def in_order(events: list[Event]) -> list[Event]:
+    """Earliest first: by time where every file of the events has times, else by place."""
+    files = {id(event.file): n for n, event in reversed(list(enumerate(events)))}
+    timed = all(event.time is not None for event in events) and len(files) > 1
+    if timed:
+        return sorted(
+            events, key=lambda event: (event.time or 0.0, files[id(event.file)], event.number)
+        )
+    return sorted(events, key=lambda event: (files[id(event.file)], event.number))
+
+
+def _role(event: Event) -> str:
+    # a traceback whose exception no rule knows, or that is cut off, is a failure all the same
+    return event.rule.role if event.rule is not None else "exit"
+
+
+def _earliest(events: list[Event]) -> Event | None:
+    return events[0] if events else None
+
+
+def _before(one: Event, other: Event) -> bool:
+    """Whether one event is known to be earlier than the other."""
+    if one.file is other.file:
+        return one.number < other.number
+    if one.time is not None and other.time is not None:
+        return one.time < other.time
+    return False
+
+
+def _follows_same_rank(event: Event, symptoms: list[Event]) -> bool:
+    """Whether a weak cause came after the same process had noticed another one's end."""
+    return event.weight == 0 and any(
+        _before(symptom, event)
+        and symptom.rank == event.rank
+        and (symptom.rank is not None or symptom.traceback)
+        for symptom in symptoms
+    )
+
+
+def _stopped_first(
+    stop: Event, causes: list[Event], symptoms: list[Event], exits: list[Event]
+) -> bool:
+    if stop.weight == 0:  # asked to end: by the launcher too, after another process failed
+        return not causes and not symptoms and not any(_before(one, stop) for one in exits)
+    if any(_before(cause, stop) or _untimed(cause, stop) for cause in causes):
+        return False
+    if any(_before(one, stop) for one in symptoms):
+        return False
+    decisive = [one for one in exits if one.rule is None or one.rule.id not in AFTER_ANY_STOP]
+    return not any(_before(one, stop) for one in decisive)
+
+
+# Exits that a job which is ended on purpose prints as well, in whatever order.
+AFTER_ANY_STOP = frozenset(
+    {"slurm-aborted", "deepspeed-launcher-kill", "torchelastic-closing", "slurm-task-killed"}
+)
+
+
+def _untimed(one: Event, other: Event) -> bool:
+    return one.file is not other.file and (one.time is None or other.time is None)
+
+
+def _root_of(causes: list[Event]) -> Event:
+    """The earliest cause, or a stronger one that says it brought that about."""
+    root = causes[0]
+    for event in causes[1:]:
+        rule, known = event.rule, root.rule
+        if rule is None or known is None or event.weight <= root.weight:
+            continue
+        same = rule.name == known.name and (
+            event.rank == root.rank or None in (event.rank, root.rank)
+        )
+        if same or known.name in rule.explains:
+            root = event
+    return root
+
+
+def _explaining(kernel: list[Event], failed: list[Event]) -> Event | None:
+    """A fault in the kernel log that comes with what the job reports, the latest before it."""
+    first = failed[0]
+    for event in sorted(kernel, key=lambda event: -event.weight):
+        rule = event.rule
+        if rule is None or (rule.type == "script" and first.rule and first.rule.role == "cause"):
+            continue
+        if first.rule is not None and first.rule.type == "script" and first.weight == 0:
+            continue  # an exception of the program itself needs no hardware to explain it
+        if event.time is not None and first.time is not None and event.time > first.time + 3600:
+            continue
+        return event
+    return None

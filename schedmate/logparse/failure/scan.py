@@ -1,0 +1,204 @@
+"""One file of a log: the lines that rules know, and which of them training went on after."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet
+from schedmate.logparse.failure.signs import horizon, signs
+from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
+
+AROUND = (3, 200)
+"""Lines before and after a hit that are read closely."""
+MAX_LINES = 40_000
+"""Most lines of one file that are read closely."""
+MAX_BACKGROUND = 200
+"""Most failures that training went on after which are looked at."""
+
+_INDENTED = re.compile(r"\s|\+|\|")
+_REMOTE = re.compile(r'.*_RemoteTraceback:$|"""$')
+_THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one rule found. `time` [s since epoch] is the line's, or that of the last line with one.
+
+    `lines` are those of the whole traceback; `number` is the first of them, `text` and `known_at`
+    are the line that the rule knows. `bare` marks an exception's name without a traceback.
+    """
+
+    rule: Rule | None
+    file: LogFile
+    number: int
+    text: str
+    known_at: int
+    lines: tuple[Line, ...]
+    rank: int | None
+    node: str | None
+    time: float | None
+    traceback: bool = False
+    bare: bool = False
+
+    @property
+    def weight(self) -> int:
+        """How much the rule says; 0 for the mere name of an exception."""
+        return STRENGTH[self.rule.strength] if self.rule is not None else 0
+
+
+@dataclass
+class FileScan:
+    """What was found in one file: `events` after the last progress, `background` before it."""
+
+    file: LogFile
+    attempt: Attempt
+    horizon: int
+    events: list[Event] = field(default_factory=list)
+    background: list[Event] = field(default_factory=list)
+
+
+def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
+    """All events of one attempt of a file."""
+    turn = horizon(file, attempt.offset, attempt.end)
+    result = FileScan(file, attempt, turn)
+    before: list[int] = []
+    after: list[int] = []
+    for number, offset in hits(file, attempt.offset, attempt.end, rules):
+        if offset >= turn:
+            after.append(number)
+        elif len(before) < MAX_BACKGROUND:
+            before.append(number)
+    turn_line = file.line_number(turn)
+    # A progress bar and the error message that follows may share one line.
+    result.events = [
+        event for event in read_closely(file, after, attempt, rules) if event.known_at >= turn_line
+    ]
+    if before:
+        found = read_closely(file, before, attempt, rules)
+        result.background = [event for event in found if event.known_at < turn_line]
+    return result
+
+
+def hits(file: LogFile, start: int, end: int, rules: RuleSet) -> Iterator[tuple[int, int]]:
+    """Number and byte of each line between two bytes of a file that a rule may know."""
+    for chunk in file.chunks(start, end):
+        line, counted, stop = chunk.first_line, 0, -1
+        for match in rules.prefilter.finditer(chunk.data):
+            at = match.start()
+            if at < stop:
+                continue
+            line += chunk.data.count(b"\n", counted, at)
+            counted = at
+            stop = chunk.data.find(b"\n", at)
+            stop = stop if stop >= 0 else len(chunk.data)
+            yield line, chunk.offset_of(at)
+
+
+def windows(numbers: list[int], attempt: Attempt) -> Iterator[tuple[int, int]]:
+    """The stretches of lines around hits: the first ones, then, past `MAX_LINES`, the last."""
+    merged: list[list[int]] = []
+    for number in numbers:
+        first = max(attempt.first_line, number - AROUND[0])
+        last = min(attempt.last_line, number + AROUND[1])
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1][1] = last
+        else:
+            merged.append([first, last])
+    left = MAX_LINES
+    for first, last in merged:
+        if last - first >= left:
+            yield first, first + left
+            ends = merged[-1][1]
+            yield max(first + left + 1, ends - MAX_LINES // 4), ends
+            return
+        left -= last - first + 1
+        yield first, last
+
+
+def read_closely(
+    file: LogFile, numbers: list[int], attempt: Attempt, rules: RuleSet
+) -> list[Event]:
+    """The events in the lines around hits, in the order of the file."""
+    events: list[Event] = []
+    for first, last in windows(numbers, attempt):
+        time: float | None = None
+        previous: Block | None = None
+        for block in blocks(file.lines(first, last)):
+            time = block.first.time or time
+            event = known(block, previous, file, rules)
+            if event is not None:
+                events.append(event if event.time is not None else replace(event, time=time))
+            previous = block
+    events.sort(key=lambda event: event.number)
+    return events
+
+
+def known(block: Block, previous: Block | None, file: LogFile, rules: RuleSet) -> Event | None:
+    """The event that a line or traceback is, if any."""
+    if block.kind == "traceback":
+        if previous is not None and _THREAD.search(previous.first.text):
+            return None
+        rule, line = _of_traceback(block, rules)
+    else:
+        line = block.first
+        rule = rules.line(line.text) if line.text else None
+        if rule is None:
+            return _bare(line, file, rules)
+    if rule is not None and rule.role == "benign":
+        return None
+    lines = tuple(block.lines)
+    if block.kind == "traceback" and previous is not None and _REMOTE.match(previous.first.text):
+        lines = (previous.first, *lines)
+    return _event(rule, file, lines, line, traceback=block.kind == "traceback")
+
+
+def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
+    """The strongest rule for the exceptions of a traceback; of equal ones the last."""
+    found: Rule | None = None
+    at = block.lines[-1]
+    for line in block.lines:
+        text = line.text
+        if not text.strip() or _INDENTED.match(text) or "Traceback (most recent call" in text:
+            continue
+        candidates = [rules.line(text)]
+        match = EXCEPTION.match(text.strip())
+        if match is not None:
+            candidates.append(rules.exception(match["name"]))
+        for rule in candidates:
+            if rule is None or rule.role == "benign":
+                continue
+            if found is None or STRENGTH[rule.strength] >= STRENGTH[found.strength]:
+                found, at = rule, line
+    return found, at
+
+
+def _bare(line: Line, file: LogFile, rules: RuleSet) -> Event | None:
+    """An exception's name at the beginning of a line outside any traceback."""
+    match = EXCEPTION.match(line.text)
+    if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
+        return None
+    rule = rules.exception(match["name"])
+    event = _event(rule, file, (line,), line)
+    return replace(event, bare=True) if rule is not None else None
+
+
+def _event(
+    rule: Rule | None,
+    file: LogFile,
+    lines: tuple[Line, ...],
+    line: Line,
+    *,
+    traceback: bool = False,
+) -> Event:
+    rank, node = line.rank if line.rank is not None else file.rank, line.node or file.node
+    raw = line.text.encode("utf-8", "replace")
+    if rank is None and (sign := signs("rank").sign(raw)) is not None:
+        rank = int(sign.groups["rank"])
+    if (sign := signs("node").sign(raw)) is not None:
+        node = sign.groups["node"]
+    first = lines[0]
+    return Event(
+        rule, file, first.number, line.text, line.number, lines, rank, node, first.time, traceback
+    )

@@ -1,0 +1,88 @@
+"""Progress, checkpoints and proper ends: what a log says besides failures (`signs.yaml`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from schedmate.logparse.data import load
+from schedmate.logparse.reading import LogFile
+
+STEPS = 3
+"""So many further steps show that what went before them was no failure."""
+WINDOW = 1 << 16
+LARGEST = 1 << 22
+
+
+class Sign(NamedTuple):
+    """A match: byte `offset` in the file, the groups that the pattern names."""
+
+    offset: int
+    groups: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The patterns of one kind: all together for whole files, one by one for a match."""
+
+    together: Any
+    single: tuple[re.Pattern[bytes], ...]
+
+    def sign(self, text: bytes, offset: int = 0) -> Sign | None:
+        """The first pattern that fits a line."""
+        for pattern in self.single:
+            match = pattern.search(text)
+            if match is not None:
+                groups = match.groupdict(b"")
+                return Sign(
+                    offset + match.start(),
+                    {name: value.decode("utf-8", "replace") for name, value in groups.items()},
+                )
+        return None
+
+    def backwards(self, file: LogFile, start: int, end: int) -> Iterator[Sign]:
+        """All signs between two bytes of a file, the last one first."""
+        size = WINDOW
+        while end > start:
+            begin = max(start, file.align(max(start, end - size)))
+            data = file.read(begin, end - begin)
+            spans = [match.span() for match in self.together.finditer(data)]
+            for first, last in reversed(spans):
+                found = self.sign(data[max(0, first - 1) : last + 64], begin + max(0, first - 1))
+                if found is not None:
+                    yield found
+            end, size = begin, min(2 * size, LARGEST)
+
+
+@cache
+def signs(kind: str) -> Signs:
+    """The signs of one part of `signs.yaml`."""
+    import re2
+
+    patterns = [entry["pattern"] for entry in load("failure/signs.yaml")[kind]]
+    bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
+    return Signs(
+        re2.compile(("(?m)" + bare).encode()),
+        tuple(re.compile(one.encode(), re.MULTILINE) for one in patterns),
+    )
+
+
+def horizon(file: LogFile, start: int, end: int) -> int:
+    """The byte from which on fewer than `STEPS` further steps of training are seen.
+
+    Failures before it did not stop the job. `start` where there is no such progress.
+    """
+    steps: set[str] = set()
+    for sign in signs("progress").backwards(file, start, end):
+        steps.add(sign.groups.get("at", ""))
+        if len(steps) >= STEPS:
+            return sign.offset
+    return start
+
+
+def last_sign(kind: str, file: LogFile, start: int, end: int) -> Sign | None:
+    """The last sign of a kind between two bytes of a file."""
+    return next(signs(kind).backwards(file, start, end), None)

@@ -1,0 +1,42 @@
+"""Who was waiting for whom: the rank that reports no timeout is the one the others waited for."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.logparse.failure.scan import Event
+
+_LAGGING = re.compile(r"\[(\d+)\] (?:finished collective #\d+, but didn't join|joined but didn't)")
+_NOT_PASSED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
+_TASKS = re.compile(r"[Tt]imed out tasks?[^\n]*?task:(\d+)")
+_SEQUENCE = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d+), OpType=")
+
+
+def missing_ranks(symptoms: list[Event]) -> list[int]:
+    """The ranks that the others waited for, lowest first; empty where nothing tells.
+
+    Named by the message itself; else those behind the others in the count of collectives; else
+    those below the highest rank that reported no timeout, if they are few.
+    """
+    named: set[int] = set()
+    waiting: dict[int, int] = {}
+    for event in symptoms:
+        for line in event.lines:
+            named.update(int(found) for found in _LAGGING.findall(line.text))
+            named.update(int(found) for found in _TASKS.findall(line.text))
+            for group in _NOT_PASSED.findall(line.text):
+                named.update(int(one) for one in re.findall(r"\d+", group))
+            match = _SEQUENCE.search(line.text)
+            if match is not None and event.rank is not None:
+                rank, sequence = event.rank, int(match[1])
+                waiting[rank] = min(sequence, waiting.get(rank, sequence))
+    if named:
+        return sorted(named)
+    if len(waiting) < 2:
+        return []
+    absent = sorted(set(range(max(waiting) + 1)) - set(waiting))
+    if absent and len(absent) <= len(waiting) // 2:
+        return absent
+    behind = min(waiting.values())
+    late = sorted(rank for rank, sequence in waiting.items() if sequence == behind)
+    return late if behind != max(waiting.values()) and len(late) <= len(waiting) // 2 else []

@@ -1,0 +1,69 @@
+"""`schedmate diagnose` and `schedmate rules`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cli_runner import Cli
+
+LOG = (
+    "iteration 1/ 9 | lm loss: 2.1\n"
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "a.py", line 1, in <module>\n'
+    "[rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered \x1b]0;owned\x07\n"
+)
+
+
+def test_the_answer_comes_first(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text(LOG)
+    result = cli("diagnose", str(path))
+    assert result.code == 0
+    first, second, third = result.out.splitlines()[:3]
+    assert first == "ECC Error · infrastructure · gpu · rank 1"
+    assert second.startswith(f"{path}:2 ")
+    assert third.startswith("Plan: Drain")
+    assert "\x1b" not in result.out
+    assert "\x07" not in result.out
+
+
+def test_json_and_exit_code(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text(LOG)
+    result = cli("diagnose", str(path), "--json", "--exit-code")
+    assert result.code == 6
+    document = json.loads(result.out)
+    assert document["schema"] == "schedmate.diagnose/v1"
+    for key in ("error_type", "error_name", "faulty_component", "line", "rank", "node",
+                "evidence", "recoverable", "rule", "plan"):  # fmt: skip
+        assert key in document
+    assert document["rule"] == "cuda-ecc"
+
+
+def test_a_healthy_log(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text("iteration 1/ 9 | lm loss: 2.1\ntraining is done\n")
+    result = cli("diagnose", str(path), "--exit-code")
+    assert (result.code, result.out.splitlines()[0]) == (0, "No failure")
+
+
+def test_several_files_and_what_cannot_be_read(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.rank0.log").write_text("iteration 1/ 9 | lm loss: 2.1\n")
+    (tmp_path / "a.rank1.log").write_text(LOG)
+    files = [str(path) for path in sorted(tmp_path.iterdir())]
+    assert cli("diagnose", *files).out.startswith("ECC Error")
+    missing = cli("diagnose", str(tmp_path / "no.log"))
+    assert missing.code == 3
+    assert missing.err.startswith("error: ")
+    assert cli("diagnose", "-", files[0]).code == 2
+
+
+def test_the_rules_can_be_read_and_tried(cli: Cli) -> None:
+    assert "xid-79: Node Failure" in cli("rules", "list", "fallen").out
+    document = json.loads(cli("rules", "list", "--json").out)
+    assert document["schema"] == "schedmate.rules/v1"
+    assert len(document["rules"]) >= 200
+    assert cli("rules", "test").code == 0
+    assert cli("rules", "test", "KeyError: 'x'").out.startswith("py-key: ")
+    assert cli("rules", "test", "all is well").code == 1

@@ -1,0 +1,112 @@
+"""The rules as data: every one carries its test, says why, and comes with a plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from schedmate.errors import InputError
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.data import load
+from schedmate.logparse.failure.plans import plan_for
+from schedmate.logparse.failure.rules import failed_examples, load_rules, match_text, read_rules
+from schedmate.logparse.failure.signs import signs
+
+TAXONOMY = {
+    "infrastructure": "NVLink Error, CUDA Error, Node Failure, ECC Error, Network Error, "
+    "Connection Error, S3/Storage Error, NCCL Timeout, NCCL Remote Error",
+    "framework": "Dataloader Killed, Attribute Error, Out of Memory, Runtime Error, "
+    "Assertion Error, Value Error, Zero Division, Model Loading, Dataset Loading",
+    "script": "File Not Found, OS Error, Type Error, Name Error, Permission Error, Import Error, "
+    "Key Error, Syntax Error, Argument Error, Called Process Error, Index Error",
+    "none": "Time Limit, Cancelled, Preempted, Interrupted",
+}
+NAMES = {name for names in TAXONOMY.values() for name in names.split(", ")}
+
+
+def test_every_rule_knows_its_examples_and_no_counter_example() -> None:
+    assert failed_examples(load_rules()) == []
+
+
+def test_the_rules_cover_the_taxonomy() -> None:
+    rules = load_rules().rules
+    assert len(rules) >= 200
+    assert {rule.name for rule in rules if rule.name} >= NAMES - {"Dataloader"}
+    assert {rule.name for rule in rules} <= NAMES | {None}
+
+
+def test_every_rule_says_why_and_where_that_was_settled() -> None:
+    for rule in load_rules().rules:
+        assert rule.why.endswith("."), rule.id
+        assert rule.source.startswith("https://"), rule.id
+
+
+@pytest.mark.parametrize(
+    "code",
+    [13, 31, 43, 45, 48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 154],
+)
+def test_xid_codes_have_a_rule_of_their_own(code: int) -> None:
+    rule = match_text(load_rules(), f"NVRM: Xid (PCI:0000:01:00): {code}, pid=0, something")
+    assert rule is not None
+    assert rule.id == f"xid-{code}"
+
+
+def test_an_unlisted_xid_passes_through() -> None:
+    rule = match_text(load_rules(), "NVRM: Xid (PCI:0000:01:00): 137, pid=0")
+    assert rule is not None
+    assert rule.id == "xid-other"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ("RuntimeError: CUDA error: device-side assert triggered", "script", "CUDA Error"),
+        ("OSError: [Errno 5] Input/output error", "infrastructure", "S3/Storage Error"),
+        ("OSError: [Errno 116] Stale file handle", "infrastructure", "S3/Storage Error"),
+        ("OSError: [Errno 28] No space left on device", "infrastructure", "S3/Storage Error"),
+        ("OSError: [Errno 22] Invalid argument", "script", "OS Error"),
+        ("torch.OutOfMemoryError: CUDA out of memory.", "framework", "Out of Memory"),
+        ("SystemExit: 0", None, None),
+        ("Epoch 3: loss 0.1", None, None),
+    ],
+)
+def test_the_type_follows_the_cause(text: str, kind: str | None, name: str | None) -> None:
+    rule = match_text(load_rules(), text)
+    assert ((rule.type, rule.name) if rule else (None, None)) == (kind, name)
+
+
+def test_a_malformed_rule_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("area: x\nrules: [{id: a, why: b.}]\n")
+    with pytest.raises(InputError, match="does not hold rules"):
+        read_rules(path)
+
+
+def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
+    used: Counter[str] = Counter()
+    for rule in load_rules().rules:
+        plan = plan_for(
+            Diagnosis(
+                error_type=rule.type,
+                error_name=rule.name,
+                faulty_component=rule.component,
+                recoverable=rule.recoverable,
+            )
+        )
+        used[plan.id] += 1
+        if rule.type == "infrastructure" and rule.role == "cause" and rule.recoverable:
+            assert plan.restart != "no", rule.id
+    used[plan_for(Diagnosis(error_type="unknown")).id] += 1
+    used[plan_for(Diagnosis(error_type="none")).id] += 1
+    rows = {row["id"] for row in load("failure/plans.yaml")["plans"]}
+    assert rows - set(used) <= {"infrastructure"}
+
+
+@pytest.mark.parametrize("kind", ["progress", "finished", "checkpoint", "node", "rank"])
+def test_signs_know_their_examples(kind: str) -> None:
+    for entry in load("failure/signs.yaml")[kind]:
+        found = signs(kind).sign(entry["example"].encode())
+        assert found is not None, entry["example"]
+        assert signs(kind).together.search(entry["example"].encode())
