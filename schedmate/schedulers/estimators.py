@@ -1,0 +1,95 @@
+"""What a policy is told about a job in advance: a `Forecast`, or None, and it falls back."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import ClassVar
+
+from schedmate.schedulers.model import Forecast, Job, Profile
+
+
+class Estimator:
+    """Base of every estimator: override `estimate`, and `observe` in one that learns."""
+
+    name: ClassVar[str] = "none"
+    oracle: bool = False
+    """Whether it uses what nobody can know; results that rest on one are labelled."""
+
+    def estimate(self, job: Job) -> Forecast | None:
+        """How long the job will run and what it will use; None: nothing can be said."""
+        return None
+
+    def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
+        """A job has ended after running for this long; nothing later is known yet."""
+
+
+class Table(Estimator):
+    """One duration for each job, by its position in the trace; NaN or None abstains."""
+
+    name = "table"
+
+    def __init__(
+        self,
+        durations: Sequence[float | None],
+        profiles: Sequence[Profile | None] | None = None,
+        *,
+        method: str = "table",
+        oracle: bool = False,
+    ) -> None:
+        self.durations = durations
+        self.profiles = profiles
+        self.method = method
+        self.oracle = oracle
+
+    def estimate(self, job: Job) -> Forecast | None:
+        duration = self.durations[job.index]
+        if duration is None:
+            return None
+        profile = self.profiles[job.index] if self.profiles is not None else None
+        if profile is None:
+            return Forecast(duration, None, None, self.method)
+        return Forecast(duration, profile.gpu_util, profile.memory_mb, self.method)
+
+
+def noisy(durations: Sequence[float], sigma: float, seed: int) -> list[float]:
+    """Each duration times a log-normal factor of median 1: a predictor of known quality."""
+    random_ = random.Random(seed)  # noqa: S311 - an experiment, not a secret
+    return [duration * math.exp(random_.gauss(0.0, sigma)) for duration in durations]
+
+
+class TimeLimit(Estimator):
+    """The user's own time limit, as every batch system has it."""
+
+    name = "limit"
+
+    def estimate(self, job: Job) -> Forecast | None:
+        if job.time_limit_s is None:
+            return None
+        return Forecast(job.time_limit_s, method="limit")
+
+
+class UserMean(Estimator):
+    """The mean of the same user's finished jobs of as many GPUs, else of all jobs of as many.
+
+    The fall-backs of Lucid (section 3.4) alone: what a site has without any model.
+    """
+
+    name = "user-mean"
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def estimate(self, job: Job) -> Forecast | None:
+        for key in ((job.user, job.gpus), ("", job.gpus), ("", 0)):
+            if key in self._sums:
+                total, count = self._sums[key]
+                return Forecast(total / count, method="user-mean")
+        return None
+
+    def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
+        keys = {("", job.gpus), ("", 0)} | ({(job.user, job.gpus)} if job.user else set())
+        for key in keys:
+            total, count = self._sums.get(key, (0.0, 0))
+            self._sums[key] = (total + run_time_s, count + 1)

@@ -1,0 +1,185 @@
+"""The cluster and the jobs as a policy sees them: nodes, requests, allocations, profiles.
+
+What a policy must not know (how long a job really runs, how fast it progresses) is not here: it
+belongs to the executor, be that the simulator or a real cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from schedmate.errors import InputError
+
+if TYPE_CHECKING:
+    from schedmate.jobs import Estimate
+
+PROFILING = "profiling"
+"""The role of nodes that a policy sets aside for profiling (Lucid, section 3.2)."""
+
+Allocation = tuple[tuple[int, int], ...]
+"""The GPUs a job holds: (node index, bit mask of GPUs) for each node, by ascending node."""
+
+
+class Node(NamedTuple):
+    """One machine."""
+
+    name: str
+    gpus: int
+    gpu_type: str = ""
+    cpus: float = 0
+    """CPU cores; 0: not limited."""
+    memory_mb: float = 0
+    """Host memory [MB]; 0: not limited."""
+    switch: str = ""
+    """Switch domain: nodes with the same name are close to each other."""
+    vc: str = ""
+    """Virtual cluster; empty: open to every job."""
+    role: str = ""
+    """What the node is kept for; empty: running jobs."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The nodes, in a fixed order: an `Allocation` refers to them by position."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return sum(node.gpus for node in self.nodes)
+
+    def with_role(self, positions: Iterable[int], role: str) -> Cluster:
+        """The same cluster with the nodes at these positions kept for `role`."""
+        chosen = set(positions)
+        return replace(
+            self,
+            nodes=tuple(
+                node._replace(role=role) if position in chosen else node
+                for position, node in enumerate(self.nodes)
+            ),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Cluster:
+        """A cluster from `108x8`, or `6x4:T4,2x8:A100@vc1`: nodes x GPUs [: type] [@ VC].
+
+        Raises `InputError` for anything else.
+        """
+        nodes: list[Node] = []
+        for group in text.split(","):
+            match = re.fullmatch(r"\s*(\d+)x(\d+)(?::([\w.+-]+))?(?:@([\w.+-]+))?\s*", group)
+            if match is None or int(match[1]) == 0 or int(match[2]) == 0:
+                raise InputError(
+                    f"{group.strip()!r} is no group of nodes; write a cluster as 108x8 (nodes x "
+                    "GPUs), with a GPU type and a virtual cluster as 6x4:T4@vision,2x8:A100@nlp."
+                )
+            count, gpus = int(match[1]), int(match[2])
+            nodes += [
+                Node(f"node{len(nodes) + n}", gpus, gpu_type=match[3] or "", vc=match[4] or "")
+                for n in range(count)
+            ]
+        return cls(tuple(nodes))
+
+
+class Profile(NamedTuple):
+    """What a short exclusive run showed (Lucid, section 3.2)."""
+
+    gpu_util: float
+    """Share of time with a kernel running [%]."""
+    memory_util: float
+    """Share of time in which GPU memory was read or written [%]."""
+    memory_mb: float
+    """GPU memory in use [MB of one GPU]."""
+    amp: bool = False
+    """Whether training uses mixed precision."""
+
+
+class Forecast(NamedTuple):
+    """What is said of a job before it runs: the part of an `Estimate` that policies use."""
+
+    duration_s: float
+    """[s]"""
+    gpu_util: float | None = None
+    """[%]"""
+    gpu_mem_mb: float | None = None
+    """[MB of one GPU]"""
+    method: str = ""
+
+    @classmethod
+    def of(cls, estimate: Estimate | None) -> Forecast | None:
+        """From the Scheduling Advisor's answer; None when it abstained."""
+        if estimate is None or estimate.abstained or estimate.duration_s is None:
+            return None
+        return cls(estimate.duration_s, estimate.gpu_util, estimate.gpu_mem_mb, estimate.method)
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A job: what was asked for, and what any executor can observe of it.
+
+    Policies read it and never write to it; the executor keeps the second half up to date.
+    """
+
+    id: str
+    index: int
+    """Position in order of submission: the tie-breaker everywhere."""
+    submit_time: float
+    """[s]"""
+    gpus: int
+    """GPUs asked for, over all nodes."""
+    name: str = ""
+    user: str = ""
+    vc: str = ""
+    gpu_type: str = ""
+    """Type asked for; empty: any."""
+    share: float = 1.0
+    """Part of one GPU, for a job of one GPU; 1: whole GPUs."""
+    cpus: float = 0
+    memory_mb: float = 0
+    """Host memory over all nodes [MB]."""
+    priority: int = 0
+    """The operator's priority: higher goes first."""
+    min_gpus: int = 0
+    """Fewest GPUs an elastic job can use; 0: not elastic."""
+    max_gpus: int = 0
+    preemptible: bool = True
+    migratable: bool = True
+    time_limit_s: float | None = None
+
+    forecast: Forecast | None = None
+    """What the estimator said; None: it abstained."""
+    profile: Profile | None = None
+    """None until it was profiled."""
+    profiled: bool = False
+    """Whether a profiling run took place."""
+    allocation: Allocation = ()
+    """Empty while it waits."""
+    started: float = 0.0
+    """When it got its present allocation [s]."""
+    service_s: float = 0.0
+    """Time it held GPUs before the present allocation [s]."""
+    partner: Job | None = None
+    """The job it shares its GPUs with."""
+    preemptions: int = 0
+    evictions: int = 0
+    """Times it was taken off GPUs that it shared."""
+
+    def attained_s(self, now: float) -> float:
+        """Time for which it has held GPUs so far [s]."""
+        return self.service_s + (now - self.started if self.allocation else 0.0)
+
+    @property
+    def elastic(self) -> bool:
+        return self.min_gpus > 0
+
+    def reset(self) -> None:
+        """Forget what happened to it, as before its submission."""
+        self.forecast = self.profile = self.partner = None
+        self.profiled = False
+        self.allocation = ()
+        self.started = self.service_s = 0.0
+        self.preemptions = self.evictions = 0

@@ -1,0 +1,102 @@
+"""Queues without preemption: they differ only in what they sort by."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from schedmate.schedulers.lanes import Rank
+from schedmate.schedulers.model import Job
+from schedmate.schedulers.policy import NEVER, Decision, Policy, Start, View
+
+
+def predicted_s(job: Job) -> float:
+    """The estimated duration, or the user's time limit, or infinity: such jobs go last."""
+    if job.forecast is not None:
+        return job.forecast.duration_s
+    return NEVER if job.time_limit_s is None else job.time_limit_s
+
+
+class Queue(Policy):
+    """Start jobs by rank, each on as few nodes as it can (consolidated best fit).
+
+    `backfill`: a job that does not fit lets later ones pass, without a reservation; otherwise it
+    holds up all those behind it that compete for the same nodes.
+    """
+
+    def __init__(self, backfill: bool = False) -> None:
+        self.backfill = backfill
+
+    def decide(self, view: View) -> Sequence[Decision]:
+        space = view.space
+        starts: list[Decision] = []
+
+        def accept(job: Job) -> bool:
+            allocation = space.find(job)
+            if allocation is None:
+                return False
+            space.take(job, allocation)
+            starts.append(Start(job, allocation))
+            return True
+
+        if space.idle or space.sharing:
+            view.pending.walk(accept)
+        return starts
+
+    def lane(self, job: Job) -> Hashable:
+        # Without backfill a job holds up all that want the same nodes, whatever their size.
+        return super().lane(job) if self.backfill else (job.vc, job.gpu_type)
+
+    def rank(self, job: Job, now: float) -> Rank:
+        return (-job.priority, self.key(job))
+
+    def key(self, job: Job) -> float:
+        """What jobs of one priority are sorted by, ascending."""
+        raise NotImplementedError
+
+
+class Fifo(Queue):
+    """First in, first out."""
+
+    name: ClassVar[str] = "fifo"
+
+    def key(self, job: Job) -> float:
+        return job.submit_time
+
+
+class Sjf(Queue):
+    """Shortest job first, by the estimate; it is as good as the estimator."""
+
+    name: ClassVar[str] = "sjf"
+
+    def key(self, job: Job) -> float:
+        return predicted_s(job)
+
+
+class SjfAgeing(Queue):
+    """Shortest job first in which waiting counts, so that no job starves.
+
+    A job's estimate is lowered by `weight` seconds for each second it has waited. All jobs age at
+    the same rate, so the order never changes while they wait.
+    """
+
+    name: ClassVar[str] = "sjf-ageing"
+
+    def __init__(self, backfill: bool = False, weight: float = 0.1) -> None:
+        super().__init__(backfill)
+        self.weight = weight
+
+    def key(self, job: Job) -> float:
+        return predicted_s(job) + self.weight * job.submit_time
+
+
+class Qssf(Queue):
+    """Quasi-shortest service first: by estimated duration times GPUs (Helios, SC'21, section 4.2).
+
+    What makes it QSSF is an estimator trained on history: `schedulers.estimators.Boosting`.
+    """
+
+    name: ClassVar[str] = "qssf"
+
+    def key(self, job: Job) -> float:
+        return predicted_s(job) * job.gpus

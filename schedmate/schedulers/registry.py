@@ -1,0 +1,117 @@
+"""Policies by name: the bundled ones, and those of other packages."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+from schedmate.errors import UsageError
+from schedmate.schedulers.policy import Policy
+
+ENTRY_POINTS = "schedmate.policies"
+"""The entry point group in which a package names its policies."""
+
+BUNDLED = {
+    "fifo": "schedmate.schedulers.policies.queues:Fifo",
+    "sjf": "schedmate.schedulers.policies.queues:Sjf",
+    "sjf-ageing": "schedmate.schedulers.policies.queues:SjfAgeing",
+    "qssf": "schedmate.schedulers.policies.queues:Qssf",
+    "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
+    "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
+    "horus": "schedmate.schedulers.policies.horus:Horus",
+}
+
+
+class Parameter(NamedTuple):
+    """One setting of a policy."""
+
+    name: str
+    type: str
+    default: Any
+
+
+def names() -> list[str]:
+    """Every policy that can be asked for by name."""
+    return sorted({*BUNDLED, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+
+
+def policy_class(name: str) -> type[Policy]:
+    """The class called `name`: bundled, registered by a package, or `module:Class`.
+
+    Raises `UsageError` when there is none.
+    """
+    target = BUNDLED.get(name)
+    if target is None:
+        for point in entry_points(group=ENTRY_POINTS):
+            if point.name == name:
+                target = point.value
+    if target is None and ":" in name:
+        target = name
+    if target is None:
+        raise UsageError(
+            f"no policy {name!r}; there are {', '.join(names())}, or module:Class of your own."
+        )
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"policy {name!r} cannot be loaded: {error}.") from None
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise UsageError(f"policy {name!r}: {target} is no subclass of schedmate's Policy.")
+    return found
+
+
+def parameters(policy: type[Policy]) -> list[Parameter]:
+    """The settings of a policy, from the signature of its constructor."""
+    if policy.__init__ is object.__init__:
+        return []
+    return [
+        Parameter(one.name, str(one.annotation), one.default)
+        for one in inspect.signature(policy).parameters.values()
+        if one.kind is not one.VAR_KEYWORD
+    ]
+
+
+def make(text: str) -> Policy:
+    """A policy from `sjf` or `tiresias:threshold_gpu_s=7200`, its settings after a colon or comma.
+
+    Raises `UsageError` for an unknown name or setting.
+    """
+    name, settings = _split(text)
+    found = policy_class(name)
+    known = {one.name: one for one in parameters(found)}
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if key not in known or not value:
+            raise UsageError(
+                f"policy {name!r} has no setting {setting!r}; it has "
+                f"{', '.join(f'{one.name}={one.default}' for one in known.values()) or 'none'}."
+            )
+        values[key] = _parse(name, known[key], value)
+    return found(**values)
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    parts = text.split(":")
+    settings = [part for part in parts if "=" in part]
+    name = ":".join(part for part in parts if "=" not in part)
+    return name, [one for part in settings for one in part.split(";")]
+
+
+def _parse(policy: str, parameter: Parameter, value: str) -> Any:
+    kind = type(parameter.default)
+    try:
+        if kind is bool:
+            return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
+        if kind is int:
+            return int(value)
+        if kind is float or parameter.default is None:
+            return float(value)
+    except (KeyError, ValueError):
+        raise UsageError(
+            f"policy {policy!r}: {parameter.name}={value} is not a {kind.__name__}."
+        ) from None
+    return value

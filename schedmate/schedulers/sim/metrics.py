@@ -1,0 +1,133 @@
+"""What a run was like: the field's summary numbers, and one row for each job.
+
+JCT: end less submission. Queueing delay: the part of it in which the job held no GPU. Makespan:
+last end less first submission. Utilisation: GPU time held over GPU time there was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.sim.engine import Outcome
+from schedmate.schedulers.sim.workload import Workload
+
+HOUR = 3600.0
+SIZES = ((1, 1, "1 GPU"), (2, 8, "2-8 GPUs"), (9, 1 << 62, "over 8 GPUs"))
+"""The size classes in which results are broken down."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PerJob:
+    """Columns by position in the workload, all times in seconds."""
+
+    jct_s: Floats
+    queue_s: Floats
+    gpus: NDArray[np.int64]
+    packed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, workload: Workload, outcome: Outcome) -> PerJob:
+        """From what a simulation recorded."""
+        jobs = workload.jobs
+        submit = np.array([job.submit_time for job in jobs])
+        jct = np.array(outcome.end) - submit
+        packed = np.zeros(len(jobs), dtype=bool)
+        packed[[one.job for one in outcome.segments if one.kind == "packed"]] = True
+        return cls(
+            jct,
+            np.maximum(0.0, jct - np.array(outcome.held_s)),
+            np.array([job.gpus for job in jobs]),
+            packed,
+        )
+
+
+def summary(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str, Any]:
+    """The numbers of one run; hours where the name says `_h`."""
+    per_job = PerJob.of(workload, outcome)
+    first = workload.jobs[0].submit_time
+    makespan = max(outcome.end) - first
+    held = _held_gpu_s(workload, outcome)
+    jct, queue = per_job.jct_s / HOUR, per_job.queue_s / HOUR
+    return {
+        "jobs": len(workload),
+        "avg_jct_h": float(jct.mean()),
+        **{f"{name}_jct_h": _percentile(jct, p) for name, p in _PERCENTILES.items()},
+        "avg_queue_h": float(queue.mean()),
+        **{f"{name}_queue_h": _percentile(queue, p) for name, p in _PERCENTILES.items()},
+        "makespan_h": makespan / HOUR,
+        "utilisation": held / (cluster.gpus * makespan) if makespan else 0.0,
+        "preemptions": outcome.decisions.get("Preempt", 0),
+        "evictions": outcome.decisions.get("Evict", 0),
+        "profiled": outcome.decisions.get("Profile", 0),
+        "packed": int(per_job.packed.sum()),
+        "bad_estimates": outcome.bad_estimates,
+        "events": outcome.events,
+        "by_size": {
+            label: {
+                "jobs": int(chosen.sum()),
+                "avg_jct_h": float(jct[chosen].mean()),
+                "avg_queue_h": float(queue[chosen].mean()),
+            }
+            for low, high, label in SIZES
+            if (chosen := (per_job.gpus >= low) & (per_job.gpus <= high)).any()
+        },
+        "by_vc": _by_vc(workload, jct, queue),
+    }
+
+
+_PERCENTILES = {"median": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+
+
+def paired_difference(
+    one: Floats, other: Floats, seed: int = 0, rounds: int = 1000
+) -> tuple[float, float, float]:
+    """Mean of `one - other` over the same jobs, and its 95 % bootstrap interval."""
+    difference = one - other
+    generator = np.random.default_rng(seed)
+    count = len(difference)
+    means = np.array(
+        [difference[generator.integers(0, count, count)].mean() for _ in range(rounds)]
+    )
+    low, high = np.percentile(means, (2.5, 97.5))
+    return float(difference.mean()), float(low), float(high)
+
+
+def _percentile(values: Floats, percent: float) -> float:
+    return float(np.percentile(values, percent))
+
+
+def _held_gpu_s(workload: Workload, outcome: Outcome) -> float:
+    # A pair holds its GPUs once: the one that joined is not counted while it shares.
+    total = 0.0
+    ends: dict[object, float] = {}
+    for one in sorted(outcome.segments, key=lambda one: one.start):
+        gpus = sum(mask.bit_count() for _, mask in one.allocation)
+        start = max(one.start, ends.get(one.allocation, one.start))
+        if workload.jobs[one.job].share < 1.0:
+            gpus, start = workload.jobs[one.job].share, one.start  # type: ignore[assignment]
+        total += gpus * max(0.0, one.end - start)
+        ends[one.allocation] = max(one.end, ends.get(one.allocation, one.end))
+    return total
+
+
+def _by_vc(workload: Workload, jct: Floats, queue: Floats) -> dict[str, dict[str, float]]:
+    names = np.array(workload.vcs)
+    kinds: Sequence[str] = sorted(set(workload.vcs))
+    if len(kinds) < 2:
+        return {}
+    return {
+        name: {
+            "jobs": int((names == name).sum()),
+            "avg_jct_h": float(jct[names == name].mean()),
+            "avg_queue_h": float(queue[names == name].mean()),
+        }
+        for name in kinds
+    }

@@ -1,0 +1,78 @@
+"""Cells of a trace to values; a cell that is none raises `ValueError` with the reason."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+
+_TRES = re.compile(r"(?:^|,)gres/gpu(?::[\w.+-]+)?=(\d+)")
+_STATES = {
+    "pass": "COMPLETED",
+    "completed": "COMPLETED",
+    "succeeded": "COMPLETED",
+    "terminated": "COMPLETED",
+    "killed": "CANCELLED",
+    "cancelled": "CANCELLED",
+    "canceled": "CANCELLED",
+    "timeout": "TIMEOUT",
+    "node_fail": "NODE_FAIL",
+    "node failure": "NODE_FAIL",
+    "out_of_memory": "OUT_OF_MEMORY",
+    "preempted": "PREEMPTED",
+    "running": "RUNNING",
+    "pending": "PENDING",
+}
+
+
+def number(text: str, what: str, default: float | None = None) -> float:
+    """A finite number; `default` for an empty cell."""
+    if not text and default is not None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{what} is {text!r}, not a number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{what} is {text!r}, not a number")
+    return value
+
+
+def whole(text: str, what: str, *, negative: bool = False) -> int:
+    """A whole number."""
+    value = number(text, what)
+    if value != int(value) or (value < 0 and not negative):
+        raise ValueError(f"{what} is {text!r}, not a whole number of at least 0")
+    return int(value)
+
+
+def seconds(text: str, what: str) -> float:
+    """Seconds from a number, or from a date and time (UTC where it names no zone)."""
+    if not text:
+        raise ValueError(f"{what} is missing")
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{what} is {text!r}, neither seconds nor a date") from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not math.isfinite(value):
+        raise ValueError(f"{what} is {text!r}, not a number")
+    return value
+
+
+def gpus_of_tres(text: str) -> int:
+    """GPUs in Slurm's AllocTRES: the untyped count, else the sum over types."""
+    counts = _TRES.findall(text)
+    untyped = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
+    return int(untyped[1]) if untyped else sum(map(int, counts))
+
+
+def state_of(text: str) -> str:
+    """How a job ended, in Slurm's terms; an empty cell counts as completed."""
+    if not text:
+        return "COMPLETED"
+    words = text.lower()
+    return _STATES.get(words) or _STATES.get(words.split()[0]) or "FAILED"

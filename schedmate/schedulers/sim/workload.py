@@ -1,0 +1,51 @@
+"""What the simulator knows and the policy does not: how long each job runs and what it uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from schedmate.schedulers.model import Job, Profile
+
+
+@dataclass
+class Workload:
+    """Jobs in order of submission, with the truth about each at the same position."""
+
+    name: str
+    jobs: list[Job]
+    duration_s: list[float]
+    """Time to run alone on the GPUs asked for [s]."""
+    profiles: list[Profile | None]
+    """What profiling would show; None: the trace does not say."""
+    states: list[str] = field(default_factory=list)
+    """How each ended, in Slurm's terms; empty: all completed."""
+    vcs: list[str] = field(default_factory=list)
+    """Virtual cluster of each; it counts on a cluster that has any."""
+    configs: list[str] = field(default_factory=list)
+    """Model, dataset, batch size and precision, as the key of a colocation table."""
+    columns: dict[str, list[float | None]] = field(default_factory=dict)
+    """Further numbers of the trace, such as predictions."""
+    synthetic: bool = False
+    notes: list[str] = field(default_factory=list)
+    """What the importer has to say about the whole: rows left out, guesses made."""
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @classmethod
+    def of(
+        cls,
+        rows: list[tuple[float, float, int]],
+        *,
+        profiles: list[Profile | None] | None = None,
+        name: str = "jobs",
+    ) -> Workload:
+        """A workload of (submit time [s], duration [s], GPUs), in any order."""
+        order = sorted(range(len(rows)), key=lambda row: rows[row][0])
+        jobs = [Job(str(row), i, rows[row][0], rows[row][2]) for i, row in enumerate(order)]
+        return cls(
+            name,
+            jobs,
+            [rows[row][1] for row in order],
+            [None if profiles is None else profiles[row] for row in order],
+        )
