@@ -10,7 +10,17 @@ from typing import Annotated
 import typer
 
 from schedmate import __version__
-from schedmate.commands import analyze, config, diagnose, doctor, history, llm, rules
+from schedmate.commands import (
+    analyze,
+    config,
+    diagnose,
+    doctor,
+    history,
+    llm,
+    policies,
+    rules,
+    simulate,
+)
 from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
 from schedmate.terminal import clean, say
 
@@ -30,6 +40,9 @@ app.add_typer(history.app, name="history")
 app.add_typer(llm.app, name="llm")
 app.command("diagnose")(diagnose.diagnose)
 app.add_typer(rules.app, name="rules")
+app.command("simulate")(simulate.simulate)
+app.command("policies")(policies.policies)
+app.add_typer(policies.traces_app, name="traces")
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 

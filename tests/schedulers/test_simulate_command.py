@@ -1,0 +1,128 @@
+"""`schedmate simulate`, `policies` and `traces`, as a user runs them; and the page on policies."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runner import Cli
+
+from schedmate.errors import INPUT, USAGE
+from schedmate.schedulers import Policy
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    rows = [f"j{n},{n * 10},{600 - n * 40},{1 + n % 4},{600 - n * 50}" for n in range(12)]
+    path.write_text("\n".join(["job_id,submit_s,duration_s,gpus,guess", *rows]) + "\n")
+    return path
+
+
+def test_compares_policies_in_json(cli: Cli, trace: Path) -> None:
+    result = cli(
+        *("simulate", str(trace), "--policy", "fifo,sjf,srtf", "--cluster", "1x4"),
+        *("--estimator", "column:guess", "--json"),
+    )
+    assert result.code == 0
+    document = json.loads(result.out)
+    assert document["schema"] == "schedmate.simulate/v1"
+    assert [run["policy"] for run in document["runs"]] == ["fifo", "sjf", "srtf"]
+    for run in document["runs"]:
+        assert run["jobs"] == 12
+        assert run["avg_jct_h"] >= run["avg_queue_h"] >= 0
+        assert run["p999_queue_h"] >= run["median_queue_h"]
+        assert 0 < run["utilisation"] <= 1
+        assert not run["oracle"]
+    assert document["runs"][2]["preemptions"] > 0
+
+
+def test_says_who_won_and_that_an_oracle_helped(cli: Cli, trace: Path) -> None:
+    result = cli(
+        *("simulate", str(trace), "--policy", "fifo,sjf", "--cluster", "1x4"),
+        *("--estimator", "oracle"),
+    )
+    assert result.code == 0
+    first, second, *_ = result.out.splitlines()
+    assert first.startswith("sjf: average JCT")
+    assert "an oracle: nobody can know it" in second
+
+
+def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    base = ("simulate", str(trace), "--cluster", "1x4", "--out", str(out), "--json")
+    first = json.loads(cli(*base, "--policy", "fifo").out)
+    document = json.loads((out / "fifo" / "trace.json").read_text())
+    assert sum(event["ph"] == "X" for event in document["traceEvents"]) == 3 * (1 + 2 + 3 + 4)
+    assert len((out / "fifo" / "jobs.csv").read_text().splitlines()) == 13
+    made = (out / "fifo" / "summary.json").stat().st_mtime_ns
+    again = json.loads(cli(*base, "--policy", "fifo,sjf").out)
+    assert again["runs"][0] == first["runs"][0]
+    assert (out / "fifo" / "summary.json").stat().st_mtime_ns == made
+    cli(*base, "--policy", "fifo", "--estimator", "none")
+    assert (out / "fifo" / "summary.json").stat().st_mtime_ns != made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--policy", "nope"), USAGE, "no policy 'nope'; there are fifo"),
+        (("--policy", "tiresias:limit=3"), USAGE, "has no setting 'limit=3'; it has threshold"),
+        (("--policy", "sjf-ageing:weight=x"), USAGE, "weight=x is not a float"),
+        (("--policy", "json:JSONDecoder"), USAGE, "is no subclass"),
+        (("--policy", "no_such_module:X"), USAGE, "cannot be loaded"),
+        (("--estimator", "magic"), USAGE, "no estimator 'magic'"),
+        (("--estimator", "column:x"), USAGE, "no column 'x' of numbers; it has guess"),
+        (("--mode", "x"), USAGE, "none of honest, published"),
+        (("--cluster", "8"), INPUT, "'8' is no group of nodes"),
+        (("--cluster", "1x2"), INPUT, "job j2 asks for 3 GPUs, more than its nodes"),
+        (("--map", "submit"), USAGE, "write FIELD=COLUMN"),
+        (("--colocation", "absent.csv"), USAGE, "no colocation table"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(
+    cli: Cli, trace: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    out = tmp_path / "runs"
+    options = {"--policy": "fifo", "--cluster": "1x4", "--out": str(out)}
+    options.update([arguments])
+    result = cli("simulate", str(trace), *(part for pair in options.items() for part in pair))
+    assert result.code == code
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert not out.exists()
+
+
+def test_policies_are_listed_with_their_settings(cli: Cli) -> None:
+    document = json.loads(cli("policies", "--json").out)
+    settings = {row["name"]: row["settings"] for row in document["policies"]}
+    assert settings["tiresias"]["threshold_gpu_s"] == 18000.0
+    assert "fifo" in cli("policies").out
+
+
+def test_traces_are_listed_and_checked(cli: Cli, trace: Path) -> None:
+    assert "slurm" in cli("traces", "list").out
+    result = cli("traces", "check", str(trace))
+    assert "jobs = 12" in result.out
+    assert "number columns = guess" in result.out
+
+
+def test_the_policy_of_the_documentation_runs(
+    cli: Cli, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "policies.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    (tmp_path / "my_documented_policies.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = cli(
+        *("simulate", str(trace), "--cluster", "1x4", "--json"),
+        *("--policy", "my_documented_policies:FewestGpus"),
+    )
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["runs"][0]["jobs"] == 12
+    found = sys.modules["my_documented_policies"].FewestGpus
+    assert issubclass(found, Policy)
