@@ -37,6 +37,12 @@ from schedmate.llm.transport import deadline
 
 ATTEMPTS = 3
 LONGEST_WAIT_S = 30.0
+MOST_TOKENS = 10**9
+"""Above any context length; SQLite holds what is below 2**63."""
+TOOL_CALLS = 64
+"""Most tool calls of one reply."""
+LONGEST_TOKEN = 40
+"""Characters per token that no honest reply has on average."""
 CALLING = "I call a tool."
 
 
@@ -190,6 +196,11 @@ class GuardedChat(BaseChatModel):
         reply = self.inner.invoke(messages, **options)
         if not isinstance(reply, AIMessage) or not isinstance(reply.content, str | list):
             raise ModelError("malformed", "the reply holds no message")
+        # A server may ignore what was asked for; every further request would carry its reply.
+        if len(reply.tool_calls) > TOOL_CALLS:
+            raise ModelError("malformed", f"the reply calls {len(reply.tool_calls)} tools at once")
+        if len(reply.text) + len(json.dumps(reply.tool_calls)) > LONGEST_TOKEN * self.max_tokens:
+            raise ModelError("length", f"the reply is far longer than {self.max_tokens} tokens")
         return reply
 
     def _log(
@@ -203,8 +214,10 @@ class GuardedChat(BaseChatModel):
     ) -> Call:
         usage: Mapping[str, Any] = (reply.usage_metadata if reply is not None else None) or {}
         # A request that failed after it was sent may have been paid for: count its prompt.
-        read = int(usage.get("input_tokens", estimate_tokens(size) if attempts and size else 0))
-        written = int(usage.get("output_tokens", 0))
+        # What a server counts is believed as far as it can be so: never less than nothing.
+        guess = estimate_tokens(size) if attempts and size else 0
+        read = _count(usage.get("input_tokens"), guess)
+        written = _count(usage.get("output_tokens"))
         if not attempts:
             read = written = 0
         details = usage.get("input_token_details") or {}
@@ -217,7 +230,7 @@ class GuardedChat(BaseChatModel):
             verdict="ok" if failure is None else failure.verdict,
             input_tokens=read,
             output_tokens=written,
-            cached_tokens=int(details.get("cache_read") or 0) if attempts else 0,
+            cached_tokens=_count(details.get("cache_read")) if attempts else 0,
             seconds=seconds,
             attempts=attempts,
             cost=self.budget.cost(read, written),
@@ -241,6 +254,10 @@ def _redacted(message: BaseMessage, redactor: Redactor) -> BaseMessage:
         for part in message.content
     ]
     return message.model_copy(update={"content": parts})
+
+
+def _count(tokens: object, otherwise: int = 0) -> int:
+    return min(max(0, tokens), MOST_TOKENS) if isinstance(tokens, int) else otherwise
 
 
 def _cut_off(reply: AIMessage, max_tokens: int) -> ModelError | None:

@@ -116,7 +116,8 @@ def _is_echo(found: dict[str, Any], schema: type[BaseModel]) -> bool:
     return "properties" in found and "properties" not in fields and not fields & set(found)
 
 
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+# Linear: a thought that is opened again is not searched to the end of the text each time.
+_THOUGHT = re.compile(r"<think>[^<]*+(?:<(?!/?think>)[^<]*+)*+</think>")
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -69,7 +69,12 @@ class BoundedTransport(httpx2.BaseTransport):
                 name: left if timeouts.get(name) is None else min(left, timeouts[name])
                 for name in ("connect", "read", "write", "pool")
             }
+        # A packed reply of allowed size can unpack to gigabytes: none is asked for, none taken.
+        request.headers["accept-encoding"] = "identity"
         response = self._inner.handle_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            response.close()
+            raise httpx2.RemoteProtocolError("the reply is packed although that was not asked for")
         assert isinstance(response.stream, httpx2.SyncByteStream)
         response.stream = _Bounded(response.stream, ends)
         return response
