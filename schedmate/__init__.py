@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         JobSpec,
         LaunchConfig,
         Neighbour,
+        Progress,
         WorkloadMetadata,
     )
     from schedmate.mate import Analysis, SchedMate
@@ -33,6 +34,7 @@ _HOMES = {
     "JobSpec": "schedmate.jobs",
     "LaunchConfig": "schedmate.jobs",
     "Neighbour": "schedmate.jobs",
+    "Progress": "schedmate.jobs",
     "SchedMate": "schedmate.mate",
     "SchedmateError": "schedmate.errors",
     "Settings": "schedmate.settings",
@@ -51,6 +53,7 @@ __all__ = [
     "JobSpec",
     "LaunchConfig",
     "Neighbour",
+    "Progress",
     "SchedMate",
     "SchedmateError",
     "Settings",

@@ -20,6 +20,7 @@ from schedmate.commands import (
     policies,
     rules,
     simulate,
+    track,
 )
 from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
 from schedmate.terminal import clean, say
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command("analyze")(analyze.analyze)
 app.add_typer(history.app, name="history")
 app.add_typer(llm.app, name="llm")
+app.command("track")(track.track)
 app.command("diagnose")(diagnose.diagnose)
 app.add_typer(rules.app, name="rules")
 app.command("simulate")(simulate.simulate)

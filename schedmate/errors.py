@@ -28,7 +28,7 @@ EXIT_CODES: dict[int, str] = {
     INTERNAL: "internal error, or a failed check of `schedmate doctor` or `rules test`",
     USAGE: "wrong flag, argument or setting",
     INPUT: "input not found, unreadable or not what it should be",
-    ABSTAINED: "no similar job in the history (only with --fail-on-abstain)",
+    ABSTAINED: "no confident answer: no similar job, no step time (only with --fail-on-abstain)",
     MODEL: "the language model gave no usable answer (only where nothing else could answer)",
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
     INTERRUPTED: "interrupted (Ctrl-C)",

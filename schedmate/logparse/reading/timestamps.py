@@ -92,7 +92,7 @@ def _number(match: re.Match[str]) -> float:
     return value / 1000 if value >= 1e12 else value
 
 
-_EPOCH = re.compile(r"[\[(]?(1[0-9]{9}(?:\.\d+)?|1[0-9]{12})[\])]?(?=[\s,:|])")
+_EPOCH = re.compile(r"(?<![\w.])[\[(]?(1[0-9]{9}(?:\.\d+)?|1[0-9]{12})[\])]?(?=[\s,:|])")
 _MONTH_NAME = r"([A-Z][a-z]{2})"
 _SHAPES = (
     # 2024-10-10 12:34:56,789   2024-10-10T12:34:56.789Z   2024/10/10 12:34:56

@@ -1,0 +1,167 @@
+"""`schedmate track`: how fast a job goes and when it will end, from its log."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schedmate.errors import ABSTAINED, UsageError
+from schedmate.files import open_output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from schedmate.jobs import Progress
+
+SCHEMA = "schedmate.track/v1"
+
+
+def track(
+    log: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="LOG",
+            help="The job's log: a file (also .gz, .zst), a directory with a file per rank, or - "
+            "for standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Go on as the log grows, through rotation and truncation."
+        ),
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, help="Least time between two answers of --follow [s].")
+    ] = 2.0,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            "--compare",
+            metavar="A B",
+            help="Throughput of log B against log A: has the job slowed down?",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        int, typer.Option(min=0, metavar="BYTES", help="Leave out what the log says before.")
+    ] = 0,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Global batch size, for logs that say only samples a second."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write there instead of to the screen."
+        ),
+    ] = None,
+    fail_on_abstain: Annotated[
+        bool, typer.Option("--fail-on-abstain", help="Exit with 4 when the log says no step time.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")] = False,
+) -> None:
+    """Say how fast a training job goes, where it is and when it will end.
+
+    Reads the log backwards from its end, whatever its size, and knows the progress lines of some
+    forty frameworks; others it reads by their labels, units and timestamps. Where the log does not
+    say how long a step takes, neither does this command.
+    """
+    from schedmate.logparse.progress.ratio import throughput_ratio
+    from schedmate.logparse.progress.render import comparison, show
+    from schedmate.terminal import console
+
+    if (log is None) == (compare is None):
+        raise UsageError("give one LOG, or two logs with --compare.")
+    if follow and (log is None or log == "-" or Path(log).is_dir() or output is not None):
+        raise UsageError("--follow takes one file that is being written, and prints to the screen.")
+    if compare is not None:
+        before, after = (_track(str(path), 0, batch_size)[0] for path in compare)
+        slowdown = throughput_ratio(before, after)
+        with open_output(output) as stream:
+            if as_json:
+                document = {"schema": SCHEMA, "compare": [str(path) for path in compare]}
+                _write(stream.write, {**document, **slowdown.model_dump(mode="json")})
+            else:
+                comparison(before, after, slowdown, console(stream, plain=plain))
+        if fail_on_abstain and slowdown.ratio is None:
+            raise typer.Exit(ABSTAINED)
+        return
+    assert log is not None
+    if follow:
+        _follow(Path(log), since, batch_size, every, as_json, console(sys.stdout, plain=plain))
+        return
+    progress, document = _track(log, since, batch_size)
+    with open_output(output) as stream:
+        if as_json:
+            _write(stream.write, document, indent=2)
+        else:
+            show(progress, console(stream, plain=plain))
+    if fail_on_abstain and progress.abstained:
+        raise typer.Exit(ABSTAINED)
+
+
+def _track(path: str, since: int, batch: int | None) -> tuple[Progress, dict[str, Any]]:
+    from schedmate.logparse.progress.tracker import track_log
+    from schedmate.logparse.reading import open_log
+    from schedmate.terminal import clean, say
+
+    with open_log(path) as log:
+        for warning in log.warnings:
+            say(f"warning: {clean(warning)}")
+        progress, file = track_log(log, batch=batch, since=since)
+    document = {
+        "schema": SCHEMA,
+        "log": path,
+        "file": file.name,
+        **progress.model_dump(mode="json"),
+    }
+    return progress, {**document, "warnings": log.warnings}
+
+
+def _write(
+    write: Callable[[str], Any], document: dict[str, Any], indent: int | None = None
+) -> None:
+    write(json.dumps(document, indent=indent, allow_nan=False) + "\n")
+
+
+def _follow(
+    path: Path, since: int, batch: int | None, every: float, as_json: bool, console: Console
+) -> None:
+    """Answer anew whenever the log has grown, until the process is stopped."""
+    from schedmate.logparse.progress.render import headline
+    from schedmate.logparse.reading import LogError, follow
+
+    said: tuple[str, ...] = ()
+    due, grown = 0.0, True
+    for new in follow(
+        path, start=path.stat().st_size if path.exists() else 0, poll_s=min(0.5, every)
+    ):
+        grown = grown or bool(new)
+        if not grown or time.monotonic() < due:
+            continue
+        try:
+            progress, document = _track(str(path), since, batch)
+        except LogError:
+            # rotated away or just truncated: the next look finds what takes its place
+            continue
+        due, grown = time.monotonic() + every, False
+        lines = headline(progress)[:2]
+        if lines == said:
+            continue
+        said = lines
+        if as_json:
+            _write(sys.stdout.write, document)
+        else:
+            console.print(" · ".join(lines), soft_wrap=True)
+        sys.stdout.flush()

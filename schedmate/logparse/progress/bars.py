@@ -1,0 +1,93 @@
+"""Progress bars in the form of tqdm: `Epoch 3:  42%|##  | 42/100 [00:10<00:14, 4.1it/s]`."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.logparse.progress.general import clock_s, labelled, read_general
+from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.words import about, meaning
+
+# In two parts, so that a long line without a bar is passed over in one go: the clock, and the
+# counter in front of it.
+_CLOCK = re.compile(
+    r"\[(?P<elapsed>\d+:\d\d(?::\d\d)?)(?:<(?P<left>[^,\]]{1,40}))?"
+    r"(?:,\s*(?P<value>[\d.]+)(?P<kilo>[kM]?)\s?(?P<unit>s/[^\W\d_]+|[^\W\d_]*/s))?(?P<tail>[^\]]*)\]?"
+)
+_COUNT = re.compile(
+    r"(?:(?P<percent>\d+)%\|[^|]*\|\s*(?P<iteration>[\d.]+[kM]?)/(?P<total>[\d.]+[kM]?)"
+    r"|(?<![\d.])(?P<count>\d+)[^\W\d_]*)\s*[^\W\d_]*\s*$"
+)
+
+
+OTHER = Sample("other")
+"""What `read_bar` gives for a bar of something else than training."""
+
+
+def read_bar(text: str) -> Sample | None:
+    """What a bar says; None where it is none, `OTHER` where it is about something else."""
+    match = _CLOCK.search(text)
+    counter = _COUNT.search(text[: match.start()][-400:]) if match is not None else None
+    if match is None or counter is None:
+        return None
+    head = text[: match.start()][-400:][: counter.start()].strip(" :-|")
+    kind = about(head[-80:])
+    unit = (match["unit"] or "").strip()
+    unit = f"it{unit}" if unit == "/s" else unit
+    known = meaning("", unit) if unit else None
+    if counter["percent"] is None and known is None:
+        return None  # a number before a clock in brackets is no bar
+    if kind == "other" or (unit and known is None and not _odd_unit(unit)):
+        return OTHER
+    sample = Sample("tqdm", named=kind == "training")
+    for number in labelled(head):
+        said = meaning(number.key, "")
+        if said is not None and said[0] == "epoch":
+            sample.epoch, sample.total_epochs = number.value, number.total
+    inside = read_general("step 0, " + match["tail"])
+    if inside is not None:
+        sample.loss, sample.lr, sample.epoch = inside.loss, inside.lr, sample.epoch or inside.epoch
+    count = _count(counter["iteration"] or counter["count"])
+    total = _count(counter["total"]) if counter["total"] else None
+    sample.elapsed_s = clock_s(match["elapsed"])
+    left = match["left"]
+    if left and re.fullmatch(r"[\d:]+", left.strip()):
+        sample.eta_s = clock_s(left.strip())
+    value = float(match["value"]) if match["value"] and match["value"] != "." else 0.0
+    value *= {"k": 1e3, "M": 1e6}.get(match["kilo"] or "", 1.0)
+    if _counts_epochs(head, unit):
+        sample.epoch, sample.total_epochs = float(count), total
+        if known is not None and value > 0:
+            sample.epoch_time_s = 1 / value if known[0] == "rate" else value
+        sample.elapsed_s = None
+    else:
+        sample.iteration, sample.total = count, total
+        sample.in_epoch = sample.epoch is not None and bool(
+            re.search(r"epoch", head, re.IGNORECASE)
+        )
+        if known is not None and value > 0:
+            if known[0] == "rate":
+                sample.step_time_s = 1 / value
+            elif known[0] == "step_time":
+                sample.step_time_s = value
+            elif known[0] == "samples_per_s":
+                sample.samples_per_s = value
+                sample.iteration = sample.total = None
+    sample.group = f"tqdm {re.sub(r'[0-9]+', '0', head[-60:])} {total}"
+    return sample
+
+
+def _count(text: str) -> int:
+    scale = {"k": 1000, "M": 1_000_000}.get(text[-1], 1)
+    return int(float(text.rstrip("kM") or 0) * scale)
+
+
+def _counts_epochs(head: str, unit: str) -> bool:
+    return (
+        "epoch" in unit.lower() or re.fullmatch(r"\W*epochs?\W*", head, re.IGNORECASE) is not None
+    )
+
+
+def _odd_unit(unit: str) -> bool:
+    """`s/epoch` and the like, which the rates of steps do not cover."""
+    return "epoch" in unit.lower()

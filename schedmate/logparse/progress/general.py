@@ -1,0 +1,221 @@
+"""Reading progress lines of shapes never seen: labelled numbers, units and counters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.words import about, meaning
+
+LATEST = 1e8
+"""A larger time [s] is a date and no duration."""
+LONGEST = 4000
+"""Characters of a line that are looked at."""
+
+_DATE = re.compile(
+    r"\d{4}[-/.]\d\d[-/.]\d\d[ T_,-]?\s?(?:\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\d\d[-/]\d\d(?:[-/]\d{2,4})? \d\d:\d\d(?::\d\d)?(?:[.,]\d+)?"
+    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2},? \d\d:\d\d:\d\d(?: \d{4})?"
+    r"|\b[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ \S+\]|^\s*\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?=\s)"
+    r"|(?<![\w./])[\w./]{1,200}\.py:\d+(?::\w+)?"
+)
+_CLOCK = (
+    r"(?:\d+ days?,? )?\d+:\d\d(?::\d\d)?(?:\.\d+)?|(?:\d+d ?)?(?:\d+h ?)?\d+m ?\d+(?:\.\d+)?s\b"
+)
+_NUMBER = re.compile(
+    rf"(?<![\w.@])(?:(?P<clock>{_CLOCK})"
+    r"|(?P<value>[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:(?<=\d)\.\d*|\.\d+)?(?<=[\d.])(?:[eE][-+]?\d+)?"
+    r"|[-+]?(?:nan|inf(?:inity)?)\b)(?!\w*[_@]))"
+    r"(?P<suffix>[kKMB](?=[\s,/]|$))?"
+    r"(?:\s*/\s*(?P<total>\d{1,3}(?:,\d{3})+|\d+)(?!\w|\.\d|:\d)|\s+of\s+(?P<of>\d{1,3}(?:,\d{3})+|\d+))?"
+    r"(?P<percent>\s*%)?"
+    r"(?:\s?(?P<unit>(?:[^\W\d_]{1,12}\s?/\s?[^\W\d_]{1,12}(?:\s?/\s?[^\W\d_]{1,6})?(?!\w|\s*[:=]|\s+[\d.])"
+    r"|(?:ms|us|µs|s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|秒|毫秒|分钟)(?![\w]))))?",
+    re.IGNORECASE,
+)
+_CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
+_UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])]\s*[:=]?\s*$")
+_TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
+
+
+class Labelled(NamedTuple):
+    """A number with what stands before and behind it."""
+
+    key: str
+    value: float
+    total: int | None
+    unit: str
+    clock: bool
+    bracketed: bool
+
+
+def labelled(text: str) -> list[Labelled]:
+    """All labelled numbers of a line, from left to right."""
+    text = _DATE.sub(" | ", text[:LONGEST])
+    found: list[Labelled] = []
+    end = 0
+    for match in _NUMBER.finditer(text):
+        before = text[end : match.start()]
+        end = match.end()
+        clock, number = match["clock"], match["value"]
+        try:
+            value = clock_s(clock) if clock else float(number.replace(",", ""))
+        except ValueError:
+            continue
+        if match["percent"] and not match["total"]:
+            continue
+        if match["suffix"]:
+            value *= {"k": 1e3, "m": 1e6, "b": 1e9}[match["suffix"].lower()]
+        total = match["total"] or match["of"]
+        named = _UNIT.search(before)
+        unit = match["unit"] or (named[1] if named else "")
+        if named:
+            before = before[: named.start()]
+        label = _CUT.split(before.rstrip(_TRIM + "["))[-1] if before.strip() else ""
+        key = label.strip(_TRIM)[-60:]
+        found.append(
+            Labelled(
+                key,
+                value,
+                int(total.replace(",", "")) if total else None,
+                unit,
+                bool(clock),
+                before.rstrip().endswith(("[", "(")),
+            )
+        )
+    return found
+
+
+def clock_s(text: str) -> float:
+    """Seconds of `1:02:03`, `02:03`, `1 day, 2:03:04` or `2h 3m 4s`."""
+    if ":" in text:
+        days, _, clock = text.rpartition(" ")
+        total = 0.0
+        for part in clock.split(":"):
+            total = total * 60 + float(part)
+        return total + (86_400 * float(days.split()[0]) if days else 0)
+    units = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+    return sum(float(value) * units[unit] for value, unit in re.findall(r"([\d.]+)([dhms])", text))
+
+
+def read_general(text: str) -> Sample | None:
+    """What a line says, or None where it is not about training."""
+    numbers = labelled(text)
+    if not numbers or is_about_something_else(text):
+        return None
+    sample = Sample("general")
+    kinds: list[str] = []
+    for number in numbers:
+        _take(sample, number, kinds)
+    if sample.iteration is None and sample.epoch is None:
+        if sample.loss is None:
+            return None
+        sample.group = "general loss"
+        sample.step_time_s = None
+        return sample
+    if sample.iteration is None and sample.step_time_s is not None and sample.bare:
+        # only epochs are counted: the time is that of an epoch
+        sample.epoch_time_s, sample.step_time_s = sample.step_time_s, None
+    if not (sample.training or sample.timed or sample.named):
+        return None
+    if not sample.named and not sample.training:
+        return None
+    sample.group = "general " + " ".join(kinds)
+    return sample
+
+
+_HEAD = re.compile(r"[^\W\d_][^\d:=|]*")
+
+
+def is_about_something_else(text: str) -> bool:
+    """Whether the head of a line says evaluation, data preparation or the like."""
+    bare = _DATE.sub(" ", text[:200])
+    bare = re.sub(r"\b(?:INFO|DEBUG|WARNING|ERROR|root|__main__|main)\b", " ", bare)
+    head = _HEAD.search(bare)
+    return head is not None and about(head[0][:60]) == "other"
+
+
+def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
+    known = meaning(number.key, number.unit)
+    if known is None:
+        # [150/445] behind `Epoch 20`, or a counter without a name
+        if number.total and not number.unit and not number.key and sample.iteration is None:
+            if number.value <= number.total + 1:
+                sample.iteration, sample.total = int(number.value), number.total
+                sample.in_epoch = sample.epoch is not None
+                sample.named = sample.named or sample.epoch is not None
+                kinds.append("count")
+        return
+    quantity, factor, stated = known
+    value = number.value * factor
+    take = _TAKERS.get(quantity)
+    if take is not None:
+        taken = take(sample, number, value, stated or number.clock)
+    elif quantity in ("batch", "samples", "total"):
+        taken = False
+        if value >= 1 and getattr(sample, quantity) is None:
+            setattr(sample, quantity, int(value))
+    else:
+        taken = value >= 0 and getattr(sample, _FIELDS.get(quantity, quantity)) is None
+        if taken:
+            setattr(sample, _FIELDS.get(quantity, quantity), value)
+    if taken:
+        kinds.append(quantity)
+
+
+def _iteration(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
+    if not value.is_integer() or value < 0:
+        return False
+    if sample.iteration is not None and not (number.total and sample.total is None):
+        return False
+    sample.iteration, sample.total = int(value), number.total or sample.total
+    sample.named = True
+    counts = bool(number.total) or "batch" in number.key.lower()
+    sample.in_epoch = sample.in_epoch or (sample.epoch is not None and counts)
+    return True
+
+
+def _epoch(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
+    if sample.epoch is not None or not value >= 0:
+        return False
+    sample.epoch, sample.total_epochs = value, number.total
+    sample.in_epoch = sample.iteration is not None and sample.total is not None
+    return True
+
+
+def _loss(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
+    if sample.loss is not None:
+        return False
+    sample.loss = value
+    return True
+
+
+def _step_time(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
+    if not 0 < value < LATEST or (sample.step_time_s is not None and not sample.bare):
+        return False
+    sample.step_time_s, sample.bare, sample.unit = value, False, stated
+    return True
+
+
+def _time(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
+    if not 0 < value < LATEST or sample.step_time_s is not None:
+        return False
+    sample.step_time_s, sample.bare, sample.unit = value, True, stated
+    return True
+
+
+def _rate(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
+    return value > 0 and _step_time(sample, number, 1 / value, True)
+
+
+_TAKERS: dict[str, Callable[[Sample, Labelled, float, bool], bool]] = {
+    "iteration": _iteration,
+    "epoch": _epoch,
+    "loss": _loss,
+    "step_time": _step_time,
+    "time": _time,
+    "rate": _rate,
+}
+_FIELDS = {"elapsed": "elapsed_s", "eta": "eta_s", "epoch_time": "epoch_time_s"}

@@ -1,0 +1,80 @@
+"""From readings to one number: outliers left out, the median, and clocks turned into a pace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+FAR = 3.0
+"""A reading this many times above the median is a stall (checkpoint, evaluation, first steps); one
+as many times below is none of a step at all."""
+TICKS = 10
+"""A difference of clock readings must be this many times their resolution to count."""
+
+
+class Spread(NamedTuple):
+    """A median with the 10th and 90th percentile of `n` readings."""
+
+    median: float
+    p10: float
+    p90: float
+    n: int
+
+    def times(self, factor: float) -> Spread:
+        """The same readings in another unit."""
+        return Spread(self.median * factor, self.p10 * factor, self.p90 * factor, self.n)
+
+
+def typical(readings: Sequence[float]) -> Spread | None:
+    """The median of the readings without outliers, or None without readings."""
+    if not readings:
+        return None
+    middle = median(readings)
+    kept = sorted(value for value in readings if middle / FAR <= value <= middle * FAR)
+    last = len(kept) - 1
+    return Spread(median(kept), kept[round(0.1 * last)], kept[round(0.9 * last)], len(kept))
+
+
+class Tick(NamedTuple):
+    """A clock and a counter read from one line; `clock` [s]."""
+
+    clock: float
+    steps: int
+
+
+def pace(ticks: Sequence[Tick]) -> Spread | None:
+    """Seconds per count between readings in the order of the log.
+
+    A counter that falls back (a new epoch, a restart) and a clock that does begin anew. Where the
+    clock's resolution is coarse against the differences, several are taken together.
+    """
+    resolution = _resolution([tick.clock for tick in ticks])
+    rates: list[float] = []
+    start: Tick | None = None
+    previous: Tick | None = None
+    for tick in ticks:
+        if previous is None or tick.steps < previous.steps or tick.clock < previous.clock:
+            start = previous = tick
+            continue
+        previous = tick
+        assert start is not None
+        passed, counted = tick.clock - start.clock, tick.steps - start.steps
+        if counted > 0 and passed >= TICKS * resolution:
+            rates.append(passed / counted)
+            start = tick
+    return typical(rates)
+
+
+def interval(ticks: Sequence[Tick]) -> int:
+    """How many counts lie between neighbouring readings, most of the time; at least 1."""
+    found = [b.steps - a.steps for a, b in pairwise(ticks) if b.steps > a.steps]
+    return max(1, round(median(found))) if found else 1
+
+
+def _resolution(clocks: Sequence[float]) -> float:
+    for resolution in (1.0, 0.1, 0.01):
+        if all(abs(clock / resolution - round(clock / resolution)) < 1e-4 for clock in clocks):
+            return resolution
+    return 0.001

@@ -1,0 +1,101 @@
+"""The registry of known progress lines (patterns.yaml), and reading one line of any shape."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, NamedTuple
+
+from schedmate.logparse.data import load
+from schedmate.logparse.progress.bars import OTHER, read_bar
+from schedmate.logparse.progress.general import clock_s, read_general
+from schedmate.logparse.progress.sample import Sample
+
+_INTEGERS = frozenset(["iteration", "total", "total_epochs", "batch", "samples"])
+
+
+class Shape(NamedTuple):
+    """One entry of patterns.yaml."""
+
+    name: str
+    pattern: re.Pattern[str]
+    alone: bool
+    ignore: bool
+
+
+@cache
+def shapes() -> tuple[Shape, ...]:
+    """All entries, in the order in which they are tried."""
+    return tuple(
+        Shape(
+            entry["name"],
+            re.compile(entry["pattern"]),
+            entry.get("alone", False),
+            entry.get("ignore", False),
+        )
+        for entry in load("progress/patterns.yaml")
+    )
+
+
+@cache
+def _set_of_shapes() -> Any:
+    """All patterns at once: most lines match none, and this says so in a microsecond."""
+    import re2
+
+    patterns = re2.Set.SearchSet()
+    for shape in shapes():
+        patterns.Add(shape.pattern.pattern)
+    patterns.Compile()
+    return patterns
+
+
+def read_line(text: str) -> Sample | None:
+    """What one line or one refresh of a bar says about training, or None."""
+    bar = read_bar(text) if "[" in text and ":" in text else None
+    if bar is OTHER:
+        return None
+    for index in sorted(_set_of_shapes().Match(text.encode("utf-8", "replace")) or []):
+        shape = shapes()[index]
+        if match := shape.pattern.search(text):
+            if shape.ignore:
+                return None
+            return _read(shape, match, text, bar)
+    return bar or read_general(text)
+
+
+def _read(shape: Shape, match: re.Match[str], text: str, bar: Sample | None) -> Sample | None:
+    sample = bar or (None if shape.alone else read_general(text)) or Sample(shape.name)
+    sample.reader = shape.name
+    said = [name for name, value in match.groupdict().items() if value is not None]
+    for name in said:
+        try:
+            _set(sample, name, match[name].rstrip(".,;"))
+        except ValueError:
+            continue
+    if "per" in said and sample.step_time_s is not None:
+        sample.step_time_s /= max(1.0, float(match["per"]))
+    if sample.epoch is not None and sample.total is not None and "epoch" in said:
+        sample.in_epoch = "iteration" in said
+    sample.named = True
+    sample.group = sample.group if bar else f"{shape.name} {' '.join(said)}"
+    return sample
+
+
+def _set(sample: Sample, name: str, text: str) -> None:
+    value = clock_s(text) if ":" in text or re.search(r"\dm\b", text) else _number(text)
+    if name in _INTEGERS:
+        setattr(sample, name, int(value))
+    elif name in ("step_time_s", "step_time_ms", "interval_s", "rate"):
+        if value > 0:
+            sample.step_time_s = {"step_time_ms": value / 1000, "rate": 1 / value}.get(name, value)
+            sample.bare, sample.unit = False, True
+    elif name == "elapsed_ms":
+        sample.elapsed_s = value / 1000
+    elif name == "eta":
+        sample.eta_s = value
+    elif name not in ("per", "epoch_eta"):
+        setattr(sample, name, value)
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", "").strip("'\""))

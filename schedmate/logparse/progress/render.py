@@ -1,0 +1,111 @@
+"""A `Progress` as text for a person: where it is, how fast it goes, why one should believe it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedmate.durations import format_duration
+from schedmate.jobs import Progress
+from schedmate.terminal import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from schedmate.logparse.progress.ratio import Slowdown
+
+_SOURCES = {
+    "stated": "stated in the log",
+    "elapsed": "from the elapsed time it prints",
+    "samples": "from samples a second and the batch size",
+    "timestamps": "from the timestamps of its lines",
+    "summary": "from the run time of the whole run",
+    "model": "read by a pattern that a language model wrote",
+    "none": "",
+}
+
+
+def show(progress: Progress, console: Console) -> None:
+    """Print the three lines, then notes on how units were decided."""
+    for line in headline(progress):
+        console.print(line, soft_wrap=True)
+    for note in progress.notes:
+        console.print(f"note: {clean(note)}", soft_wrap=True)
+
+
+def headline(progress: Progress) -> tuple[str, str, str]:
+    """Where the job is; how fast it goes and when it ends; what that rests on."""
+    return _place(progress), _speed(progress), _because(progress)
+
+
+def comparison(before: Progress, after: Progress, slowdown: Slowdown, console: Console) -> None:
+    """Print what the two windows say and how they compare."""
+    if slowdown.ratio is None:
+        console.print("no comparison", soft_wrap=True)
+        console.print(f"because {clean(slowdown.reason)}", soft_wrap=True)
+        return
+    change = (slowdown.ratio - 1) * 100
+    word = "slowed down" if slowdown.slowed else "not slowed down"
+    console.print(f"{word}: throughput {change:+.1f} %", soft_wrap=True)
+    console.print(
+        f"{_seconds(before.step_time_s)} a step before, {_seconds(after.step_time_s)} after",
+        soft_wrap=True,
+    )
+    console.print(
+        f"because of {before.readings} and {after.readings} readings; {slowdown.confidence:.0%} "
+        f"sure of the side of the threshold, a loss of {slowdown.threshold:.0%}",
+        soft_wrap=True,
+    )
+
+
+def _place(progress: Progress) -> str:
+    parts = []
+    if progress.iteration is not None:
+        text = f"iteration {progress.iteration:,}"
+        if progress.total_iterations:
+            text += f" of {progress.total_iterations:,}"
+        parts.append(text + " of its epoch" * progress.in_epoch)
+    if progress.epoch is not None:
+        text = f"epoch {progress.epoch:g}"
+        parts.append(text + (f" of {progress.total_epochs:,}" if progress.total_epochs else ""))
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4g}")
+    if progress.lr is not None:
+        parts.append(f"learning rate {progress.lr:.3g}")
+    return " · ".join(parts) or "no training progress"
+
+
+def _speed(progress: Progress) -> str:
+    if progress.step_time_s is None:
+        text = "step time unknown"
+        if progress.epoch_time_s is not None:
+            text += f", {format_duration(progress.epoch_time_s)} an epoch"
+    else:
+        text = f"{_seconds(progress.step_time_s)} a step"
+        low, high = progress.step_time_p10_s, progress.step_time_p90_s
+        if low is not None and high is not None and progress.readings > 1:
+            text += f" (10-90 %: {_seconds(low)} to {_seconds(high)})"
+    if progress.throughput is not None and progress.throughput_unit != "iterations/s":
+        text += f", {progress.throughput:,.4g} {progress.throughput_unit}"
+    if progress.eta_s is not None:
+        text += f", ends in {format_duration(progress.eta_s)}" if progress.eta_s else ", at its end"
+    return text
+
+
+def _because(progress: Progress) -> str:
+    if progress.step_time_s is None:
+        return f"because {clean(progress.reason)}"
+    count = progress.readings
+    text = f"because of {count:,} reading{'' if count == 1 else 's'}, {_SOURCES[progress.source]}"
+    if progress.lines:
+        text += f", up to line {max(progress.lines):,}"
+    if progress.reader and progress.reader != "general":
+        text += f" ({progress.reader})"
+    return text
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    if value < 1:
+        return f"{value * 1000:.3g} ms"
+    return f"{value:.3g} s" if value < 1000 else format_duration(value)

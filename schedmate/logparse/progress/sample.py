@@ -1,0 +1,54 @@
+"""What one line of a log says about a job's progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Sample:
+    """Quantities read from one line; what it does not say is None.
+
+    `reader` names the pattern that read it, or is `general`. `group` is the same for all lines of
+    one kind. `offset` [bytes] is where the line stands in its file, `time` [s since epoch] when it
+    was written. `iteration` counts optimiser steps, within the epoch where `in_epoch` is true.
+    `bare` means that the line calls it just `time`, `unit` that it gives the unit. `run_s` [s] and
+    `run_rate` [steps/s] are what is said of a whole run when it has ended.
+    """
+
+    reader: str
+    group: str = ""
+    offset: int = 0
+    time: float | None = None
+    stream: str = ""
+    iteration: int | None = None
+    total: int | None = None
+    in_epoch: bool = False
+    epoch: float | None = None
+    total_epochs: int | None = None
+    loss: float | None = None
+    lr: float | None = None
+    step_time_s: float | None = None
+    bare: bool = False
+    unit: bool = True
+    elapsed_s: float | None = None
+    eta_s: float | None = None
+    epoch_time_s: float | None = None
+    samples_per_s: float | None = None
+    tokens_per_s: float | None = None
+    samples: int | None = None
+    batch: int | None = None
+    run_s: float | None = None
+    run_rate: float | None = None
+    named: bool = False
+    """Whether its counter is called step, iteration, batch or the like."""
+
+    @property
+    def training(self) -> bool:
+        """Whether it shows what only training shows."""
+        return self.loss is not None or self.lr is not None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it states how long a step takes."""
+        return self.step_time_s is not None

@@ -1,0 +1,126 @@
+"""The vocabulary of progress lines: what a key, a unit or the head of a line means."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from schedmate.logparse.data import load
+
+_WORD = re.compile(r"[^\W\d_]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_RATE = re.compile(
+    r"([^\W\d_]+)\s*(?:/|[ _-]?per[ _-]|(?<=[a-z])Per(?=[A-Z]))\s*([^\W\d_]+)"
+    r"(?P<more>\s*/|[ _-]per)?"
+)
+_UNIT = re.compile(r"_(ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
+
+
+@cache
+def _vocabulary() -> dict[str, str]:
+    keys = load("progress/words.yaml")["keys"]
+    return {str(phrase).lower(): kind for kind, phrases in keys.items() for phrase in phrases}
+
+
+@cache
+def _other() -> frozenset[str]:
+    return frozenset(str(word) for word in load("progress/words.yaml")["other"])
+
+
+@cache
+def _kinds() -> dict[str, str]:
+    units = load("progress/words.yaml")["units"]
+    return {str(word).lower(): kind for kind, words in units.items() for word in words}
+
+
+@cache
+def _listed(name: str) -> frozenset[str]:
+    return frozenset(str(word).lower() for word in load("progress/words.yaml")[name])
+
+
+def seconds(unit: str) -> float | None:
+    """How many seconds a unit of time is, or None if it is none."""
+    value = load_times().get(unit.lower())
+    return None if value is None else float(value)
+
+
+@cache
+def load_times() -> dict[str, float]:
+    """Units of time by name [s]."""
+    times = load("progress/words.yaml")["units"]["time"]
+    return {str(name).lower(): float(value) for name, value in times.items() if name != "time"}
+
+
+@cache
+def about(text: str) -> str | None:
+    """`training`, `other` or None: what the head of a line or of a bar says it is about."""
+    words = _WORD.findall(_CAMEL.sub(" ", text).lower())
+    if any(word in _listed("training") for word in words[:1]):
+        return "training"
+    if any(word in _listed("not_training") for word in words):
+        return "other"
+    return "training" if any(word in _listed("training") for word in words) else None
+
+
+@cache
+def meaning(key: str, unit: str) -> tuple[str, float, bool] | None:
+    """What a number called `key`, with `unit` behind it, is: quantity, factor, unit stated.
+
+    Quantities are the fields of `Sample`; a rate in iterations a second is `rate`. None where the
+    key is unknown or names something else.
+    """
+    key = _CAMEL.sub(" ", key.strip())
+    words = [word for word in _WORD.findall(key.lower()) if word != "metrics"]
+    if any(word in _other() for word in words):
+        return None
+    for text in (unit, key):
+        if rate := _RATE.search(text):
+            found = _rate(rate[1].lower(), rate[2].lower(), bool(rate["more"]), key, unit)
+            if found is not None:
+                return found
+    inside = _UNIT.search(key)
+    stated = unit or (inside[1] if inside else "")
+    if inside:
+        key = key[: inside.start()]
+        words = _WORD.findall(key.lower())
+    quantity = _quantity(words)
+    if quantity is None:
+        return None
+    if quantity in ("step_time", "time", "elapsed", "eta", "epoch_time"):
+        factor = seconds(stated) if stated else None
+        if stated and factor is None and unit:
+            return None if _kinds().get(unit.lower()) is not None else (quantity, 1.0, False)
+        return quantity, 1.0 if factor is None else factor, factor is not None
+    return quantity, 1.0, True
+
+
+def _quantity(words: list[str]) -> str | None:
+    vocabulary = _vocabulary()
+    for start in range(max(0, len(words) - 5), len(words)):
+        # a prefix may name the run, the rank or the phase: `train/loss`, `rank0 loss`
+        quantity = vocabulary.get(" ".join(words[start:]))
+        if quantity is not None:
+            specific = quantity in ("loss", "time", "iteration", "elapsed")
+            return (
+                None
+                if specific and start > 0 and words[start - 1] not in _listed("prefixes")
+                else quantity
+            )
+    return None
+
+
+def _rate(left: str, right: str, more: bool, key: str, unit: str) -> tuple[str, float, bool] | None:
+    kinds = _kinds()
+    over, under = kinds.get(left), kinds.get(right)
+    if over == "time" and under in ("iterations", "epochs"):
+        factor = seconds(left)
+        if factor is None:  # `time per iteration (ms)`
+            factor = seconds(unit or (inside[1] if (inside := _UNIT.search(key)) else ""))
+        quantity = "step_time" if under == "iterations" else "epoch_time"
+        return quantity, 1.0 if factor is None else factor, factor is not None
+    if under == "time" and not more:
+        factor = seconds(right)
+        if factor is not None and over in ("iterations", "samples", "tokens"):
+            names = {"iterations": "rate", "samples": "samples_per_s", "tokens": "tokens_per_s"}
+            return names[over], 1 / factor, True
+    return None

@@ -1,0 +1,370 @@
+"""The Metric Tracker: lines of known and unknown shapes, units, whole logs, slowdowns."""
+
+from __future__ import annotations
+
+import random
+import re
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.jobs import Progress
+from schedmate.logparse.data import load
+from schedmate.logparse.progress.general import clock_s
+from schedmate.logparse.progress.pace import Tick, pace, typical
+from schedmate.logparse.progress.ratio import throughput_ratio
+from schedmate.logparse.progress.registry import read_line
+from schedmate.logparse.progress.tracker import track
+from schedmate.logparse.reading import LogFile, parse_line
+from schedmate.logparse.reading.storage import Memory
+
+PATTERNS = load("progress/patterns.yaml")
+
+
+def progress_of(*lines: str, **options: int) -> Progress:
+    return track(LogFile("log", Memory(("\n".join(lines) + "\n").encode())), **options)
+
+
+def said(line: str) -> dict[str, float]:
+    sample = read_line(parse_line(line.encode(), 1).text)
+    names = () if sample is None else sample.__slots__
+    values = {name: getattr(sample, name) for name in names}
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and name != "offset"
+    }
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern["name"])
+def test_every_known_shape_is_read_from_its_example(pattern: dict) -> None:
+    sample = read_line(parse_line(pattern["example"].encode(), 1).text)
+
+    if pattern.get("ignore"):
+        assert sample is None
+        return
+    assert sample is not None
+    assert sample.reader == pattern["name"]
+    for name, value in pattern["says"].items():
+        assert getattr(sample, name) == pytest.approx(value), name
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [(name, fact) for name, facts in load("progress/facts.yaml").items() for fact in facts],
+    ids=lambda value: str(value)[:40],
+)
+def test_every_fact_is_found_in_its_example(name: str, fact: dict) -> None:
+    match = re.search(fact["pattern"], fact["example"], re.IGNORECASE)
+
+    assert match
+    assert any(match.groups())
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "2026-01-15 08:00:31,560 - X - INFO - Epoch 59 [440/445] Loss: 1.03 (Cls: 0.1)",
+            {"epoch": 59, "iteration": 440, "total": 445, "loss": 1.03},
+        ),
+        ("s:19559 trl:3.22 lr:0.5 norm:0.22", {"iteration": 19559, "loss": 3.22, "lr": 0.5}),
+        (
+            "INFO:root:[Epoch 199] train=0.99 loss=0.0029 time: 56.25",
+            {"epoch": 199, "loss": 0.0029, "epoch_time_s": 56.25},
+        ),
+        (
+            "Epoch[139] Batch [499]\tSpeed: 1365.5 samples/sec\tloss=0.0003",
+            {"epoch": 139, "iteration": 499, "samples_per_s": 1365.5, "loss": 0.0003},
+        ),
+        (
+            "step 100/1000 损失: 0.53 每步耗时: 0.35秒",
+            {"iteration": 100, "total": 1000, "loss": 0.53, "step_time_s": 0.35},
+        ),
+        (
+            "эпоха 3 шаг 100 потери 0.5 время 350ms",
+            {"epoch": 3, "iteration": 100, "loss": 0.5, "step_time_s": 0.35},
+        ),
+        (
+            '{"step": 10, "loss": 2.3, "tokens_per_second": 120.5, "step_time_ms": 350}',
+            {"iteration": 10, "loss": 2.3, "tokens_per_s": 120.5, "step_time_s": 0.35},
+        ),
+        (
+            "100/600 ━━━━━━━━━━ 10s 20ms/step - accuracy: 0.5 - loss: 0.75",
+            {"iteration": 100, "total": 600, "loss": 0.75, "step_time_s": 0.02},
+        ),
+        (
+            "update 3,000 of 10,000: train/loss 1.5 steps/s 4.0 remaining 1:02:03",
+            {"iteration": 3000, "total": 10000, "loss": 1.5, "step_time_s": 0.25, "eta_s": 3723},
+        ),
+        ("iter: 5  loss: nan  sec/iter: 2.5", {"iteration": 5, "step_time_s": 2.5}),
+        (
+            "Epoch 3:  42%|####  | 42/100 [00:10<00:14,  4.00it/s, loss=0.5, v_num=0]",
+            {
+                "epoch": 3, "iteration": 42, "total": 100, "elapsed_s": 10, "eta_s": 14,
+                "step_time_s": 0.25, "loss": 0.5,
+            },
+        ),
+        ("18748it [06:34,  8.36s/it]", {"iteration": 18748, "step_time_s": 8.36, "elapsed_s": 394}),
+        (
+            "Epochs:  30%|###   | 3/10 [10:00<23:20, 200.0s/epoch]",
+            {"epoch": 3, "total_epochs": 10, "epoch_time_s": 200, "eta_s": 1400},
+        ),
+    ],
+)  # fmt: skip
+def test_shapes_never_seen_are_read_by_labels_and_units(line: str, expected: dict) -> None:
+    found = {name: value for name, value in said(line).items() if value == value}
+
+    assert found == pytest.approx(expected)
+
+
+NOT_TRAINING = [
+    "Evaluating:  42%|####  | 42/100 [00:10<00:14,  4.00it/s]",
+    "Map (num_proc=8):  42%|####  | 4200/10000 [00:10<00:14,  400.00 examples/s]",
+    "Downloading model.safetensors:  42%|####  | 4.2G/10.0G [00:10<00:14, 400MB/s]",
+    "Preloading the dataset:  33%|###  | 7291/21944 [01:03<01:14, 196.81it/s]",
+    "Loading checkpoint shards:  50%|#####  | 1/2 [00:10<00:10, 10.0s/it]",
+    "Eval step 10/100 time 0.2 loss 2.0",
+    "Test: [ 10/196]\tTime  0.312 ( 0.500)\tLoss 6.9e+00 (7.0e+00)",
+    "{'eval_loss': 0.5, 'eval_runtime': 12.3, 'eval_steps_per_second': 3.1, 'epoch': 1.0}",
+    "Processed 1000/50000 documents in 3.2s (312 docs/s)",
+    '10.0.0.1 - - [10/Oct/2024:13:55:36 +0000] "GET /step/3 HTTP/1.1" 200 2326 0.035',
+    'INFO: 127.0.0.1:50234 - "POST /v1/completions HTTP/1.1" 200 OK in 0.5s',
+    "[2024-10-10 12:00:00] worker 3/8 ready in 2.5 s",
+    "I tensorflow/core/x.cc:247] PoolAllocator: After 270 get requests, put_count=27 rate=0.1",
+    "  ttt_chunk [1893/1893] bpb=0.996498 time=563.8s",
+    "NCCL INFO Channel 00/02 : 0 1 2 3",
+    "Copying 3/10 files, 1.5 s/file",
+]
+
+
+@pytest.mark.parametrize("line", NOT_TRAINING)
+def test_what_is_no_training_is_none(line: str) -> None:
+    progress = progress_of(*[line] * 50)
+
+    assert progress.abstained
+    assert progress.iteration is None
+    assert progress.reason == "no line of the log shows training progress"
+
+
+def stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(1.7e9 + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def test_differences_of_timestamps_where_nothing_states_a_time() -> None:
+    lines = [f"{stamp(n * 8.1)} Epoch 2 [{n * 10}/445] Loss: 1.{n:02}" for n in range(40)]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(0.81, rel=0.02)
+    assert progress.source == "timestamps"
+    assert (progress.epoch, progress.iteration, progress.loss) == (2, 390, 1.39)
+    assert progress.in_epoch
+    assert progress.eta_s is None
+
+
+def test_a_rising_time_is_the_elapsed_time() -> None:
+    lines = [f"iter {n * 10} loss 2.5 time {n * 3.5 + 20:.1f}s" for n in range(1, 40)]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(0.35)
+    assert progress.source == "elapsed"
+
+
+def test_a_time_between_two_lines_is_told_from_that_of_a_step_by_the_timestamps() -> None:
+    lines = [f"{stamp(n * 35)} step {n * 100} loss 2.5 time 35.{n % 10}" for n in range(1, 40)]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(0.353, rel=0.02)
+    assert "the time stated is that of 100 iterations" in progress.notes
+
+
+def test_a_time_without_unit_is_milliseconds_where_the_timestamps_say_so() -> None:
+    lines = [f"{stamp(n * 3.5)} step {n * 10} loss 2.5 step_time: 35{n % 10}" for n in range(1, 60)]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(0.354, rel=0.02)
+    assert progress.notes == ["times without unit are milliseconds, as the timestamps show"]
+
+
+def test_a_large_time_without_unit_is_not_guessed() -> None:
+    assert progress_of(*[f"step {n} loss 2.5 step_time: 350" for n in range(60)]).abstained
+
+
+def test_samples_per_second_need_a_batch_size() -> None:
+    lines = [f"Epoch[3] Batch [{n}] Speed: 512.0 samples/sec loss=0.5" for n in range(40)]
+
+    assert progress_of(*lines).abstained
+    assert progress_of(*lines).throughput == 512
+    assert progress_of(*lines, batch=256).step_time_s == pytest.approx(0.5)
+    assert progress_of("Total train batch size = 128", *lines).step_time_s == pytest.approx(0.25)
+
+
+def test_first_steps_and_stalls_do_not_count() -> None:
+    times = [45.0, 9.0] + [2.0, 2.1, 1.9] * 9 + [60.0, 2.0]
+    lines = [f"step {n} loss 1.5 step_time {t} s" for n, t in enumerate(times)]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == 2.0
+    assert progress.readings == 28
+
+
+def test_an_evaluation_at_the_end_does_not_hide_the_training() -> None:
+    steps = [f" {n}%|##  | {n}/100 [00:10<00:14,  2.00s/it]" for n in range(1, 100)]
+    evaluation = [f"Evaluating: {n}%|#  | {n}/100 [00:10<00:14, 20.00it/s]" for n in range(100)]
+    progress = progress_of("\r".join(steps), "\r".join(evaluation * 20))
+
+    assert (progress.step_time_s, progress.iteration, progress.lines) == (2.0, 99, [1])
+
+
+def test_epochs_and_their_length_make_a_run() -> None:
+    lines = [
+        f"Epoch [{epoch}/10], Step [{step}/600], Loss: 0.5, step time: 0.5s"
+        for epoch in range(1, 4)
+        for step in range(100, 700, 100)
+    ]
+    progress = progress_of(*lines)
+
+    assert (progress.iteration, progress.total_iterations) == (1800, 6000)
+    assert progress.eta_s == pytest.approx(2100)
+
+
+def test_ranks_that_say_the_same_are_one_job() -> None:
+    lines = [
+        f"[rank{rank}]: {stamp(n * 2)} step {n} loss 0.{n % 9}"
+        for n in range(1, 80)
+        for rank in range(4)
+    ]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(2.0)
+
+
+def test_a_run_that_ended_says_how_long_it_took() -> None:
+    progress = progress_of(
+        "  Total optimization steps = 16",
+        "{'train_runtime': 919.2, 'train_samples_per_second': 1.1, 'train_steps_per_second': 0.02}",
+    )
+
+    assert progress.step_time_s == pytest.approx(57.45)
+    assert progress.source == "summary"
+
+
+@given(
+    step=st.floats(0.002, 300),
+    every=st.sampled_from([1, 10, 50]),
+    seed=st.integers(0, 99),
+    shape=st.sampled_from(
+        [
+            "iter {i}/{n} loss {l:.4f} time {ms:.2f}ms",
+            "[{i}/{n}] loss={l:.4f} step_time={s:.6f}s lr=1e-4",
+            "global_step: {i} | train_loss: {l:.4f} | it/s: {r:.8f}",
+            "Schritt {i} von {n}, Verlust: {l:.4f}, {s:.6f} s/step",
+            "{{'step': {i}, 'loss': {l:.4f}, 'sec_per_step': {s:.6f}}}",
+            "{t} INFO step={i} loss={l:.4f} elapsed: {e:.3f}s",
+            "train | epoch 1 | {i}/{n} batches | lr 0.1 | ms/batch {ms:.3f} | loss {l:.3f}",
+        ]
+    ),
+)
+def test_the_step_time_that_was_written_is_read(
+    step: float, every: int, seed: int, shape: str
+) -> None:
+    noise = random.Random(seed)
+    elapsed, lines = 30.0, []
+    for number in range(1, 80):
+        now = step * noise.uniform(0.99, 1.01)
+        elapsed += now * every
+        lines.append(
+            shape.format(
+                i=number * every, n=100_000, l=noise.uniform(1, 3), ms=now * 1000, s=now,
+                r=1 / now, e=elapsed, t=stamp(elapsed),
+            )
+        )  # fmt: skip
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(step, rel=0.03)
+    assert progress.iteration == 79 * every
+
+
+@given(st.lists(st.text(alphabet="0123456789 abeilnopst/:=[]{}|%,.'\"-<>\r\n", max_size=60)))
+def test_noise_is_survived(lines: list[str]) -> None:
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s is None or progress.step_time_s > 0
+
+
+def test_a_log_without_lines_of_training_is_nothing_to_track() -> None:
+    progress = progress_of("loading modules", "done")
+
+    assert progress == Progress(
+        reason="no line of the log shows training progress", log_bytes=progress.log_bytes
+    )
+
+
+def test_only_what_comes_later_is_read() -> None:
+    old = [f"step {n} loss 1 step_time 1.0 s" for n in range(50)]
+    before = progress_of(*old)
+    lines = [*old, *(f"step {n} loss 1 step_time 2.0 s" for n in range(50, 90))]
+    after = progress_of(*lines, since=before.log_bytes)
+
+    assert (before.step_time_s, after.step_time_s, after.steps_seen) == (1.0, 2.0, 40)
+    slowdown = throughput_ratio(before, after)
+    assert slowdown.ratio == 0.5
+    assert slowdown.slowed
+    assert slowdown.confidence is not None
+    assert slowdown.confidence > 0.95
+
+
+def test_nothing_is_said_of_a_job_that_warms_up() -> None:
+    def window(steps: int, seconds: float) -> Progress:
+        return Progress(step_time_s=seconds, readings=10, steps_seen=steps)
+
+    early = throughput_ratio(window(500, 1.0), window(12, 3.0))
+    assert (early.ratio, early.slowed) == (None, None)
+    assert early.reason == "only 12 of 30 iterations since the change: warming up"
+    assert throughput_ratio(window(500, 1.0), window(60, 1.3)).slowed is False
+    assert throughput_ratio(window(500, 1.0), Progress(reason="why")).reason == (
+        "no step time after the change: why"
+    )
+
+
+def test_near_the_threshold_one_is_less_sure() -> None:
+    def confidence(seconds: float, spread: float) -> float:
+        windows = [
+            Progress(
+                step_time_s=value, readings=20, steps_seen=100,
+                step_time_p10_s=value * (1 - spread), step_time_p90_s=value * (1 + spread),
+            )
+            for value in (1.0, seconds)
+        ]  # fmt: skip
+        found = throughput_ratio(*windows).confidence
+        assert found is not None
+        return found
+
+    assert confidence(1 / 0.65, 0.1) == pytest.approx(0.5, abs=0.01)
+    assert confidence(1.4, 0.1) < confidence(1.2, 0.1)
+    assert confidence(1.4, 0.5) < confidence(1.4, 0.05)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=40))
+def test_a_median_stays_among_its_readings(readings: list[float]) -> None:
+    found = typical(readings)
+
+    assert found is not None
+    assert min(readings) <= found.p10 <= found.median <= found.p90 <= max(readings)
+
+
+def test_a_coarse_clock_and_a_counter_that_begins_anew() -> None:
+    ticks = [Tick(float(int(n * 0.3)), n % 100) for n in range(400)]
+    found = pace(ticks)
+
+    assert found is not None
+    assert found.median == pytest.approx(0.3, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("02:03", 123), ("1:02:03", 3723), ("1 day, 2:03:04", 93784), ("2h3m4s", 7384)],
+)
+def test_clocks(text: str, seconds: float) -> None:
+    assert clock_s(text) == seconds

@@ -1,0 +1,167 @@
+"""`schedmate track`: one log, many ranks, a growing log, two logs, and what is no log."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+from cli_runner import Cli
+
+ROOT = Path(__file__).parent.parent
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "track-v1.schema.json").read_text())
+
+
+def steps(seconds: float, first: int = 1, last: int = 60) -> str:
+    return "".join(
+        f"step {n}/1000 loss {3 - n / 100:.2f} step_time {seconds} s\n"
+        for n in range(first, last + 1)
+    )
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "job.out"
+    path.write_text("starting\n" + steps(0.5))
+    return path
+
+
+def test_the_answer_is_in_three_lines(cli: Cli, log: Path) -> None:
+    done = cli("track", str(log))
+
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "iteration 60 of 1,000 · loss 2.4",
+        "500 ms a step (10-90 %: 500 ms to 500 ms), ends in 7 min 50 s",
+        "because of 60 readings, stated in the log, up to line 61",
+    ]
+
+
+def test_the_document_fits_its_schema(cli: Cli, log: Path, tmp_path: Path) -> None:
+    document = json.loads(cli("track", str(log), "--json").out)
+
+    jsonschema.validate(document, SCHEMA)
+    assert set(document) == set(SCHEMA["properties"])
+    assert document["step_time_s"] == 0.5
+    assert document["lines"][0] == 61
+    empty = tmp_path / "empty.out"
+    empty.write_text("nothing to see\n")
+    jsonschema.validate(json.loads(cli("track", str(empty), "--json").out), SCHEMA)
+
+
+def test_what_the_log_does_not_say_is_not_said(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text("".join(f"step {n} loss 0.5\n" for n in range(50)))
+    done = cli("track", str(path))
+
+    assert done.code == 0
+    assert "step time unknown" in done.out
+    assert cli("track", str(path), "--fail-on-abstain").code == 4
+
+
+def test_packed_piped_and_per_rank_logs(
+    cli: Cli, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "job.gz"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    (ranks / "rank_0.log").write_text("starting\n")
+    (ranks / "rank_1.log").write_text(steps(0.5))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
+
+    for path in (str(packed), str(ranks), "-"):
+        document = json.loads(cli("track", path, "--json").out)
+        assert document["step_time_s"] == 0.5
+    assert json.loads(cli("track", str(ranks), "--json").out)["file"].endswith("rank_1.log")
+
+
+def test_a_damaged_log_is_read_as_far_as_it_goes(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.gz"
+    path.write_bytes(gzip.compress(steps(0.5).encode())[:-12])
+    done = cli("track", str(path))
+
+    assert "500 ms a step" in done.out
+    assert "damaged" in done.err
+
+
+def test_two_logs_are_compared(cli: Cli, log: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.out"
+    slow.write_text(steps(1.0))
+    done = cli("track", "--compare", str(log), str(slow))
+
+    assert done.out.splitlines()[0] == "slowed down: throughput -50.0 %"
+    document = json.loads(cli("track", "--compare", str(log), str(slow), "--json").out)
+    assert (document["ratio"], document["slowed"]) == (0.5, True)
+    slow.write_text(steps(1.0, last=10))
+    assert "warming up" in cli("track", "--compare", str(log), str(slow)).out
+
+
+def test_only_later_lines(cli: Cli, log: Path) -> None:
+    size = log.stat().st_size
+    with log.open("a") as stream:
+        stream.write(steps(2.0, 61, 100))
+
+    done = cli("track", str(log), "--since", str(size), "--json")
+    assert json.loads(done.out)["step_time_s"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["track"], 2, "give one LOG, or two logs with --compare"),
+        (["track", "nothing.out"], 3, "does not exist"),
+        (["track", "-", "--follow"], 2, "--follow takes one file"),
+    ],
+)
+def test_a_wrong_call_is_explained(cli: Cli, arguments: list[str], code: int, message: str) -> None:
+    done = cli(*arguments)
+
+    assert done.code == code
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_what_is_no_log_is_refused(cli: Cli, tmp_path: Path) -> None:
+    for name, content in (("empty", b""), ("binary", os.urandom(4000))):
+        path = tmp_path / name
+        path.write_bytes(content)
+        done = cli("track", str(path))
+        assert (done.code, done.out) == (3, "")
+        assert "cannot be read as a log" in done.err
+
+
+def test_a_log_cannot_control_the_terminal(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job\x1b[31m.out"
+    path.write_text("\x1b]0;owned\x07" + steps(0.5).replace("loss", "\x1b[2Jloss"))
+    done = cli("track", str(path))
+
+    assert "500 ms a step" in done.out
+    assert "\x1b" not in done.out + done.err
+
+
+def test_following_answers_anew_as_the_log_grows(log: Path) -> None:
+    command = [sys.executable, "-m", "schedmate", "track", str(log), "--follow", "--json"]
+    running = subprocess.Popen(
+        [*command, "--every", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None
+        assert json.loads(running.stdout.readline())["iteration"] == 60
+        log.rename(log.with_suffix(".1"))
+        log.write_text(steps(0.5, 61, 150))
+        assert json.loads(running.stdout.readline())["iteration"] == 150
+        time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(10) == 130
+    finally:
+        running.kill()
+        running.communicate()
