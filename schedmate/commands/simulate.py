@@ -87,16 +87,16 @@ def simulate(
     from dataclasses import replace
 
     from schedmate.schedulers.model import Cluster
-    from schedmate.schedulers.sim.parameters import MODES
+    from schedmate.schedulers.sim.parameters import HARMLESS, MODES, ColocationTable
     from schedmate.schedulers.sim.runs import Plan, run_all
 
     if mode not in MODES:
         raise UsageError(f"--mode {mode!r} is none of {', '.join(MODES)}.")
     parameters = MODES[mode]
     if colocation is not None:
-        from schedmate.schedulers.sim.parameters import ColocationTable
-
-        parameters = replace(parameters, interference=ColocationTable.read(colocation))
+        harmless = HARMLESS if mode == "published" else frozenset()
+        table = ColocationTable.read(colocation, harmless)
+        parameters = replace(parameters, interference=table)
     names = tuple(name.strip() for name in policy.split(",") if name.strip())
     plan = Plan(names, Cluster.parse(cluster), estimator, parameters, seed, check)
     workload = load(trace, columns, skip_bad)

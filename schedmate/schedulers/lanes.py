@@ -42,6 +42,10 @@ class Lanes:
         """The keys of the lanes that are not empty."""
         return list(self._lanes)
 
+    def count(self, lane: Hashable) -> int:
+        """How many jobs a lane holds."""
+        return len(self._lanes.get(lane, ()))
+
     def lane(self, key: Hashable) -> Iterator[Job]:
         """The jobs of one lane by rank."""
         for entry in self._lanes.get(key, ()):

@@ -53,12 +53,12 @@ class Cluster:
         return sum(node.gpus for node in self.nodes)
 
     def with_role(self, positions: Iterable[int], role: str) -> Cluster:
-        """The same cluster with the nodes at these positions kept for `role`."""
+        """The same cluster with these nodes kept for `role`, open to all virtual clusters."""
         chosen = set(positions)
         return replace(
             self,
             nodes=tuple(
-                node._replace(role=role) if position in chosen else node
+                node._replace(role=role, vc="") if position in chosen else node
                 for position, node in enumerate(self.nodes)
             ),
         )
@@ -153,11 +153,13 @@ class Job:
     forecast: Forecast | None = None
     """What the estimator said; None: it abstained."""
     profile: Profile | None = None
-    """None until it was profiled."""
+    """What it uses; None until it was profiled or has run."""
     profiled: bool = False
     """Whether a profiling run took place."""
     allocation: Allocation = ()
     """Empty while it waits."""
+    profiling: bool = False
+    """Whether it holds its allocation only to be profiled."""
     started: float = 0.0
     """When it got its present allocation [s]."""
     service_s: float = 0.0
@@ -179,7 +181,7 @@ class Job:
     def reset(self) -> None:
         """Forget what happened to it, as before its submission."""
         self.forecast = self.profile = self.partner = None
-        self.profiled = False
+        self.profiled = self.profiling = False
         self.allocation = ()
         self.started = self.service_s = 0.0
         self.preemptions = self.evictions = 0

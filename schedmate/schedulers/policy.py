@@ -77,7 +77,7 @@ class View:
     the decisions it returns are carried out.
     """
 
-    __slots__ = ("now", "pending", "running", "space")
+    __slots__ = ("now", "pending", "running", "space", "submitted")
 
     def __init__(self, space: Space) -> None:
         self.now = 0.0
@@ -87,6 +87,8 @@ class View:
         """Submitted, holding no GPU, by `Policy.lane` and `Policy.rank`."""
         self.running = Lanes()
         """Holding GPUs, by the same two."""
+        self.submitted: list[float] = []
+        """When the jobs so far were submitted, ascending [s]."""
 
 
 class Policy:

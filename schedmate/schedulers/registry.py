@@ -20,6 +20,7 @@ BUNDLED = {
     "qssf": "schedmate.schedulers.policies.queues:Qssf",
     "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
     "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
+    "lucid": "schedmate.schedulers.policies.lucid:Lucid",
     "horus": "schedmate.schedulers.policies.horus:Horus",
 }
 

@@ -101,6 +101,10 @@ class Space:
                 return allocation
         return None
 
+    def could(self, job: Job, role: str = "") -> bool:
+        """Whether one node of this role is large enough for the job, were it free."""
+        return any(job.gpus <= pool.size for pool in self._resolve(job.vc, job.gpu_type, role))
+
     def take(self, job: Job, allocation: Allocation) -> bool:
         """Book the GPUs; False, and nothing booked, when one of them is not free."""
         if job.share != 1.0:

@@ -62,7 +62,7 @@ def test_every_policy_obeys_the_laws_and_repeats_itself(
         simulate(
             workload,
             policy,
-            "3x8",
+            "4x8",
             estimator=Table(noisy(workload.duration_s, 1.0, seed), workload.profiles),
             parameters=parameters,
         )

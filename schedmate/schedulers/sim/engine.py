@@ -101,6 +101,7 @@ class Simulation:
         self._segments: list[Segment] = []
         self._counts: dict[str, int] = {}
         self._bad_estimates = 0
+        self._again = False
         self._apply: dict[type, Callable[..., None]] = {
             Start: self._start,
             Pack: self._pack,
@@ -150,7 +151,8 @@ class Simulation:
                     tick = due
                     heappush(events, (due, _TICK, -1, -1))
             else:
-                self._decide()
+                while self._decide():
+                    pass
         if len(self.view.pending):
             raise DecisionError(self._stuck())
         return Outcome(
@@ -163,20 +165,24 @@ class Simulation:
             self._bad_estimates,
         )
 
-    def _decide(self) -> None:
+    def _decide(self) -> bool:
+        """Ask the policy once; whether it has to be asked again at this instant."""
         self.space.begin()
         decisions = self.policy.decide(self.view)
         self.space.rollback()
+        self._again = False
         for decision in decisions:
             self._apply[type(decision)](decision)
             name = type(decision).__name__
             self._counts[name] = self._counts.get(name, 0) + 1
+        return self._again
 
     # What happens by itself.
 
     def _arrive(self, job: Job) -> None:
         if self.parameters.profiling_is_free:
             job.profile = self.workload.profiles[job.index]
+        self.view.submitted.append(job.submit_time)
         self._forecast(job)
         self._enqueue(job)
 
@@ -212,6 +218,7 @@ class Simulation:
             job.profiled = True
             self._leave_queue(job, decision)
             self._enqueue(job)
+            self._again = True
             return
         self._hold(job, decision.allocation, decision)
         self._begin(job, "profile", limit)
@@ -303,6 +310,9 @@ class Simulation:
     ) -> None:
         index, now = job.index, self.view.now
         job.started = now
+        # While it runs, what it uses can be seen.
+        job.profile = self.workload.profiles[index]
+        job.profiling = kind == "profile"
         self._kind[index] = kind
         self._left_at_start[index] = self._left[index]
         if self._started[index] == NEVER:
@@ -374,6 +384,7 @@ class Simulation:
             self._speed[partner.index] = 1.0
             self._run(partner)
         job.allocation = ()
+        job.profiling = False
         self._speed[index] = 1.0
 
     def _set_speeds(self, job: Job, partner: Job) -> None:

@@ -115,4 +115,7 @@ HONEST = Parameters()
 PUBLISHED = Parameters("published", True, 40.0, 60.0)
 """As in the published Lucid simulator: free profiling, and its own restart costs."""
 
+HARMLESS = frozenset({"NeuMF", "ResNet50", "BERT", "Transformer"})
+"""Models whose every pair the published Lucid simulator takes as free of interference."""
+
 MODES = {"honest": HONEST, "published": PUBLISHED}

@@ -1,0 +1,194 @@
+"""Profiler, binder and orchestrator of Lucid, around one walk over the queue.
+
+Section numbers are those of the paper (Hu et al., ASPLOS'23).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from schedmate.schedulers.lanes import Rank
+from schedmate.schedulers.model import PROFILING, Cluster, Job
+from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
+from schedmate.schedulers.policies.queues import predicted_s
+from schedmate.schedulers.policy import Decision, Pack, Policy, Profile, Start, View
+
+_HOUR, _DAY = 3600.0, 86_400.0
+
+
+class Lucid(Policy):
+    """Profile, then run by GPUs x estimated duration, sharing GPUs where it does no harm.
+
+    Args:
+        profiler_nodes: nodes kept for profiling, at most a quarter of the cluster (section 3.2).
+        profile_limit_s: T_prof [s].
+        profile_gpus: N_prof; larger jobs are not profiled before they run.
+        burst: jobs waiting to be profiled above which T_prof is halved and free nodes of the
+            others are lent to the profiler (time-aware scaling).
+        space_aware: profile the jobs of fewest GPUs first, instead of the first submitted.
+        capacity: GPU sharing capacity G_SS: the most that the Sharing Scores of a pair add up to;
+            -1: never share (section 3.3).
+        gpu_memory_mb: what the memory of a pair may add up to.
+        patience: a job joins only one whose priority value, times this, is at least its own: no
+            long job is packed with one that is nearly done.
+        quiet_jobs: forecast of submissions in ten minutes up to which no GPUs are shared, and up
+            to the double of which G_SS is 1 (dynamic strategy); 0: always the capacity.
+        backfill: jobs that fit may pass one that does not.
+        scores: CSV of labelled jobs to learn the Packing Analyze Model from; empty: thresholds.
+    """
+
+    name: ClassVar[str] = "lucid"
+
+    def __init__(
+        self,
+        profiler_nodes: int = 2,
+        profile_limit_s: float = 200.0,
+        profile_gpus: int = 8,
+        burst: int = 10,
+        space_aware: bool = True,
+        capacity: int = 2,
+        gpu_memory_mb: float = 24_576.0,
+        patience: float = 2.0,
+        quiet_jobs: float = 0.0,
+        backfill: bool = True,
+        scores: str = "",
+    ) -> None:
+        self.profiler_nodes = profiler_nodes
+        self.profile_limit_s = profile_limit_s
+        self.profile_gpus = profile_gpus
+        self.burst = burst
+        self.space_aware = space_aware
+        self.capacity = capacity
+        self.gpu_memory_mb = gpu_memory_mb
+        self.patience = patience
+        self.quiet_jobs = quiet_jobs
+        self.backfill = backfill
+        self.scorer: Scorer = Tree.read(Path(scores)) if scores else Thresholds()
+
+    def set_aside(self, cluster: Cluster) -> Cluster:
+        count = min(self.profiler_nodes, len(cluster.nodes) // 4) if self.profile_gpus else 0
+        if not count:
+            return cluster
+        # From the largest virtual cluster, which misses them least.
+        vcs = [node.vc for node in cluster.nodes]
+        largest = max(sorted(set(vcs)), key=vcs.count)
+        return cluster.with_role(
+            [n for n, vc in enumerate(vcs) if vc == largest][-count:], PROFILING
+        )
+
+    def decide(self, view: View) -> Sequence[Decision]:
+        decisions: list[Decision] = []
+        capacity = self._capacity(view)
+        profiling = [view.pending.count(lane) for lane in view.pending.lanes() if _profiles(lane)]
+        burst = sum(profiling) > self.burst
+        packed: set[int] = set()
+        stopped: set[Hashable] = set()
+
+        def accept(job: Job) -> bool:
+            group = (job.vc, job.gpu_type, self._unprofiled(job))
+            if group in stopped:
+                return False
+            if self._unprofiled(job):
+                decision = self._profile(view, job, burst)
+                blocking = True
+            else:
+                decision = self._run(view, job, capacity, packed)
+                blocking = not self.backfill
+            if decision is None:
+                if blocking:
+                    stopped.add(group)
+                return False
+            decisions.append(decision)
+            return True
+
+        view.pending.walk(accept)
+        return decisions
+
+    def rank(self, job: Job, now: float) -> Rank:
+        if job.allocation:
+            # Partners are looked for among the longest first.
+            return -job.gpus * predicted_s(job)
+        if self._unprofiled(job):
+            return (0.0, job.gpus if self.space_aware else 0.0, job.submit_time)
+        return (1.0 - job.priority, job.gpus * predicted_s(job), job.submit_time)
+
+    def lane(self, job: Job) -> Hashable:
+        score = None if job.profile is None else self.scorer.score(job.profile)
+        if job.allocation:
+            alone = job.partner is None and len(job.allocation) == 1 and job.share == 1.0
+            return (job.vc, job.gpu_type, job.gpus, score) if alone else None
+        return ("profile" if self._unprofiled(job) else "run", super().lane(job), score)
+
+    def _unprofiled(self, job: Job) -> bool:
+        # A job that has run was observed while it did.
+        return not job.profiled and not job.service_s and job.gpus <= self.profile_gpus
+
+    def _profile(self, view: View, job: Job, burst: bool) -> Decision | None:
+        """Least GPUs first, exclusive and consolidated (Algorithm 1)."""
+        space = view.space
+        own = space.could(job, PROFILING)
+        allocation = space.find(job, PROFILING) if own else None
+        if allocation is None and (burst or not own):
+            allocation = space.find(job)
+        if allocation is None:
+            return None
+        space.take(job, allocation)
+        limit = self.profile_limit_s
+        return Profile(job, allocation, limit / 2 if burst else limit)
+
+    def _run(self, view: View, job: Job, capacity: int, packed: set[int]) -> Decision | None:
+        """Share if there is a job to share with, else run alone (Algorithm 2)."""
+        if capacity >= 0 and (partner := self._partner(view, job, capacity, packed)):
+            packed.add(partner.index)
+            return Pack(job, partner)
+        allocation = view.space.find(job)
+        if allocation is None:
+            return None
+        view.space.take(job, allocation)
+        return Start(job, allocation)
+
+    def _partner(self, view: View, job: Job, capacity: int, packed: set[int]) -> Job | None:
+        """The affine job: as many GPUs on one node, scores and memory that add up (section 3.3)."""
+        profile = job.profile
+        if profile is None or job.share != 1.0 or job.evictions:
+            return None
+        needed = job.gpus * predicted_s(job) / self.patience
+        room = capacity - self.scorer.score(profile)
+        for score in range(room + 1):
+            for other in view.running.lane((job.vc, job.gpu_type, job.gpus, score)):
+                if other.gpus * predicted_s(other) < needed:
+                    break
+                # A job is alone in the profiler by design, and one evicted stays alone for good.
+                if other.index in packed or other.evictions or other.profiling:
+                    continue
+                memory = other.profile.memory_mb if other.profile else self.gpu_memory_mb
+                if profile.memory_mb + memory <= self.gpu_memory_mb:
+                    return other
+        return None
+
+    def _capacity(self, view: View) -> int:
+        """G_SS now: less when few submissions are to be expected (dynamic strategy)."""
+        if not self.quiet_jobs or self.capacity < 0:
+            return self.capacity
+        # The last hour, and the same hour of the days before: trend and season (section 3.5.2).
+        hours = [_between(view.submitted, view.now - _HOUR, view.now)]
+        for day in range(1, 8):
+            begin = view.now - day * _DAY
+            if begin < view.submitted[0]:
+                break
+            hours.append(_between(view.submitted, begin, begin + _HOUR))
+        expected = max(hours[0], sum(hours) / len(hours)) / 6
+        if expected <= self.quiet_jobs:
+            return -1
+        return min(self.capacity, 1) if expected <= 2 * self.quiet_jobs else self.capacity
+
+
+def _profiles(lane: Hashable) -> bool:
+    return isinstance(lane, tuple) and lane[0] == "profile"
+
+
+def _between(times: Sequence[float], begin: float, end: float) -> int:
+    return bisect_left(times, end) - bisect_left(times, begin)

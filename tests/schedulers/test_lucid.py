@@ -1,0 +1,156 @@
+"""Lucid's parts, each by what it changes: profiler, binder, orchestrator, dynamic strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schedmate.errors import UsageError
+from schedmate.schedulers.estimators import Table
+from schedmate.schedulers.model import Cluster, Profile
+from schedmate.schedulers.policies.lucid.packing import Thresholds, Tree
+from schedmate.schedulers.registry import make
+from schedmate.schedulers.sim.audit import audit
+from schedmate.schedulers.sim.engine import Outcome, Simulation
+from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED, ColocationTable
+from schedmate.schedulers.sim.workload import Workload
+
+TINY = Profile(10.0, 5.0, 2000.0)
+MEDIUM = Profile(60.0, 20.0, 8000.0)
+JUMBO = Profile(95.0, 50.0, 8000.0)
+LARGE = Profile(10.0, 5.0, 20_000.0)
+
+
+def simulate(
+    rows: list[tuple[float, float, int]],
+    settings: str = "",
+    cluster: str = "4x2",
+    profiles: list[Profile | None] | None = None,
+    parameters: object = HONEST,
+) -> Outcome:
+    workload = Workload.of(rows, profiles=profiles or [None] * len(rows))
+    simulation = Simulation(
+        workload,
+        make(f"lucid:{settings}" if settings else "lucid"),
+        Cluster.parse(cluster),
+        estimator=Table(workload.duration_s),
+        parameters=parameters,  # type: ignore[arg-type]
+    )
+    outcome = simulation.run()
+    audit(workload, simulation.cluster, outcome)
+    return outcome
+
+
+def test_profiling_takes_its_time_and_the_job_starts_anew() -> None:
+    outcome = simulate([(0.0, 1000.0, 1)])
+    assert [(one.start, one.end, one.kind) for one in outcome.segments] == [
+        (0.0, 200.0, "profile"),
+        (200.0, 1200.0, "run"),
+    ]
+
+
+def test_a_job_that_ends_while_profiled_leaves() -> None:
+    outcome = simulate([(0.0, 150.0, 1)])
+    assert outcome.end == [150.0]
+    assert outcome.decisions == {"Profile": 1}
+
+
+def test_profiles_are_free_in_the_published_mode() -> None:
+    outcome = simulate([(0.0, 1000.0, 1)], parameters=PUBLISHED)
+    assert outcome.end == [1000.0]
+
+
+def test_large_jobs_are_not_profiled() -> None:
+    outcome = simulate([(0.0, 1000.0, 2)], "profile_gpus=1")
+    assert outcome.end == [1000.0]
+
+
+def test_the_profiler_takes_the_fewest_gpus_first() -> None:
+    rows = [(0.0, 150.0, 2), (1.0, 100.0, 2), (2.0, 100.0, 1)]
+    assert simulate(rows).first_start == [0.0, 250.0, 150.0]
+    assert simulate(rows, "space_aware=false").first_start == [0.0, 150.0, 250.0]
+
+
+def test_a_burst_halves_the_limit_and_borrows_nodes() -> None:
+    rows = [(0.0, 1000.0, 1) for _ in range(6)]
+    outcome = simulate(rows, "burst=3")
+    profiled = [one for one in outcome.segments if one.kind == "profile"]
+    assert {one.end - one.start for one in profiled} == {100.0}
+    # Two on the profiler's own node, four on the three others.
+    assert [one.start for one in profiled] == [0.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "packed"),
+    [
+        (TINY, TINY, True),
+        (MEDIUM, MEDIUM, True),
+        (TINY, JUMBO, True),
+        (MEDIUM, JUMBO, False),
+        (JUMBO, JUMBO, False),
+        (LARGE, MEDIUM, False),
+    ],
+)
+def test_packs_by_scores_and_memory(first: Profile, second: Profile, packed: bool) -> None:
+    rows = [(0.0, 5000.0, 2), (1.0, 4000.0, 2)]
+    outcome = simulate(rows, "", "4x2", [first, second])
+    assert ("Pack" in outcome.decisions) == packed
+
+
+def test_packs_only_equal_demands_on_one_node_and_never_a_third() -> None:
+    rows = [(0.0, 5000.0, 2), (1.0, 4000.0, 1)]
+    outcome = simulate(rows, "", "4x2", [TINY] * 2)
+    assert "Pack" not in outcome.decisions
+    rows = [(0.0, 5000.0, 4), (1.0, 4000.0, 4)]
+    assert "Pack" not in simulate(rows, "", "3x2", [TINY] * 2).decisions
+    rows = [(float(n), 4000.0, 2) for n in range(3)]
+    outcome = simulate(rows, "", "4x2", [TINY] * 3)
+    assert outcome.decisions["Pack"] == 1
+
+
+def test_does_not_pack_a_long_job_with_one_of_little_work() -> None:
+    rows = [(0.0, 1000.0, 2), (1.0, 9000.0, 2)]
+    profiles: list[Profile | None] = [TINY, TINY]
+    assert "Pack" not in simulate(rows, "", "4x2", profiles).decisions
+    assert "Pack" in simulate(rows, "patience=100", "4x2", profiles).decisions
+
+
+def test_sharing_stops_when_few_jobs_are_to_be_expected() -> None:
+    rows = [(0.0, 5000.0, 2), (1.0, 4000.0, 2)]
+    profiles: list[Profile | None] = [MEDIUM, MEDIUM]
+    assert "Pack" in simulate(rows, "quiet_jobs=0", "4x2", profiles).decisions
+    # Two jobs in the last hour: 0.33 in ten minutes.
+    assert "Pack" not in simulate(rows, "quiet_jobs=0.4", "4x2", profiles).decisions
+    # Apathetic: a sum of 1 is allowed, one of 2 is not.
+    assert "Pack" not in simulate(rows, "quiet_jobs=0.2", "4x2", profiles).decisions
+    assert "Pack" in simulate(rows, "quiet_jobs=0.2", "4x2", [TINY, MEDIUM]).decisions
+
+
+def test_a_measured_pair_replaces_the_curve(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(
+        "model1,dataset1,batchsize1,amp1,speed1,model2,dataset2,batchsize2,amp2,speed2\n"
+        "A,d,1,0,0.5,B,d,1,0,1.02\n"
+    )
+    table = ColocationTable.read(path)
+    assert table.speeds(TINY, TINY, ("A/d/1/0", "B/d/1/0")) == (0.5, 1.0)
+    assert table.speeds(TINY, TINY, ("B/d/1/0", "A/d/1/0")) == (1.0, 0.5)
+    one, _ = table.speeds(TINY, TINY, ("B/d/1/0", "B/d/1/0"))
+    assert 0.99 < one < 1.0
+    assert ColocationTable.read(path, frozenset({"A"})).speeds(
+        TINY, TINY, ("A/d/1/0", "B/d/1/0")
+    ) == (1.0, 1.0)
+
+
+def test_a_tree_learns_scores_from_labelled_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    rows = [f"{util},10,2000,0,{0 if util < 30 else 1 if util < 70 else 2}" for util in range(100)]
+    path.write_text("\n".join(["gpu_util,gmem_util,gmem,amp,label", *rows]) + "\n")
+    tree = Tree.read(path)
+    assert [tree.score(one) for one in (TINY, MEDIUM, JUMBO)] == [0, 1, 2]
+    assert "gpu_util <= 29.5" in str(tree)
+    assert "gpu_util <= 31 %: tiny" in str(Thresholds())
+    path.write_text("gpu_util\n3\n")
+    with pytest.raises(UsageError, match="no table of labelled jobs"):
+        Tree.read(path)
