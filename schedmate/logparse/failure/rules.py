@@ -119,7 +119,8 @@ def read_rules(path: Path) -> list[Rule]:
         for entry in content["rules"]:
             fields = {**defaults, **entry, "area": area}
             fields["counter_examples"] = fields.pop("not", ())
-            fields["name"] = None if fields.get("name") == "None" else fields.get("name")
+            if isinstance(fields.get("pattern"), list):  # one alternative a line
+                fields["pattern"] = "|".join(fields["pattern"])
             rules.append(Rule(**fields))
     except (ValidationError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} does not hold rules: {error}; correct it.") from error
