@@ -1,6 +1,10 @@
-"""torchelastic's error.json: what the first worker to fail wrote about its own exception."""
+"""What torchelastic knows of the first worker to fail: its error.json, the launcher's summary."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from schedmate.logparse.failure.rules import EXCEPTION, RuleSet, best
 from schedmate.logparse.failure.scan import Event
@@ -31,3 +35,31 @@ def from_error_files(log: Log, rules: RuleSet) -> Event | None:
             Event(rule, file, 1, error.message, 1, (line,), error.rank, None, error.time, True)
         )
     return min(found, key=lambda event: (event.time is None, event.time or 0.0), default=None)
+
+
+class Summary(NamedTuple):
+    """The launcher's "Root Cause (first observed failure)"."""
+
+    rank: int
+    host: str | None
+
+
+_ROOT = "Root Cause (first observed failure)"
+SUMMARY = 12
+"""Most lines of such a summary."""
+_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
+_HOST = re.compile(r"\s*host\s*: (\S+)")
+
+
+def summary(events: Iterable[Event]) -> Summary | None:
+    """The rank and host that the first such summary names."""
+    for event in events:
+        if _ROOT not in event.text:
+            continue
+        first = event.known_at
+        texts = [line.text for line in event.file.lines(first, first + SUMMARY)]
+        ranks = [match for text in texts if (match := _RANK.match(text))]
+        hosts = [match for text in texts if (match := _HOST.match(text))]
+        if ranks:
+            return Summary(int(ranks[0][1]), hosts[0][1] if hosts else None)
+    return None

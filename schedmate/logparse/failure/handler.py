@@ -104,6 +104,9 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     diagnosis.file, diagnosis.line = root.file.name, first_report(verdict)
     diagnosis.rank = verdict.missing[0] if len(verdict.missing) == 1 else root.rank
     diagnosis.node = root.node
+    first = verdict.elastic
+    if first is not None and diagnosis.rank in (None, first.rank) and not verdict.missing:
+        diagnosis.rank, diagnosis.node = first.rank, diagnosis.node or first.host
     diagnosis.time = root.time
     cascade = [event for event in verdict.cascade if event is not root]
     diagnosis.evidence = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from schedmate.logparse.failure.elastic import Summary, summary
 from schedmate.logparse.failure.scan import Event, FileScan
 from schedmate.logparse.failure.waiting import missing_ranks
 
@@ -25,11 +26,21 @@ class Verdict:
     cascade: list[Event] = field(default_factory=list)
     hints: list[Event] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
+    elastic: Summary | None = None
 
 
 def decide(scans: list[FileScan], kernel: Iterable[Event] = ()) -> Verdict:
     """The first failure among all files of a job and, if given, the kernel logs of its nodes."""
     events = in_order([event for scan in scans for event in scan.events])
+    known = summary(events)
+    if known is not None:  # the launcher saw which worker was first
+        events.sort(key=lambda event: event.rank != known.rank)
+    verdict = _decide(events, list(kernel))
+    verdict.elastic = known
+    return verdict
+
+
+def _decide(events: list[Event], kernel: list[Event]) -> Verdict:
     kernel_causes = [event for event in kernel if _role(event) == "cause" and event.weight >= 1]
     hints = [event for event in [*events, *kernel] if _role(event) == "hint"]
     causes = [event for event in events if _role(event) == "cause"]
@@ -96,6 +107,8 @@ def _same_report(root: Event, event: Event) -> bool:
         return False
     if root.rule.role == "stop":
         return event.rule.role == "stop" or event.rule.id in AFTER_ANY_STOP
+    if root.rule.id in OF_A_LAUNCHER:  # it notices a death after the other ranks have
+        return event.rule.role == "symptom"
     ranks = {root.rank, event.rank} - {None}
     return root.rule.name == event.rule.name and len(ranks) < 2
 
@@ -155,6 +168,11 @@ def _stopped_first(
 # Exits that a job which is ended on purpose prints as well, in whatever order.
 AFTER_ANY_STOP = frozenset(
     {"slurm-aborted", "deepspeed-launcher-kill", "torchelastic-closing", "slurm-task-killed"}
+)
+
+
+OF_A_LAUNCHER = frozenset(
+    {"torchelastic-signal-kill", "torchelastic-signal-segv", "torchelastic-signal-bus"}
 )
 
 

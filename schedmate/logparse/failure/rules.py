@@ -16,6 +16,8 @@ from schedmate.logparse.data import load
 
 FOLDER = Path(__file__).parent / "rules"
 TRACEBACK = r"Traceback \(most recent call last"
+# An exception that is named without its traceback, perhaps after a rank's prefix.
+BARE = r"^(?:\[[^\]\n]{1,40}\]:? ?|\d{1,5}: ?)?(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b"
 # `module.Name: message` at the beginning of a line
 EXCEPTION = re.compile(r"(?:[A-Za-z_][\w<>]*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?$")
 
@@ -81,7 +83,7 @@ class RuleSet:
         self._set.Compile()
         wanted = [_bare(rule.pattern or "") for rule in self._lines if rule.role != "benign"]
         self.prefilter: Any = re2.compile(
-            ("(?m)" + "|".join([TRACEBACK, *wanted])).encode(), options
+            ("(?m)" + "|".join([TRACEBACK, BARE, *wanted])).encode(), options
         )
 
     def line(self, text: str) -> Rule | None:

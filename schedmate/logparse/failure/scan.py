@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet
-from schedmate.logparse.failure.signs import horizon, signs
+from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
+from schedmate.logparse.failure.signs import horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
 
 AROUND = (3, 200)
@@ -18,8 +19,15 @@ MAX_BACKGROUND = 200
 """Most failures that training went on after which are looked at."""
 
 _INDENTED = re.compile(r"\s|\+|\|")
-_REMOTE = re.compile(r'.*_RemoteTraceback:$|"""$')
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
+# What stands above the line that says what failed, and belongs to it.
+_LEADS = re.compile(
+    r'.*_RemoteTraceback:$|"""$|usage: |  File "[^"]+", line \d+$|terminate called|    |  what\(\)'
+)
+LEADS = 6
+"""Most lines above that belong to a report."""
+# The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
+_MILD = re.compile(r"(?:^|[\s\[|])(?:WARNING|INFO|DEBUG)(?:[\s\]:|]|$)")
 
 
 @dataclass(frozen=True)
@@ -72,13 +80,22 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
             before.append(number)
     turn_line = file.line_number(turn)
     # A progress bar and the error message that follows may share one line.
-    result.events = [
-        event for event in read_closely(file, after, attempt, rules) if event.known_at >= turn_line
-    ]
+    found = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
+    step = last_sign("progress", file, turn, attempt.end)
+    step_line = file.line_number(step.offset) if step is not None else 0
+    for event in found:
+        passed = _passing(event) and event.known_at < step_line
+        (result.background if passed else result.events).append(event)
     if before:
         found = read_closely(file, before, attempt, rules)
-        result.background = [event for event in found if event.known_at < turn_line]
+        result.background[:0] = [event for event in found if event.known_at < turn_line]
     return result
+
+
+def _passing(event: Event) -> bool:
+    """Whether one further step shows that it was no failure: a mere message, not a traceback."""
+    cause = event.rule is not None and event.rule.role == "cause"
+    return cause and not event.traceback and event.weight < STRENGTH["strong"]
 
 
 def hits(file: LogFile, start: int, end: int, rules: RuleSet) -> Iterator[tuple[int, int]]:
@@ -124,64 +141,92 @@ def read_closely(
     events: list[Event] = []
     for first, last in windows(numbers, attempt):
         time: float | None = None
-        previous: Block | None = None
+        above: deque[Block] = deque(maxlen=LEADS)
         for block in blocks(file.lines(first, last)):
             time = block.first.time or time
-            event = known(block, previous, file, rules)
+            event = known(block, above, file, rules)
             if event is not None:
                 events.append(event if event.time is not None else replace(event, time=time))
-            previous = block
+            above.append(block)
     events.sort(key=lambda event: event.number)
     return events
 
 
-def known(block: Block, previous: Block | None, file: LogFile, rules: RuleSet) -> Event | None:
-    """The event that a line or traceback is, if any."""
-    if block.kind == "traceback":
-        if previous is not None and _THREAD.search(previous.first.text):
+def known(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet) -> Event | None:
+    """The event that a line or traceback is, if any; `above` is what stands before it."""
+    whole = block.kind == "traceback"
+    bare = False
+    if whole:
+        if above and _THREAD.search(above[-1].first.text):
             return None
         rule, line = _of_traceback(block, rules)
     else:
         line = block.first
         rule = rules.line(line.text) if line.text else None
         if rule is None:
-            return _bare(line, file, rules)
+            rule, bare = _bare(line, rules), True
+        if rule is None or _mild(rule, line):
+            return None
     if rule is not None and rule.role == "benign":
         return None
-    lines = tuple(block.lines)
-    if block.kind == "traceback" and previous is not None and _REMOTE.match(previous.first.text):
-        lines = (previous.first, *lines)
-    return _event(rule, file, lines, line, traceback=block.kind == "traceback")
+    lines = (*_leads(above, line), *block.lines)
+    event = _event(rule, file, lines, line, traceback=whole)
+    return replace(event, bare=bare)
+
+
+def _leads(above: Sequence[Block], line: Line) -> list[Line]:
+    """The lines directly above that belong to the same report."""
+    found: list[Line] = []
+    for block in reversed(above):
+        if (
+            block.kind == "line"
+            and block.first.stream == line.stream
+            and _LEADS.match(block.first.text)
+        ):
+            found.insert(0, block.first)
+        else:
+            break
+    while found and found[0].text.startswith("    "):
+        found.pop(0)
+    return found
+
+
+def _mild(rule: Rule, line: Line) -> bool:
+    return (
+        rule.role == "cause"
+        and STRENGTH[rule.strength] < STRENGTH["strong"]
+        and _MILD.search(line.text[:80]) is not None
+    )
 
 
 def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
-    """The strongest rule for the exceptions of a traceback; of equal ones the last."""
+    """The rule that says most about the exceptions of a traceback; of equal ones the last."""
     found: Rule | None = None
     at = block.lines[-1]
     for line in block.lines:
         text = line.text
         if not text.strip() or _INDENTED.match(text) or "Traceback (most recent call" in text:
             continue
-        candidates = [rules.line(text)]
         match = EXCEPTION.match(text.strip())
-        if match is not None:
-            candidates.append(rules.exception(match["name"]))
-        for rule in candidates:
-            if rule is None or rule.role == "benign":
-                continue
-            if found is None or STRENGTH[rule.strength] >= STRENGTH[found.strength]:
-                found, at = rule, line
+        named = rules.exception(match["name"]) if match is not None else None
+        rule = best(one for one in (rules.line(text), named) if one is not None)
+        if rule is None or rule.role == "benign":
+            continue
+        if found is None or _says(rule) >= _says(found):
+            found, at = rule, line
     return found, at
 
 
-def _bare(line: Line, file: LogFile, rules: RuleSet) -> Event | None:
-    """An exception's name at the beginning of a line outside any traceback."""
+def _says(rule: Rule) -> tuple[int, int]:
+    return ("hint", "exit", "symptom", "cause", "stop").index(rule.role), STRENGTH[rule.strength]
+
+
+def _bare(line: Line, rules: RuleSet) -> Rule | None:
+    """The rule for an exception's name at the beginning of a line outside any traceback."""
     match = EXCEPTION.match(line.text)
     if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
         return None
-    rule = rules.exception(match["name"])
-    event = _event(rule, file, (line,), line)
-    return replace(event, bare=True) if rule is not None else None
+    return rules.exception(match["name"])
 
 
 def _event(

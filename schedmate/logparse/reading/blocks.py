@@ -15,7 +15,10 @@ MAX_LINES = 2000
 MAX_MESSAGE = 40
 """Most lines that the message of an exception goes on for."""
 
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Z]\w*)(?::\s?(?P<message>.*)|)$")
+_EXCEPTION = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Z]\w*|(?<=\.)(?:error|timeout|gaierror|herror))(?:\(\w+\))?"
+    r"(?::\s?(?P<message>.*)|)$"
+)
 _CHAIN = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
@@ -66,7 +69,7 @@ class _Open:
         text = line.text[self.width :] if headed else line.text
         bare = text.strip()
         if START in text or any(phrase in text for phrase in _CHAIN):
-            if START in text and self.state == "message" and not self.block.chain:
+            if START in text and self.state != "frames":  # another one, not raised from this
                 return False
             self.state = "frames"
         elif self.state == "frames":

@@ -235,3 +235,70 @@ def test_no_rule_knows_it(job: Path) -> None:
     found = of(job, steps(1, 4) + "srun: error: n1: task 0: Exited with exit code 3\n")
     assert (found.error_type, found.rule) == ("unknown", None)
     assert found.evidence
+
+
+def test_a_report_begins_where_it_begins(job: Path) -> None:
+    usage = "usage: train.py [-h] [--lr LR]\n"
+    found = of(job, steps(1, 4) + usage + "train.py: error: unrecognized arguments: --lrr 1\n")
+    assert (found.error_name, found.line) == ("Argument Error", 4)
+    text = '  File "train.py", line 1\n    def broken(:\n               ^\nSyntaxError: invalid\n'
+    found = of(job, text)
+    assert (found.error_name, found.line) == ("Syntax Error", 1)
+    found = of(job, steps(1, 4) + trace("socket.gaierror: [Errno -2] Name or service not known"))
+    assert (found.error_name, found.line) == ("Network Error", 4)
+
+
+def test_a_mere_message_before_one_more_step_is_background(job: Path) -> None:
+    text = "ConnectionError: remote end closed connection\n"
+    assert of(job, steps(1, 4) + text).error_name == "Connection Error"
+    found = of(job, steps(1, 4) + text + steps(4, 5))
+    assert (found.error_type, len(found.ruled_out)) == ("none", 1)
+    assert of(job, steps(1, 4) + "WARNING:hub: " + text).error_type == "none"
+
+
+def test_a_killed_worker_is_first_noticed_by_the_others(job: Path) -> None:
+    text = trace(
+        "RuntimeError: [pair.cc:553] gloo: Connection closed by peer [127.0.0.1]:34695", "[rank0]: "
+    )
+    text += "api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 3062) of binary: python\n"
+    found = of(job, steps(1, 4) + text)
+    assert (found.error_name, found.line) == ("Out of Memory", 4)
+
+
+def test_the_launchers_summary_says_which_rank_and_host(job: Path) -> None:
+    text = trace("ValueError: no rank here") + trace(
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "============================================================\n"
+        "train.py FAILED\n"
+        "------------------------------------------------------------\n"
+        "Root Cause (first observed failure):\n"
+        "[0]:\n"
+        "  time      : 2025-05-21_15:43:03\n"
+        "  host      : gpu-node-12\n"
+        "  rank      : 9 (local_rank: 1)\n"
+        "  exitcode  : 1 (pid: 14750)"
+    )
+    found = of(job, steps(1, 4) + text)
+    assert (found.error_name, found.rank, found.node) == ("Value Error", 9, "gpu-node-12")
+
+
+def test_the_summary_decides_between_ranks(job: Path) -> None:
+    text = trace("TypeError: late", "[rank0]: ") + trace("KeyError: 'early'", "[rank2]: ")
+    text += trace(
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "Root Cause (first observed failure):\n"
+        "  host      : n7\n"
+        "  rank      : 2 (local_rank: 2)"
+    )
+    found = of(job, text)
+    assert (found.error_name, found.rank, found.node) == ("Key Error", 2, "n7")
+
+
+def test_a_ray_task_fails_of_what_it_raised(job: Path) -> None:
+    text = trace(
+        "ray.exceptions.RayTaskError(KeyError): \x1b[36mray::train()\x1b[39m (pid=12)\n"
+        '  File "train.py", line 3, in train\n'
+        "KeyError: 'labels'"
+    )
+    found = of(job, steps(1, 4) + text)
+    assert (found.error_type, found.error_name, found.line) == ("script", "Key Error", 4)
