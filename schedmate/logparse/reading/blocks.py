@@ -69,8 +69,8 @@ class _Open:
         text = line.text[self.width :] if headed else line.text
         bare = text.strip()
         if START in text or any(phrase in text for phrase in _CHAIN):
-            if START in text and self.state != "frames":  # another one, not raised from this
-                return False
+            if START in text and self.state != "frames" and not bare.startswith("Original "):
+                return False  # another one, not raised from this
             self.state = "frames"
         elif self.state == "frames":
             if bare and not text[0].isspace():

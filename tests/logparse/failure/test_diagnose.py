@@ -302,3 +302,17 @@ def test_a_ray_task_fails_of_what_it_raised(job: Path) -> None:
     )
     found = of(job, steps(1, 4) + text)
     assert (found.error_type, found.error_name, found.line) == ("script", "Key Error", 4)
+
+
+def test_a_workers_own_traceback_belongs_to_its_parents(job: Path) -> None:
+    text = trace("RuntimeError: Caught RuntimeError in DataLoader worker process 0.")
+    text += "Original " + trace(
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_4317_7_0>: "
+        "No space left on device (28)"
+    )
+    found = of(job, steps(1, 4) + text)
+    assert (found.error_type, found.error_name, found.line) == (
+        "infrastructure",
+        "Dataloader Killed",
+        4,
+    )
