@@ -463,7 +463,28 @@ def _itself(
     return base
 
 
+def _hparams_parse(
+    state: State, base: Value, args: list[Value], kwargs: dict[str, Value], site: Site
+) -> Value:
+    """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
+    given = args[0] if args else kwargs.get("values", unknown())
+    if isinstance(given.data, str):
+        for key, text in re.findall(r"([\w.]+)\s*=\s*(\[[^\]]*\]|[^,\n]*)", given.data):
+            parsed = wrap(parse_scalar(text.strip().strip("'\"")), given.origin)
+            _replace(base, attr_tree(set_dotted(plain_tree(base), key, parsed), base.data.flavour))
+    return base
+
+
+def _with_changes(
+    state: State, base: Value, args: list[Value], kwargs: dict[str, Value], site: Site
+) -> Value:
+    return Value(AttrDict({**base.data, **kwargs}, base.data.flavour), base.origin)
+
+
 METHODS: dict[str, Any] = {
+    "_asdict": _to_plain,
+    "_replace": _with_changes,
+    "parse": _hparams_parse,
     "merge_from_file": _merge_file,
     "merge_from_list": _merge_list,
     "merge_from_other_cfg": _merge_other,
@@ -599,7 +620,7 @@ _ATTR_DICTS = {
     "easydict.EasyDict": "attr", "munch.Munch": "attr", "munch.munchify": "attr",
     "munch.DefaultMunch.fromDict": "attr", "munch.Munch.fromDict": "attr", "addict.Dict": "attr",
     "box.Box": "attr", "attrdict.AttrDict": "attr", "dotmap.DotMap": "attr", "bunch.Bunch": "attr",
-    "tensorflow.contrib.training.HParams": "attr", "hparams.HParams": "attr",
+    "*.HParams": "attr",
     "types.SimpleNamespace": "namespace", "argparse.Namespace": "namespace",
     "yacs.config.CfgNode": "yacs", "yacs.config.CN": "yacs", "fvcore.common.config.CfgNode": "yacs",
     "detectron2.config.CfgNode": "yacs",
@@ -653,6 +674,10 @@ HANDLERS: dict[str, Handler] = {
     },
     "jsonmerge.merge": omega_merge,
     "mergedeep.merge": omega_merge,
+    "deepmerge.always_merger.merge": omega_merge,
+    "*.deepmerge": omega_merge,
+    "*.deep_merge": omega_merge,
+    "*.merge_dicts": omega_merge,
     "ml_collections.config_dict.placeholder": placeholder,
     "ml_collections.config_dict.FieldReference": placeholder,
     "ml_collections.FieldReference": placeholder,
@@ -663,6 +688,8 @@ def config_method(state: State, base: Value, name: str) -> Value | None:
     """A method of a configuration node."""
     data = base.data
     method = METHODS.get(name)
-    if method is None or not isinstance(data, AttrDict) or data.flavour == "namespace":
+    if method is None or not isinstance(data, AttrDict):
+        return None
+    if data.flavour == "namespace" and not name.startswith("_"):
         return None
     return Value(Native(name, lambda s, a, k, at: method(s, base, a, k, at)))

@@ -10,7 +10,16 @@ import yaml
 
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.libs import argparse, commands, files, hydra, records, runtime, standard
+from schedmate.agent.interp.libs import (
+    argparse,
+    commands,
+    files,
+    hydra,
+    processes,
+    records,
+    runtime,
+    standard,
+)
 from schedmate.agent.interp.objects import Call, Class
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -46,6 +55,7 @@ class Library:
             **files.HANDLERS,
             **hydra.HANDLERS,
             **runtime.HANDLERS,
+            **processes.HANDLERS,
         }
         for path in data["records"]:
             self.handlers.setdefault(path, records.construct)

@@ -51,6 +51,8 @@ def fluent(state: State, call: Invocation) -> Value | None:
     if base is None or not isinstance(base.data, Instance | Call):
         return None
     name = classes.last(call.path)
+    if name != "to" and (call.kwargs or len(call.args) > 1):
+        return None  # a library's own `model.train(data, epochs=3)`
     kind = call.argument(0, "dtype") if name == "to" else Value(name)
     if kind is not None and isinstance(kind.data, Symbol | str):
         state.record("torch.nn.Module.to", [kind], {}, call.site)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import posixpath
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from schedmate.agent.interp.objects import (
     AttrDict,
     DefaultDict,
     Instance,
-    Module,
     Native,
     Partial,
     PathStr,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import Handler, Invocation, State
 
 MAX_LISTING = 500
+MAX_COMBINATIONS = 64
 
 
 def environ_get(state: State, call: Invocation) -> Value:
@@ -139,27 +140,6 @@ def module_from_spec(state: State, call: Invocation) -> Value:
     return call.args[0] if call.args else unknown()
 
 
-def run_path(state: State, call: Invocation) -> Value:
-    path = call.argument(0, "path_name")
-    found = (
-        state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
-    )
-    if found is None or found.suffix != ".py":
-        return unknown()
-    name = call.argument(2, "run_name")
-    if name is None or name.data != "__main__":
-        module = state.sources.module(found, found.stem)
-        state.load(module)
-        return Value(dict(module.scope.names))
-    module = Module("__main__", found, state.sources.relative(found), "")
-    module.loaded = True
-    state.sources.add_root(found.parent)
-    tree = state.sources.parse(found, state.trace)
-    if tree is not None:
-        state.run_module(module, tree)
-    return Value(dict(module.scope.names))
-
-
 def deepcopy(state: State, call: Invocation) -> Value:
     return deep_copy(call.args[0]) if call.args else unknown()
 
@@ -204,6 +184,15 @@ def named_tuple(state: State, call: Invocation) -> Value:
         return Value(AttrDict({**items, **kwargs}, "namespace"))
 
     return Value(Native(str(call.args[0].data), make))
+
+
+def product(state: State, call: Invocation) -> Value:
+    """`itertools.product(...)` of short lists; of long ones, the first combinations."""
+    columns = [iterate(argument) for argument in call.args]
+    if any(column is None for column in columns) or call.kwargs:
+        return unknown()
+    rows = itertools.islice(itertools.product(*(c or [] for c in columns)), MAX_COMBINATIONS)
+    return Value([Value(tuple(row)) for row in rows])
 
 
 def as_dict(state: State, call: Invocation) -> Value:
@@ -318,7 +307,6 @@ HANDLERS: dict[str, Handler] = {
     "importlib.machinery.SourceFileLoader": spec_from_file,
     "importlib.util.module_from_spec": module_from_spec,
     "importlib.reload": identity,
-    "runpy.run_path": run_path,
     "copy.deepcopy": deepcopy,
     "copy.copy": shallow,
     "functools.partial": partial,
@@ -338,6 +326,7 @@ HANDLERS: dict[str, Handler] = {
     "itertools.count": count,
     "itertools.islice": islice,
     "itertools.cycle": identity,
+    "itertools.product": product,
     "tqdm.trange": trange,
     "tqdm.auto.trange": trange,
     "tqdm.notebook.trange": trange,

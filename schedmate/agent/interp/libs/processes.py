@@ -1,0 +1,163 @@
+"""Programs that a program starts: `subprocess`, `os.system`, `runpy` and PyTorch's launcher.
+
+They are followed as the launch command itself is, in the same trace.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.objects import AttrDict, Module
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.launch import plan_launch
+from schedmate.agent.values import Value, unknown
+from schedmate.errors import InputError
+from schedmate.jobs import LaunchConfig
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import Handler, Invocation, State
+
+_NOT_KNOWN = "not-known-{}"
+
+
+def command(state: State, call: Invocation) -> Value | None:
+    """`subprocess.run(["python", "train.py", ...])` and its kin, `os.system("python ...")`."""
+    given = call.argument(0, "args", "command", "cmd")
+    if given is not None and isinstance(given.data, str):
+        _start(state, given.data, {given.data: given})
+    elif given is not None:
+        _start_words(state, iterate(given) or [])
+    return None
+
+
+def execute(state: State, call: Invocation) -> Value | None:
+    """`os.execvp(file, [name, *args])`."""
+    words = iterate(call.args[1]) if len(call.args) > 1 else None
+    if words:
+        _start_words(state, [call.args[0], *words[1:]])
+    return None
+
+
+def torch_run(state: State, call: Invocation) -> Value | None:
+    """`torch.distributed.run.main(argv)`, or `run(args)` with the launcher's own namespace."""
+    given = call.argument(0, "args")
+    if given is None:
+        return None
+    if isinstance(given.data, AttrDict):
+        script = given.data.get("training_script")
+        module = given.data.get("module")
+        words = iterate(given.data.get("training_script_args", unknown())) or []
+        if script is not None:
+            flag = [Value("-m")] if module is not None and module.data is True else []
+            _start_words(state, [Value("python"), *flag, script, *words])
+        return None
+    _start_words(state, [Value("torchrun"), *(iterate(given) or [])])
+    return None
+
+
+def run_path(state: State, call: Invocation) -> Value:
+    """`runpy.run_path(path, run_name="__main__")`."""
+    path = call.argument(0, "path_name")
+    found = (
+        state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+    )
+    return _run_file(state, call, found)
+
+
+def run_module(state: State, call: Invocation) -> Value:
+    """`runpy.run_module(name, run_name="__main__")`."""
+    name = call.argument(0, "mod_name")
+    text = name.data if name is not None else None
+    module = state.sources.find(text, None, state.search_path()) if isinstance(text, str) else None
+    path = module.path if module is not None else None
+    if path is not None and path.name == "__init__.py":
+        path = path.with_name("__main__.py")
+    return _run_file(state, call, path)
+
+
+def _run_file(state: State, call: Invocation, found: Path | None) -> Value:
+    if found is None or found.suffix != ".py" or not found.is_file():
+        return unknown()
+    name = call.argument(2, "run_name")
+    if name is None or name.data != "__main__":
+        module = state.sources.module(found, found.stem)
+        state.load(module)
+        return Value(dict(module.scope.names))
+    return Value(dict(_as_main(state, found, "").scope.names))
+
+
+def _as_main(state: State, path: Path, package: str) -> Module:
+    module = Module("__main__", path, state.sources.relative(path), package)
+    module.loaded = True
+    state.sources.add_root(path.parent)
+    tree = state.sources.parse(path, state.trace)
+    if tree is not None:
+        state.run_module(module, tree)
+    return module
+
+
+def _start_words(state: State, words: list[Value]) -> None:
+    texts = [
+        str(word.data) if isinstance(word.data, str | int | float) else _NOT_KNOWN.format(index)
+        for index, word in enumerate(words)
+    ]
+    _start(state, shlex.join(texts), dict(zip(texts, words, strict=True)))
+
+
+def _start(state: State, text: str, words: dict[str, Value]) -> None:
+    """Follow a command line; what starts nothing of the repository is left alone."""
+    started: set[str] = state.shared.setdefault("started", set())
+    if text in started or len(started) > 8:
+        return
+    started.add(text)
+    try:
+        plan = plan_launch(text, state.sources.root, LaunchConfig())
+    except InputError:
+        return
+    if plan.entry is None or plan.function is not None or plan.entry in started:
+        return
+    started.add(plan.entry)
+    argv, environ = state.argv, dict(state.environ)
+    state.argv = [Value(plan.entry), *(words.get(str(v.data), v) for v in plan.argv)]
+    state.environ.update(plan.env)
+    try:
+        package = (plan.module or "").rpartition(".")[0]
+        _as_main(state, state.sources.root / plan.entry, package)
+    except Raised as error:
+        if error.name != "SystemExit":
+            state.trace.warn(f"{plan.entry}: following the code stopped at a raised {error.name}")
+    finally:
+        state.argv = argv
+        state.environ.clear()
+        state.environ.update(environ)
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(
+        (
+            "subprocess.run",
+            "subprocess.call",
+            "subprocess.check_call",
+            "subprocess.check_output",
+            "subprocess.Popen",
+            "os.system",
+            "os.popen",
+        ),
+        command,
+    ),
+    **dict.fromkeys(("os.execv", "os.execvp", "os.execve", "os.execvpe"), execute),
+    **dict.fromkeys(
+        (
+            "torch.distributed.run.main",
+            "torch.distributed.run.run",
+            "torch.distributed.launch.main",
+            "torch.distributed.launch.launch",
+        ),
+        torch_run,
+    ),
+    "runpy.run_path": run_path,
+    "runpy.run_module": run_module,
+}
