@@ -17,7 +17,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.words import class_dataset, dataset_name, is_known, is_path
+from schedmate.agent.fields.words import class_dataset, dataset_name, from_path, is_known, is_path
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -80,10 +80,20 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
     if loader is not None and (train is None or loader.score >= train.score):
         train = loader
     explicit_valid = best(_from_settings(settings, rules("names")["valid"], uses))
+    if explicit_valid is not None and source_bonus(explicit_valid.origin) > 3:
+        explicit_valid.score += 5  # named for this launch
     valid = best([u.candidate for u in uses if u.evaluates is True])
     valid_loader = _from_loaders(settings, "val")
     if valid_loader is not None and (valid is None or valid_loader.score >= valid.score):
         valid = valid_loader
+    if (
+        explicit_valid is not None
+        and source_bonus(explicit_valid.origin) > 3
+        and valid is not None
+        and train is not None
+        and valid.data == train.data
+    ):
+        valid = explicit_valid  # the launch names another set than the one that is trained on
     if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
         valid = explicit_valid
     same = False if _switched_off(settings) else _validates(trace, settings)
@@ -385,6 +395,9 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
             continue
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
+        if names is rules("names")["valid"] and is_path(text) and from_path(_tail(text)) is None:
+            # `val.csv` beside `train.csv`: what it is of is the training set's name
+            continue
         name = _with_config_name(settings, setting, name)
         origin = setting.value.origin
         score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
@@ -396,6 +409,10 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
             score -= 25
         out.append(Candidate(name, origin, score))
     return out
+
+
+def _tail(text: str) -> str:
+    return text.rstrip("/").rsplit("/", 1)[-1]
 
 
 _DATA_KEY = re.compile(

@@ -32,6 +32,7 @@ _ENVIRONMENT_STEPS = frozenset(
         "totalframes",
         "maxframes",
         "numframes",
+        "numtrainframes",
         "envsteps",
         "totalenvironmentsteps",
     ]
@@ -127,7 +128,9 @@ def _from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]
         if _positive(step) and step is not None:
             steps.append(_candidate(step, base + 2))
         if _positive(epoch) and epoch is not None:
-            epochs.append(_candidate(epoch, base))
+            # `fit(epochs=30, initial_epoch=20)` goes on to the total
+            further = 1 if "initial_epoch" in event.kwargs else 0
+            epochs.append(_candidate(epoch, base + further))
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not _positive(step) and (step is None or step.known):
                 origin = Origin("library", text=rule["text"])

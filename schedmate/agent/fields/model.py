@@ -43,15 +43,16 @@ _MEASURING = re.compile(
 _PLAIN_FILE = re.compile(
     r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.IGNORECASE
 )
-_PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE)$")
+_PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE|Agent)$")
 _PART = re.compile(
     r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
     r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
+_MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
     r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
-    r"preprocess|postprocess|tokenizer|logger|policyhead|flow$",
+    r"preprocess|postprocess|tokenizer|logger|policyhead|flow$|(shift|crop|random\w*)s?aug$",
     re.IGNORECASE,
 )
 _NOT_A_MODEL_CALL = re.compile(
@@ -126,9 +127,13 @@ def _built(trace: Trace) -> list[Candidate]:
             out.append(_training_module(event, cls))
             continue
         if not classes.is_network(cls):
-            if _PLAIN_MODEL.search(cls.name) and _TARGET.match(event.target):
+            if _PLAIN_MODEL.search(cls.name) and (
+                _TARGET.match(event.target) or _MAKER.match(event.function)
+            ):
                 origin = event.result.origin if event.result is not None else None
-                out.append(Candidate(cls.name, origin, 57.0, "class constructed"))
+                own = cls.name.endswith("Agent") and not re.match(r"Random|Base|Dummy", cls.name)
+                score = 67.0 if own and len(cls.name) > 6 else 57.0
+                out.append(Candidate(cls.name, origin, score, "class constructed"))
             continue
         if _NOT_NETWORK.search(cls.name):
             continue
@@ -249,6 +254,8 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         score -= 22
     if _AUXILIARY.search(event.target) or (event.inside and not rule.get("weak")):
         score -= 14
+    if _MEASURING.search(event.site.file):
+        score -= 24
     spec = rule["name"]
     site = event.result.origin if event.result is not None else None
     if spec == "path":
@@ -341,14 +348,31 @@ def _from_settings(
             score -= 25
         out.append(Candidate(name, origin, score))
     out.extend(_config_classes(settings))
+    out.extend(_looked_up(trace, settings))
     return out
+
+
+def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
+    """Known models that the program looked up by a setting's value, whatever the setting's name."""
+    found = []
+    names = {normal(name) for name in trace.looked_up}
+    for setting in settings:
+        text = setting.value.data
+        if not isinstance(text, str) or normal(text) not in names or _wrong_part(setting):
+            continue
+        key = setting.path[-1]
+        if not is_known(text, "models") or not re.search(r"model|arch|net|backbone", key):
+            continue
+        score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux", key) else 0)
+        found.append(Candidate(text, setting.value.origin, score))
+    return found
 
 
 def _wrong_part(setting: Setting) -> bool:
     return any(
         re.search(r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|"
                   r"callback|metric|critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|"
-                  r"aug|lora", part, re.IGNORECASE)
+                  r"aug|lora|slm$|vocoder|speaker", part, re.IGNORECASE)
         for part in setting.path[:-1]
     )  # fmt: skip
 

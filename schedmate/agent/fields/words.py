@@ -25,7 +25,7 @@ _SPLIT_SUFFIX = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(
-    r"^(/?(path|your|my|some)[-_/ ]|<|\$|\{|\.\.\.|todo|xxx|/path|path/to|none$|null$)",
+    r"^(/?(path|your|my|some)[-_/ ]|<|\$|\{|\.\.\.|todo|xxx|/path|path/to|none$|null$|\?\?\?)",
     re.IGNORECASE,
 )
 

@@ -213,6 +213,7 @@ def get_item(state: State, base: Value, index: Value) -> Value:
     key = plain_key(index)
     mapping = state.mapping(base)
     if isinstance(data, Module) and isinstance(key, str):
+        state.trace.looked_up.add(key)
         return state.module_attr(data, key) or unknown(key)
     if mapping is not None:
         if key in mapping:

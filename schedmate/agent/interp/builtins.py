@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import builtins as python
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -186,7 +186,7 @@ class _Builder:
                 continue
             if entry.override:
                 continue
-            chosen = self._overrides.get(entry.key) if entry.is_group else None
+            chosen = self._chosen(entry, entries) if entry.is_group else None
             if chosen is not None:
                 entry.name, entry.origin, chosen.used = chosen.option, chosen.origin, True
             if isinstance(entry.name, list):
@@ -205,6 +205,15 @@ class _Builder:
             if self._settle(entry, known):
                 slots[slot] = self._expand(entry, ancestors, interpolated=True)
         return [placed for slot in reversed(slots) for placed in slot]
+
+    def _chosen(self, entry: Entry, siblings: Sequence[Entry]) -> _Chosen | None:
+        """The override of an entry; `task=x` also reaches the only `task@package` listed."""
+        exact = self._overrides.get(entry.key)
+        if exact is not None or "@" not in entry.key:
+            return exact
+        group = entry.key.partition("@")[0]
+        same = [e for e in siblings if e.is_group and e.key.partition("@")[0] == group]
+        return self._overrides.get(group) if len(same) == 1 else None
 
     def _known_choices(self, entries: Sequence[Entry]) -> Value:
         listed = [
