@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from schedmate.agent.react.tokens import readable, tokens
+from schedmate.agent.react.tokens import READABLE, named, readable
 from schedmate.tools import RepoFiles
 
 MAX_LISTED = 50_000
@@ -51,12 +51,7 @@ def reached(files: RepoFiles, command: str, start: Iterable[str]) -> set[str]:
         if lines is None:
             continue
         read += 1
-        words = {
-            word
-            for values in tokens(path, lines).values()
-            for value in values
-            for word in _WORD.findall(value)
-        }
+        words = {word for value in named(path, lines) for word in _WORD.findall(value)}
         for other in _named(words, by_stem):
             add(other)
         if path.endswith(".py"):
@@ -90,13 +85,15 @@ def _named(words: Iterable[str], by_stem: dict[str, list[str]]) -> list[str]:
     out = []
     for word in words:
         parts = [part for part in re.split(r"[/.]", word) if part]
-        if parts and "." + parts[-1].lower() in (".py", ".yaml", ".yml", ".json", ".toml", ".sh"):
-            parts.pop()
-        if not parts:
-            continue
+        suffixes: frozenset[str] = READABLE
+        if len(parts) > 1 and "." + parts[-1].lower() in READABLE:
+            last = "." + parts.pop().lower()
+            suffixes = frozenset({".yaml", ".yml"} if last in (".yaml", ".yml") else {last})
         for end in range(len(parts), max(0, len(parts) - 2), -1):
             for path in by_stem.get(parts[end - 1], ()):
-                folders = PurePosixPath(path).parent.parts
-                if end < 2 or parts[end - 2] in folders or "/" not in word:
+                place = PurePosixPath(path)
+                if suffixes is not READABLE and place.suffix.lower() not in suffixes:
+                    continue
+                if end < 2 or parts[end - 2] in place.parent.parts:
                     out.append(path)
     return out
