@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NAMED = re.findall(
-    r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "THREAT_MODEL.md").read_text()
-)
+NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "THREAT_MODEL.md").read_text())
 
 
 @pytest.mark.parametrize(("path", "test"), NAMED)

@@ -203,7 +203,8 @@ def named(path: str, lines: list[str]) -> set[str]:
             words |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            words |= {module, *(f"{module}.{alias.name}".strip(".") for alias in node.names)}
+            words |= {f"{module}.{alias.name}".strip(".") for alias in node.names}
+            words |= {module} - {""}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if (node.lineno, node.col_offset) not in hidden:
                 words |= set(_literal(node.value))
