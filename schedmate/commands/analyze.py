@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
@@ -80,22 +81,8 @@ def analyze(
             "named, else static.",
         ),
     ] = None,
-    llm_base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--llm-base-url",
-            metavar="URL",
-            help="OpenAI-compatible server, for example http://127.0.0.1:8000/v1.",
-        ),
-    ] = None,
-    llm_model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="Model name at that server (default: the first it serves), or scripted:FILE.",
-        ),
-    ] = None,
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
     show_prompt: Annotated[
         bool,
         typer.Option(
@@ -150,7 +137,8 @@ def analyze(
         for name, given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
             if given:
                 raise UsageError(f"{name} is for one job, not for --batch.")
-        _announce(settings)
+        if settings.mode != "static":
+            announce(settings, "the source code")
         described = {
             "REPO": repo,
             "--command": command,
@@ -189,22 +177,11 @@ def analyze(
         raise typer.Exit(ABSTAINED)
 
 
-def _announce(settings: Settings) -> None:
-    """Say so when parts of the repository are about to leave this machine."""
-    from schedmate.llm.endpoint import endpoint
-    from schedmate.terminal import clean, say
-
-    where = (
-        None if settings.mode == "static" else endpoint(settings.llm_base_url, settings.llm_model)
-    )
-    if where is not None and not where.local:
-        say(f"note: parts of the source code, without secrets, go to {clean(where.place)}")
-
-
 def _mate(settings: Settings) -> SchedMate:
     from schedmate.mate import SchedMate
 
-    _announce(settings)
+    if settings.mode != "static":
+        announce(settings, "the source code")
     return SchedMate(settings)
 
 

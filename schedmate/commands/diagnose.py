@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.errors import FAILED_JOB, UsageError
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis, EvidenceLine
     from schedmate.logparse.reading import Log
+    from schedmate.settings import Settings
 
 SCHEMA = "schedmate.diagnose/v1"
 QUOTED = 8
@@ -45,6 +47,11 @@ def diagnose(
         Literal["auto", "scan", "binary"],
         typer.Option(help="Read everything, or search by halves as the SchedMate paper does."),
     ] = "auto",
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
+    window: Annotated[
+        int, typer.Option(min=10, max=5000, help="Lines around the failure that a model is shown.")
+    ] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     exit_code: Annotated[
         bool,
@@ -53,8 +60,12 @@ def diagnose(
 ) -> None:
     """What failed first in a job, whose fault it is, and what to do about it.
 
-    Rules decide, with no model and no network; `schedmate rules list` shows them.
+    Rules decide, with no model and no network; `schedmate rules list` shows them. Where they leave
+    open whose fault it was and a language model is named, it is asked; it has to cite the line.
     """
+    from schedmate.settings import load_settings
+
+    settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
     from schedmate.logparse.failure import diagnose as run
     from schedmate.logparse.reading import open_log
 
@@ -77,12 +88,30 @@ def diagnose(
             healthy=[opened(path) for path in healthy or ()],
             locator=locator,
         )
+        found = _consulted(found, log, settings, window)
     if as_json:
         typer.echo(json.dumps(document(found), indent=2))
     else:
         _print(found)
     if exit_code and found.error_type != "none":
         raise typer.Exit(FAILED_JOB)
+
+
+def _consulted(found: Diagnosis, log: Log, settings: Settings, window: int) -> Diagnosis:
+    """What a language model makes of a failure that the rules left open, if one is named."""
+    from schedmate.llm import open_llm
+
+    llm = None if settings.mode == "static" else open_llm(settings)
+    if llm is None:
+        return found
+    from schedmate.logparse.failure.opinion import consult, is_open
+
+    try:
+        if is_open(found):
+            announce(settings, "the log")
+        return consult(found, log, llm, window=window)
+    finally:
+        llm.close()
 
 
 def document(found: Diagnosis) -> dict[str, object]:

@@ -16,6 +16,7 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
         "name": diagnosis.error_name,
         "component": diagnosis.faulty_component,
         "recoverable": diagnosis.recoverable,
+        "source": diagnosis.source,
     }
     row = next(row for row in _table() if _fits(row["when"], facts))
     fields = {

@@ -32,7 +32,8 @@ class Rule(BaseModel):
     `role`: a *cause* is a fault of its own; a *symptom* is what others notice of a fault; an *exit*
     only says that something ended; a *stop* ended the job on purpose; a *hint* is worth quoting; a
     *benign* line reads like a failure and is none. `strength` decides between rules for one line.
-    `explains` names errors (`error_name`) that this one brings about.
+    `explains` names errors (`error_name`) that this one brings about. A *general* rule knows what
+    to call the failure and only guesses whose fault it is: there a language model may be asked.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -47,6 +48,7 @@ class Rule(BaseModel):
     pattern: str | None = None
     exception: str | None = None
     explains: tuple[str, ...] = ()
+    general: bool = False
     why: str
     source: str
     examples: tuple[str, ...]

@@ -100,6 +100,7 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
             assert plan.restart != "no", rule.id
     used[plan_for(Diagnosis(error_type="unknown")).id] += 1
     used[plan_for(Diagnosis(error_type="none")).id] += 1
+    used[plan_for(Diagnosis(error_type="infrastructure", source="model")).id] += 1
     rows = {row["id"] for row in load("failure/plans.yaml")["plans"]}
     assert rows - set(used) <= {"infrastructure"}
 
