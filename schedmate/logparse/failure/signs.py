@@ -73,14 +73,17 @@ def signs(kind: str) -> Signs:
 def horizon(file: LogFile, start: int, end: int) -> int:
     """The byte from which on fewer than `STEPS` further steps of training are seen.
 
-    Failures before it did not stop the job. `start` where there is no such progress.
+    Failures before it did not stop the job, nor did those before its proper end. `start` where
+    there is neither.
     """
+    end_sign = last_sign("finished", file, start, end)
+    finished = end_sign.offset if end_sign is not None else start
     steps: set[str] = set()
-    for sign in signs("progress").backwards(file, start, end):
+    for sign in signs("progress").backwards(file, finished, end):
         steps.add(sign.groups.get("at", ""))
         if len(steps) >= STEPS:
             return sign.offset
-    return start
+    return finished
 
 
 def last_sign(kind: str, file: LogFile, start: int, end: int) -> Sign | None:

@@ -316,3 +316,11 @@ def test_a_workers_own_traceback_belongs_to_its_parents(job: Path) -> None:
         "Dataloader Killed",
         4,
     )
+
+
+def test_a_job_that_came_to_its_end_did_not_fail_before(job: Path) -> None:
+    text = steps(1, 3) + trace("ValueError: one sample")
+    assert of(job, text).error_type == "framework"
+    well = text + "{'train_runtime': 919.0, 'train_loss': 2.1}\n"
+    assert of(job, well).error_type == "none"
+    assert of(job, well + trace("KeyError: 'after'")).error_name == "Key Error"
