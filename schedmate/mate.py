@@ -14,10 +14,12 @@ import os
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,10 +30,13 @@ from schedmate.jobs import (
     JobSpec,
     LaunchConfig,
     ModelUse,
+    Progress,
     WorkloadMetadata,
 )
 from schedmate.settings import Settings, load_settings
 from schedmate.terminal import clean
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from schedmate.agent.react.extractor import MetadataExtractor
@@ -251,23 +256,46 @@ class SchedMate:
         None when no past job is similar, when `deadline_s` [s] (default: the setting) has passed,
         and on any failure, which is logged to the logger `schedmate`. Never raises.
         """
-        try:
-            return self._submit(spec, deadline_s)
-        except FutureTimeoutError:
-            _log.warning("no estimate for job %s in time", clean(spec.job_id))
-        except Exception as error:  # noqa: BLE001 - advice fails open
-            _log.warning("no estimate for job %s: %s", clean(spec.job_id), clean(error))
-        return None
-
-    def _submit(self, spec: JobSpec, deadline_s: float | None) -> Estimate | None:
-        allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
-        deadline = time.monotonic() + allowed_s
-        task = self._pool().submit(self._advise, spec, deadline)
-        try:
-            analysis = task.result(timeout=allowed_s)
-        finally:
-            task.cancel()
+        analysis = self._in_time("estimate", spec, partial(self._advise, spec), deadline_s)
         return None if analysis is None or analysis.estimate.abstained else analysis.estimate
+
+    def on_progress(
+        self,
+        job: JobSpec,
+        log: Path | str,
+        *,
+        since: int = 0,
+        batch_size: int | None = None,
+        deadline_s: float | None = None,
+    ) -> Progress | None:
+        """How a running job is going by its log, or None: the log does not say (section 3.2).
+
+        `log` is a file or a directory with a file per rank. `since` [bytes] leaves out what was
+        written before something changed (`Progress.log_bytes` of an earlier call);
+        `progress.ratio.throughput_ratio` compares the two. `batch_size` is the global one, for
+        logs that say only samples a second. None also when `deadline_s` [s] (default: the setting)
+        has passed and on any failure, which is logged. Never raises.
+        """
+        work = partial(_track, log, since, batch_size)
+        progress = self._in_time("progress", job, work, deadline_s)
+        return None if progress is None or progress.abstained else progress
+
+    def _in_time(
+        self, what: str, spec: JobSpec, work: Callable[[float], T], deadline_s: float | None
+    ) -> T | None:
+        """What `work(deadline)` gives, if it does in time and without failure."""
+        try:
+            allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
+            task = self._pool().submit(work, time.monotonic() + allowed_s)
+            try:
+                return task.result(timeout=allowed_s)
+            finally:
+                task.cancel()
+        except FutureTimeoutError:
+            _log.warning("no %s for job %s in time", what, clean(spec.job_id))
+        except Exception as error:  # noqa: BLE001 - advice fails open
+            _log.warning("no %s for job %s: %s", what, clean(spec.job_id), clean(error))
+        return None
 
     def store(self, record: JobRecord) -> str:
         """Add a record to the history; gives its job id.
@@ -348,3 +376,13 @@ def _repo(spec: JobSpec) -> Path:
     if spec.repo is None:
         raise UsageError("the job names no repository; set `repo` to the path of its code.")
     return Path(spec.repo)
+
+
+def _track(log: Path | str, since: int, batch_size: int | None, deadline: float) -> Progress | None:
+    from schedmate.logparse.progress.tracker import track_log
+    from schedmate.logparse.reading import open_log
+
+    if time.monotonic() >= deadline:
+        return None
+    with open_log(log) as opened:
+        return track_log(opened, batch=batch_size, since=since)[0]
