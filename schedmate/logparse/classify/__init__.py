@@ -1,0 +1,5 @@
+"""The Log Classifier: what kind of line a template is (SchedMate paper, section 3.3)."""
+
+from schedmate.logparse.classify.classifier import CATEGORIES, LogClassifier, Verdict
+
+__all__ = ["CATEGORIES", "LogClassifier", "Verdict"]
