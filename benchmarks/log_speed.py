@@ -122,7 +122,7 @@ def _noise(path: Path) -> None:
         for n in range(LINES // 2):
             stream.write(
                 f" iteration {n:8d}/ {LINES} | consumed samples: {n * 512:12d} | elapsed time per "
-                f"iteration (ms): {1234 + noise.random():.1f} | lm loss: {2 + noise.random():.6E} |\n"
+                f"iteration (ms): {1234 + noise.random():.1f} | loss: {2 + noise.random():.6E} |\n"
             )
         for n in range(LINES // 2):
             stream.write(

@@ -17,8 +17,9 @@ from schedmate.logparse.reading.prefixes import split_prefix, unambiguous
 
 LONGEST = 400
 """Characters of a line that take part in its template."""
-MAX_TEMPLATES = 100_000
-"""Most templates of one `Templates`; a log of noise has no more to say."""
+MAX_TEMPLATES = 20_000
+"""Most templates of one `Templates`; a log of noise has no more to say, and what is new is no
+longer masked."""
 MAX_SHAPES = 50_000
 """Most shapes remembered at a time."""
 OTHER = "<other>"
@@ -40,6 +41,7 @@ _MASKS = re.compile(
     r"|(?<=[ :=])-?inf\b)",
     re.IGNORECASE,
 )
+_ANY = re.compile(r"[\d/|\[]|nan|inf", re.IGNORECASE)
 _MARKS = {name: f"<{name}>" for name in _MASKS.groupindex}
 
 
@@ -48,8 +50,10 @@ def mask(text: str) -> str:
 
     `text` is free of escape sequences and of rank prefixes (`Line.text`).
     """
-    masked = _MASKS.sub(lambda match: _MARKS[str(match.lastgroup)], text[:LONGEST])
-    return " ".join(masked.split())
+    text = text[:LONGEST]
+    if _ANY.search(text):  # a line of words is passed over at once
+        text = _MASKS.sub(lambda match: _MARKS[str(match.lastgroup)], text)
+    return " ".join(text.split())
 
 
 class Templates:
@@ -69,14 +73,14 @@ class Templates:
 
     def number(self, raw: bytes) -> int:
         """The number of the template of one line, given as it stands in the log."""
+        if len(self.texts) >= MAX_TEMPLATES:
+            return self._numbers.setdefault(OTHER, MAX_TEMPLATES - 1)
         # of a line with redraws the last one counts, and that stands at its end
         shown = refreshes(raw if len(raw) <= 4 * LONGEST else raw[:LONGEST] + raw[-LONGEST:])
         text = split_prefix(shown[-1], unambiguous())[1] if shown else ""
         template = mask(text)
         number = self._numbers.get(template)
         if number is None:
-            if len(self.texts) >= MAX_TEMPLATES:  # noise: what is new counts as one template
-                return self._numbers.setdefault(OTHER, MAX_TEMPLATES - 1)
             number = self._numbers[template] = len(self.texts)
             self.texts.append(template)
             self.examples.append(raw[: 4 * LONGEST])

