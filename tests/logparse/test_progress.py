@@ -57,7 +57,7 @@ def test_every_known_shape_is_read_from_its_example(pattern: dict) -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_every_fact_is_found_in_its_example(name: str, fact: dict) -> None:
-    match = re.search(fact["pattern"], fact["example"], re.IGNORECASE)
+    match = re.search(fact["pattern"], fact["example"], re.IGNORECASE | re.MULTILINE)
 
     assert match
     assert any(match.groups())
@@ -99,6 +99,18 @@ def test_every_fact_is_found_in_its_example(name: str, fact: dict) -> None:
             "update 3,000 of 10,000: train/loss 1.5 steps/s 4.0 remaining 1:02:03",
             {"iteration": 3000, "total": 10000, "loss": 1.5, "step_time_s": 0.25, "eta_s": 3723},
         ),
+        (
+            "[3/100], [10/500], global_step: 110, speed: 12.5 samples/sec, loss: 0.5, time:0.25",
+            {
+                "epoch": 3, "total_epochs": 100, "iteration": 110, "loss": 0.5,
+                "samples_per_s": 12.5, "step_time_s": 0.25,
+            },
+        ),
+        ("reinforce step 3/100 time: 0:01:05 (0.65 sec/step)",
+         {"iteration": 3, "total": 100, "step_time_s": 0.65}),
+        ("[I] Trainer: 1200/40000 | 3% | loss=2.1 | 1.3 s/iter | ETA 14:02:11",
+         {"iteration": 1200, "total": 40000, "loss": 2.1, "step_time_s": 1.3, "eta_s": 50531}),
+        ("step 10 of 3: loss 0.5", {"iteration": 10, "loss": 0.5}),
         ("iter: 5  loss: nan  sec/iter: 2.5", {"iteration": 5, "step_time_s": 2.5}),
         (
             "Epoch 3:  42%|####  | 42/100 [00:10<00:14,  4.00it/s, loss=0.5, v_num=0]",

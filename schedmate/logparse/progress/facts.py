@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from schedmate.logparse.data import load
-from schedmate.logparse.reading import LogFile, plain
+from schedmate.logparse.reading import LogFile
 
 HEAD = 1 << 18
 """Bytes of the beginning that are searched (256 KiB)."""
@@ -24,24 +24,28 @@ class Facts:
 
 
 @cache
-def _patterns() -> dict[str, re.Pattern[str]]:
-    return {
-        name: re.compile("|".join(f"(?:{one['pattern']})" for one in entries), re.IGNORECASE)
+def _patterns() -> dict[str, Any]:
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.case_sensitive = False
+    joined = {
+        name: "|".join(f"(?:{one['pattern']})" for one in entries)
         for name, entries in load("progress/facts.yaml").items()
+    }
+    return {
+        name: re2.compile(f"(?m){pattern}".encode("latin-1"), options)
+        for name, pattern in joined.items()
     }
 
 
 def read_facts(file: LogFile) -> Facts:
     """The facts that the beginning of a log states; the first statement counts."""
-    text = plain_text(file.read(0, HEAD))
+    head = file.read(0, HEAD)
     facts = Facts()
     for name, pattern in _patterns().items():
-        if match := pattern.search(text):
+        if match := pattern.search(head):
             number = next(group for group in match.groups() if group)
-            setattr(facts, name, int(number.replace(",", "")))
+            setattr(facts, name, int(number.replace(b",", b"")))
     return facts
-
-
-def plain_text(data: bytes) -> str:
-    """Bytes as text, lines kept."""
-    return "\n".join(plain(line) for line in data.split(b"\n"))

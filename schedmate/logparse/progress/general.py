@@ -140,13 +140,8 @@ def is_about_something_else(text: str) -> bool:
 def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
     known = meaning(number.key, number.unit)
     if known is None:
-        # [150/445] behind `Epoch 20`, or a counter without a name
-        if number.total and not number.unit and not number.key and sample.iteration is None:
-            if number.value <= number.total + 1:
-                sample.iteration, sample.total = int(number.value), number.total
-                sample.in_epoch = sample.epoch is not None
-                sample.named = sample.named or sample.epoch is not None
-                kinds.append("count")
+        if number.total and not number.unit and number.value <= number.total + 1:
+            _count(sample, number, kinds)
         return
     quantity, factor, stated = known
     value = number.value * factor
@@ -165,9 +160,26 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         kinds.append(quantity)
 
 
+def _count(sample: Sample, number: Labelled, kinds: list[str]) -> None:
+    """`[150/445]` behind `Epoch 20`, `[3/10], [150/445]`, `Trainer: 150/445`."""
+    if number.key and about(number.key) != "training":
+        return
+    if sample.iteration is not None and not (kinds == ["count"] and not number.key):
+        return
+    if sample.iteration is not None:  # two counters without a name: epochs, then iterations
+        sample.epoch, sample.total_epochs = sample.iteration, sample.total
+    sample.iteration, sample.total = int(number.value), number.total
+    sample.in_epoch = sample.epoch is not None
+    sample.named = sample.named or sample.epoch is not None or bool(number.key)
+    kinds.append("count")
+
+
 def _iteration(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
     if not value.is_integer() or value < 0:
         return False
+    if "global" in number.key.lower() and sample.in_epoch:
+        sample.iteration, sample.total, sample.in_epoch = int(value), None, False
+        return True
     if sample.iteration is not None and not (number.total and sample.total is None):
         return False
     sample.iteration, sample.total = int(value), number.total or sample.total

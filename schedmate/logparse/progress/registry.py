@@ -57,6 +57,17 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def read_line(text: str) -> Sample | None:
     """What one line or one refresh of a bar says about training, or None."""
+    sample = _read_line(text)
+    if sample is not None:
+        # a counter beyond its total is not the one that total is of
+        if sample.total is not None and (sample.iteration or 0) > sample.total:
+            sample.total, sample.in_epoch = None, False
+        if sample.total_epochs is not None and (sample.epoch or 0) > sample.total_epochs:
+            sample.total_epochs = None
+    return sample
+
+
+def _read_line(text: str) -> Sample | None:
     bar = read_bar(text) if "[" in text and ":" in text else None
     if bar is OTHER:
         return None

@@ -288,7 +288,8 @@ def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> N
     for name in ("loss", "lr", "epoch", "total_epochs"):
         value = _first(latest, name)
         setattr(progress, name, None if value is None or not math.isfinite(value) else value)
-    progress.total_epochs = progress.total_epochs or facts.total_epochs
+    if progress.total_epochs is None and (facts.total_epochs or 0) >= (progress.epoch or 0):
+        progress.total_epochs = facts.total_epochs
     epochs = typical([s.epoch_time_s for s in latest if s.epoch_time_s])
     progress.epoch_time_s = epochs.median if epochs else _epoch_pace(latest)
     for name, unit in (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s")):
@@ -337,8 +338,9 @@ def _count(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None
             done = int(epoch) - (facts.first_epoch if epoch < epochs else 1)
             progress.iteration = max(0, done) * total + latest.iteration
             progress.total_iterations, progress.in_epoch = epochs * total, False
-        elif not latest.in_epoch and total is None:
-            progress.total_iterations = facts.total_iterations
+        elif not latest.in_epoch and total is None and latest.iteration is not None:
+            if (facts.total_iterations or 0) >= latest.iteration:
+                progress.total_iterations = facts.total_iterations
     if latest is not None and latest.eta_s is not None and not latest.in_epoch:
         progress.eta_s = latest.eta_s
     elif (
