@@ -11,6 +11,7 @@ from schedmate.logparse.failure.binary import probe
 from schedmate.logparse.failure.elastic import from_error_files
 from schedmate.logparse.failure.filters import Healthy, outliers
 from schedmate.logparse.failure.locate import Verdict, decide, first_report
+from schedmate.logparse.failure.nearest import nearest
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
@@ -70,6 +71,8 @@ def diagnose(
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
     )
     diagnosis = _describe(verdict, scans)
+    if diagnosis.error_type == "unknown" and verdict.root is not None:
+        _resemble(diagnosis, verdict.root)
     diagnosis.attempt = diagnosis.attempts = tries
     diagnosis.locator = locator
     diagnosis.probes = probes if locator == "binary" else None
@@ -116,6 +119,29 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     ]
     diagnosis.checkpoint = _checkpoint(root, scans)
     return diagnosis
+
+
+def _resemble(diagnosis: Diagnosis, root: Event) -> None:
+    """Name a failure that no rule knows after the labelled example that it is nearest to."""
+    found = nearest(root)
+    if found is None:
+        return
+    rule = found.rule
+    diagnosis.error_type, diagnosis.error_name = rule.type, rule.name
+    diagnosis.faulty_component, diagnosis.recoverable = rule.component, rule.recoverable
+    diagnosis.rule, diagnosis.reference, diagnosis.source = rule.id, rule.source, "embedding"
+    diagnosis.line = min(found.line.number, root.number)
+    diagnosis.reason = (
+        f"{rule.why} (No rule knows the line; it resembles an example of {rule.id}, "
+        f"similarity {found.similarity:.2f}.)"
+    )
+    quoted = EvidenceLine(
+        file=root.file.name, line=found.line.number, text=found.line.text[:500], note="decided"
+    )
+    diagnosis.evidence = [
+        quoted,
+        *(one.model_copy(update={"note": "followed"}) for one in diagnosis.evidence),
+    ]
 
 
 def _failure(event: Event) -> bool:

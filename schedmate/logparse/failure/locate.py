@@ -196,15 +196,21 @@ def _root_of(causes: list[Event]) -> Event:
 
 
 def _explaining(kernel: list[Event], failed: list[Event]) -> Event | None:
-    """A fault in the kernel log that comes with what the job reports, the latest before it."""
+    """A fault in the kernel log that brings about what the job reports first, the strongest one."""
     first = failed[0]
     for event in sorted(kernel, key=lambda event: -event.weight):
-        rule = event.rule
-        if rule is None or (rule.type == "script" and first.rule and first.rule.role == "cause"):
+        if event.rule is None or first.rule is None:
             continue
-        if first.rule is not None and first.rule.type == "script" and first.weight == 0:
-            continue  # an exception of the program itself needs no hardware to explain it
-        if event.time is not None and first.time is not None and event.time > first.time + 3600:
-            continue
-        return event
+        if event.time is not None and first.time is not None:
+            if abs(event.time - first.time) > AT_ONCE_S:
+                continue
+        if first.rule.role != "cause" or first.rule.id in OF_A_LAUNCHER:
+            return event
+        vague = first.weight == 0 and first.rule.name == "Runtime Error"
+        if vague or first.rule.name in (event.rule.name, *event.rule.explains):
+            return event
     return None
+
+
+AT_ONCE_S = 3600.0
+"""Kernel and job log are of one event when their times differ by less [s]."""

@@ -25,7 +25,9 @@ _CHAIN = (
 )
 _NEW_RECORD = re.compile(
     r"\[|[\w.-]+: (?:error|warning|fatal)|(?:ERROR|WARNING|INFO|DEBUG|CRITICAL|FATAL)\b|\*\*\*"
-    r"|={5}|-{5}|\s*\d+%\||>+ |srun|slurmstepd|Epoch\b|wandb:",
+    r"|={5}|-{5}|\s*\d+%\||>+ |srun|slurmstepd|Epoch\b|wandb:"
+    r"|NVRM|LNet|Lustre|nfs:|kernel\b|mlx[45]_|EXT4-fs|XFS|mmfs|libceph|INFO:|watchdog:|mce:"
+    r"|terminate called|Out of memory:|Fatal Python error",
     re.IGNORECASE,
 )
 

@@ -324,3 +324,19 @@ def test_a_job_that_came_to_its_end_did_not_fail_before(job: Path) -> None:
     well = text + "{'train_runtime': 919.0, 'train_loss': 2.1}\n"
     assert of(job, well).error_type == "none"
     assert of(job, well + trace("KeyError: 'after'")).error_name == "Key Error"
+
+
+def test_an_unknown_failure_is_named_after_what_it_resembles(job: Path) -> None:
+    exit_line = "srun: error: n1: task 0: Exited with exit code 3\n"
+    example = "CUDA errors: the launch timed out & was terminated\n"
+    found = of(job, steps(1, 4) + example + exit_line)
+    assert (found.error_name, found.source, found.line) == ("CUDA Error", "embedding", 4)
+    assert of(job, steps(1, 4) + "the weather is fine over the bay\n" + exit_line).rule is None
+
+
+def test_what_the_system_reports_later_explains_what_was_seen_first(job: Path) -> None:
+    first = trace("FileNotFoundError: [Errno 2] No such file or directory: '/work/a.bin'")
+    later = "LustreError: 167-0: work-MDT0000: This client was evicted by work-MDT0000\n"
+    found = of(job, steps(1, 4) + first + later)
+    assert (found.rule, found.error_type) == ("lustre-kernel", "infrastructure")
+    assert of(job, steps(1, 4) + trace("KeyError: 'a'") + later).rule == "py-key"
