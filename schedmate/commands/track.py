@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.errors import ABSTAINED, UsageError
 from schedmate.files import open_output
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from schedmate.jobs import Progress
+    from schedmate.logparse.reading import LogFile
+    from schedmate.settings import Settings
 
 SCHEMA = "schedmate.track/v1"
 
@@ -69,24 +72,32 @@ def track(
     fail_on_abstain: Annotated[
         bool, typer.Option("--fail-on-abstain", help="Exit with 4 when the log says no step time.")
     ] = False,
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
     plain: Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")] = False,
 ) -> None:
     """Say how fast a training job goes, where it is and when it will end.
 
     Reads the log backwards from its end, whatever its size, and knows the progress lines of some
     forty frameworks; others it reads by their labels, units and timestamps. Where the log does not
-    say how long a step takes, neither does this command.
+    say how long a step takes, neither does this command. When a language model is named, it is
+    shown one line of each kind that was not understood and writes a pattern, which is checked
+    against the others and kept.
     """
     from schedmate.logparse.progress.ratio import throughput_ratio
     from schedmate.logparse.progress.render import comparison, show
+    from schedmate.settings import load_settings
     from schedmate.terminal import console
 
+    settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
+    if settings.mode != "static":
+        announce(settings, "lines of the log")
     if (log is None) == (compare is None):
         raise UsageError("give one LOG, or two logs with --compare.")
     if follow and (log is None or log == "-" or Path(log).is_dir() or output is not None):
         raise UsageError("--follow takes one file that is being written, and prints to the screen.")
     if compare is not None:
-        before, after = (_track(str(path), 0, batch_size)[0] for path in compare)
+        before, after = (_track(str(path), 0, batch_size, settings)[0] for path in compare)
         slowdown = throughput_ratio(before, after)
         with open_output(output) as stream:
             if as_json:
@@ -99,9 +110,11 @@ def track(
         return
     assert log is not None
     if follow:
-        _follow(Path(log), since, batch_size, every, as_json, console(sys.stdout, plain=plain))
+        _follow(
+            Path(log), since, batch_size, every, as_json, settings, console(sys.stdout, plain=plain)
+        )
         return
-    progress, document = _track(log, since, batch_size)
+    progress, document = _track(log, since, batch_size, settings)
     with open_output(output) as stream:
         if as_json:
             _write(stream.write, document, indent=2)
@@ -111,7 +124,9 @@ def track(
         raise typer.Exit(ABSTAINED)
 
 
-def _track(path: str, since: int, batch: int | None) -> tuple[Progress, dict[str, Any]]:
+def _track(
+    path: str, since: int, batch: int | None, settings: Settings
+) -> tuple[Progress, dict[str, Any]]:
     from schedmate.logparse.progress.tracker import track_log
     from schedmate.logparse.reading import open_log
     from schedmate.terminal import clean, say
@@ -120,6 +135,7 @@ def _track(path: str, since: int, batch: int | None) -> tuple[Progress, dict[str
         for warning in log.warnings:
             say(f"warning: {clean(warning)}")
         progress, file = track_log(log, batch=batch, since=since)
+        progress = _by_patterns(file, progress, settings, batch, since)
     document = {
         "schema": SCHEMA,
         "log": path,
@@ -129,6 +145,26 @@ def _track(path: str, since: int, batch: int | None) -> tuple[Progress, dict[str
     return progress, {**document, "warnings": log.warnings}
 
 
+def _by_patterns(
+    file: LogFile, progress: Progress, settings: Settings, batch: int | None, since: int
+) -> Progress:
+    """What patterns written by a model read, where nothing else could."""
+    if not progress.abstained or settings.mode == "static":
+        return progress
+    from schedmate.llm import open_llm
+    from schedmate.logparse.progress.written import track_by_patterns
+    from schedmate.logparse.templates import TemplateStore
+    from schedmate.settings import data_dir
+
+    llm, store = open_llm(settings), TemplateStore(data_dir() / "templates.sqlite")
+    try:
+        return track_by_patterns(file, progress, store, llm, batch=batch, since=since)
+    finally:
+        store.close()
+        if llm is not None:
+            llm.close()
+
+
 def _write(
     write: Callable[[str], Any], document: dict[str, Any], indent: int | None = None
 ) -> None:
@@ -136,7 +172,13 @@ def _write(
 
 
 def _follow(
-    path: Path, since: int, batch: int | None, every: float, as_json: bool, console: Console
+    path: Path,
+    since: int,
+    batch: int | None,
+    every: float,
+    as_json: bool,
+    settings: Settings,
+    console: Console,
 ) -> None:
     """Answer anew whenever the log has grown, until the process is stopped."""
     from schedmate.logparse.progress.render import headline
@@ -151,7 +193,7 @@ def _follow(
         if not grown or time.monotonic() < due:
             continue
         try:
-            progress, document = _track(str(path), since, batch)
+            progress, document = _track(str(path), since, batch, settings)
         except LogError:
             # rotated away or just truncated: the next look finds what takes its place
             continue

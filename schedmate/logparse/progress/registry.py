@@ -76,11 +76,12 @@ def _read_line(text: str) -> Sample | None:
         if match := _compiled(shape.pattern).search(text):
             if shape.ignore:
                 return None
-            return _read(shape, match, text, bar)
+            return read_match(shape, match, text, bar)
     return bar or read_general(text)
 
 
-def _read(shape: Shape, match: re.Match[str], text: str, bar: Sample | None) -> Sample | None:
+def read_match(shape: Shape, match: re.Match[str], text: str, bar: Sample | None) -> Sample | None:
+    """What the groups of a match say; what they leave open is read as the shape allows."""
     sample = bar or (None if shape.alone else read_general(text)) or Sample(shape.name)
     sample.reader = shape.name
     said = [name for name, value in match.groupdict().items() if value is not None]

@@ -47,14 +47,17 @@ def track(
     batch: int | None = None,
     since: int = 0,
     reader: Reader = read_line,
+    every_line: bool = False,
 ) -> Progress:
     """How the job is going that writes this log.
 
     `batch` is the global batch size where the job's metadata says it: with it, samples per second
-    become a step time. `since` [bytes] leaves out what stands before. Raises `LogError` when the
-    file has become unreadable.
+    become a step time. `since` [bytes] leaves out what stands before. `every_line` gives the
+    reader lines too that do not look like progress. Raises `LogError` when the file has become
+    unreadable.
     """
-    progress = conclude(file, collect(file, since=since, reader=reader), batch)
+    samples = collect(file, since=since, reader=reader, every_line=every_line)
+    progress = conclude(file, samples, batch)
     progress.log_bytes = file.size
     return progress
 
@@ -78,11 +81,14 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
     return best
 
 
-def collect(file: LogFile, *, since: int = 0, reader: Reader = read_line) -> list[Sample]:
+def collect(
+    file: LogFile, *, since: int = 0, reader: Reader = read_line, every_line: bool = False
+) -> list[Sample]:
     """What the lines say, the newest first, until enough is known."""
     samples: list[Sample] = []
     counts: dict[str, int] = {}
-    for offset, data in file.matching_reversed(_candidate()):
+    lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
+    for offset, data in lines:
         if offset < since or file.size - offset > REACH or len(samples) >= MOST:
             break
         text = data if len(data) <= LONG else data[: LONG // 2] + b" " + data[-LONG // 2 :]

@@ -1,0 +1,209 @@
+"""Extraction patterns that a language model writes, once for each kind of line.
+
+The SchedMate paper (section 3.2) lets a model read the numbers out of every progress line. Here it
+is shown one line of each kind that no reader understands, and writes a pattern instead; the pattern
+is checked against all lines of that kind, kept, and does the reading from then on. Patterns run in
+a linear-time engine, and what they read passes through the tracker's own doubts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from schedmate.errors import ModelError
+from schedmate.jobs import Progress
+from schedmate.logparse.progress.registry import Shape, read_match
+from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.tracker import Reader, track
+from schedmate.logparse.reading import LogFile, parse_line
+from schedmate.logparse.templates import TemplateStore, mask
+
+if TYPE_CHECKING:
+    from schedmate.llm import LLM
+
+PURPOSE = "metrics"
+KIND = "pattern/1"
+"""Under which patterns are kept; the number changes with what is asked."""
+LOOKED_AT = 3000
+"""Lines from the end of a log whose kinds are considered."""
+ASKED = 6
+"""Kinds shown in one question, the commonest first."""
+REPEATED = 4
+"""Lines of a kind below which it is no progress line."""
+SHARE = 0.8
+"""Of the lines of its kind, what a pattern must read."""
+MAX_PATTERN = 400
+MAX_LINE = 600
+
+GROUPS = frozenset(
+    {
+        *("iteration", "total", "epoch", "loss", "lr", "step_time_s", "step_time_ms", "rate"),
+        *("elapsed_s", "samples_per_s", "tokens_per_s", "batch"),
+    }
+)
+
+
+class Written(BaseModel):
+    """A pattern for the kind of line of one example."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    example: int
+    pattern: str
+
+
+class Patterns(BaseModel):
+    """Patterns for those kinds of lines that show training."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    patterns: list[Written]
+
+
+def track_by_patterns(
+    file: LogFile,
+    progress: Progress,
+    store: TemplateStore,
+    llm: LLM | None,
+    *,
+    batch: int | None = None,
+    since: int = 0,
+) -> Progress:
+    """`progress`, or what written patterns read of `file` where that abstained and they do not.
+
+    A model that fails adds a note and changes nothing else. Parameters as of `track` and
+    `written_reader`.
+    """
+    if not progress.abstained:
+        return progress
+    try:
+        reader = written_reader(file, store, llm)
+    except ModelError as error:
+        note = f"the language model wrote no pattern: {error}"
+        return progress.model_copy(update={"notes": [*progress.notes, note]})
+    if reader is None:
+        return progress
+    found = track(file, batch=batch, since=since, reader=reader, every_line=True)
+    return progress if found.abstained else found.model_copy(update={"source": "model"})
+
+
+def written_reader(file: LogFile, store: TemplateStore, llm: LLM | None) -> Reader | None:
+    """A reader of the lines of `file` by patterns that a model has written, or None without any.
+
+    `llm` is asked for kinds of lines that `store` knows nothing of; without it only what was
+    written before is used. Raises `ModelError` when the model fails; nothing is then kept.
+    """
+    kinds = _kinds(file)
+    known = {template: store.get(KIND, template) for template in kinds}
+    unknown = [template for template, value in known.items() if value is None][:ASKED]
+    if unknown and llm is not None:
+        answers = _ask(llm, {template: kinds[template] for template in unknown})
+        store.put(KIND, answers)
+        known |= answers
+    compiled = [
+        one
+        for template, value in known.items()
+        if value and value["pattern"] and (one := _compiled(value["pattern"])) is not None
+    ]
+    return _reader(compiled) if compiled else None
+
+
+def _kinds(file: LogFile) -> dict[str, list[str]]:
+    """Lines by template, the newest first; only what repeats and holds numbers."""
+    kinds: dict[str, list[str]] = {}
+    for text in _texts(file):
+        kinds.setdefault(mask(text), []).append(text)
+    likely = {
+        template: lines
+        for template, lines in kinds.items()
+        if len(lines) >= REPEATED and template.count("<num>") >= 2
+    }
+    return dict(sorted(likely.items(), key=lambda one: -len(one[1])))
+
+
+def _texts(file: LogFile) -> Iterator[str]:
+    for count, (_, data) in enumerate(file.pieces_reversed()):
+        if count >= LOOKED_AT:
+            return
+        yield parse_line(data, 0, file.layout).text[:MAX_LINE]
+
+
+def _ask(llm: LLM, kinds: dict[str, list[str]]) -> dict[str, dict[str, str | None]]:
+    """The pattern for each template, None where the model wrote none that holds."""
+    from langchain_core.messages import HumanMessage, SystemMessage
+
+    from schedmate.llm.fence import Fence
+    from schedmate.llm.structured import ask
+    from schedmate.prompts import fill, load
+
+    fence = Fence()
+    shown = "\n".join(f"{n}| {lines[0]}" for n, lines in enumerate(kinds.values(), 1))
+    question = fill("metrics.question.v1", nonce=fence.nonce, examples=fence.wrap("lines", shown))
+    messages: list[Any] = [SystemMessage(load("metrics.system.v1")), HumanMessage(question)]
+    found: dict[str, dict[str, str | None]] = {one: {"pattern": None} for one in kinds}
+    numbered = dict(enumerate(kinds.items(), 1))
+    for written in ask(llm.chat(PURPOSE), messages, Patterns).patterns:
+        if written.example in numbered:
+            template, lines = numbered[written.example]
+            if holds(written.pattern, lines):
+                found[template] = {"pattern": written.pattern}
+    return found
+
+
+def holds(pattern: str, lines: list[str]) -> bool:
+    """Whether a pattern reads lines of one kind, the newest first, as a progress line is read.
+
+    It must compile in the linear-time engine, name an iteration and nothing that is not asked for,
+    read nearly all of the lines, and count forward.
+    """
+    compiled = _compiled(pattern)
+    if compiled is None:
+        return False
+    read = _reader([compiled])
+    samples = [sample for line in lines if (sample := read(line)) is not None]
+    counts = [sample.iteration for sample in samples if sample.iteration is not None]
+    if len(counts) < max(REPEATED, SHARE * len(lines)) or len(set(counts)) < 2:
+        return False
+    back = sum(newer < older for newer, older in pairwise(counts))
+    totals = [one.total for one in samples if one.total is not None]
+    return back <= 0.1 * len(counts) and all(total >= max(counts) for total in totals)
+
+
+def _compiled(pattern: str) -> Any:
+    """The pattern in the linear-time engine; None when it is none, or not as asked for."""
+    import re2
+
+    if not 0 < len(pattern) <= MAX_PATTERN:
+        return None
+    options = re2.Options()
+    options.max_mem = 1 << 20
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error:
+        return None
+    names = set(compiled.groupindex)
+    return compiled if "iteration" in names and names <= GROUPS else None
+
+
+def _reader(compiled: list[Any]) -> Reader:
+    shapes = [Shape("model", pattern, alone=True, ignore=False) for pattern in compiled]
+
+    def read(text: str) -> Sample | None:
+        for shape in shapes:
+            match = shape.pattern.search(text[:MAX_LINE])
+            if match is None:
+                continue
+            sample = read_match(shape, match, text, None)
+            if sample is None or sample.iteration is None:
+                return None
+            # What a model calls a step time is doubted as a time without a name or unit is.
+            sample.bare, sample.unit = True, False
+            return sample
+        return None
+
+    return read
