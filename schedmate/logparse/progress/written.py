@@ -191,11 +191,11 @@ def _compiled(pattern: str) -> Any:
 
 
 def _reader(compiled: list[Any]) -> Reader:
-    shapes = [Shape("model", pattern, alone=True, ignore=False) for pattern in compiled]
+    shape = Shape("model", "", alone=True, ignore=False)
 
     def read(text: str) -> Sample | None:
-        for shape in shapes:
-            match = shape.pattern.search(text[:MAX_LINE])
+        for pattern in compiled:
+            match = pattern.search(text[:MAX_LINE])
             if match is None:
                 continue
             sample = read_match(shape, match, text, None)
