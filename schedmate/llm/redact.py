@@ -42,12 +42,23 @@ class Redactor:
     def redact(self, text: str) -> str:
         """The text without its secrets; redacting twice changes nothing more."""
         with self._lock:
-            text = PLACEHOLDER.sub(self._forged, text)
-            words = text.lower()
-            for rule in self._rules:
-                if any(word in words for word in rule.words):
-                    text = rule.pattern.sub(self._replacer(rule), text)
-            return text
+            return self._redacted(PLACEHOLDER.sub(self._forged, text))
+
+    def _redacted(self, text: str) -> str:
+        lowered = text.lower()
+        rules = [(rule, [word for word in rule.words if word in lowered]) for rule in self._rules]
+        for rule, words in rules:
+            if words and rule.spans_lines:
+                text = rule.pattern.sub(self._replacer(rule), text)
+        # Few lines hold any word of a rule, and only those are searched.
+        lines = text.splitlines(keepends=True)
+        lowered_lines = [line.lower() for line in lines]
+        for rule, words in rules:
+            if words and not rule.spans_lines:
+                for index, line in enumerate(lowered_lines):
+                    if any(word in line for word in words):
+                        lines[index] = rule.pattern.sub(self._replacer(rule), lines[index])
+        return "".join(lines)
 
     def restore(self, text: str) -> str:
         """The text with the secrets in their places again; `restore(redact(text)) == text`."""
@@ -98,6 +109,7 @@ class _Rule:
     pattern: re.Pattern[str]
     words: tuple[str, ...]
     when: str | None
+    spans_lines: bool
     harmless: re.Pattern[str]
 
     def takes(self, match: re.Match[str], secret: str) -> bool:
@@ -129,7 +141,14 @@ def _rules() -> list[_Rule]:
         pattern = rule["pattern"]
         for name, part in data["parts"].items():
             pattern = pattern.replace(f"%{name}%", part)
-        words = tuple(word.lower() for word in rule["words"])
-        compiled = re.compile(pattern, re.VERBOSE)
-        rules.append(_Rule(rule["name"], compiled, words, rule.get("when"), harmless))
+        rules.append(
+            _Rule(
+                name=rule["name"],
+                pattern=re.compile(pattern, re.VERBOSE),
+                words=tuple(word.lower() for word in rule["words"]),
+                when=rule.get("when"),
+                spans_lines=rule.get("spans_lines", False),
+                harmless=harmless,
+            )
+        )
     return rules
