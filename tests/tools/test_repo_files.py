@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -287,6 +289,12 @@ def test_only_numbered_lines_come_from_the_file(tmp_path: Path, text: str) -> No
 
 
 # -- LangChain
+
+
+def test_the_tools_load_without_langchain() -> None:
+    code = "import sys, schedmate.tools; sys.exit(any('langchain' in m for m in sys.modules "
+    code += "if not m.startswith('schedmate')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_as_langchain_tools(tmp_path: Path) -> None:
