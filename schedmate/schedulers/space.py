@@ -6,7 +6,7 @@ that still fits is two bit operations, whatever the size of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from schedmate.schedulers.model import Allocation, Cluster, Job
@@ -165,6 +165,19 @@ class Space:
                 self.give(job, allocation)
             else:
                 self.take(job, allocation)
+
+    def settle(self, bookings: Sequence[tuple[Job, Allocation]]) -> bool:
+        """End the transaction, keeping it when it is exactly these bookings; else undo it."""
+        journal = self._journal or ()
+        if len(journal) == len(bookings):
+            for (taken, job, allocation), (wanted, place) in zip(journal, bookings, strict=True):
+                if not taken or job is not wanted or allocation is not place:
+                    break
+            else:
+                self._journal = None
+                return True
+        self.rollback()
+        return False
 
     def mark(self) -> int:
         """A point inside a transaction to `return_to`."""
