@@ -52,8 +52,8 @@ def simulate(
         str,
         typer.Option(
             metavar="E",
-            help="What policies are told of durations: user-mean, limit, column:NAME, none, "
-            "noisy:SIGMA, oracle.",
+            help="What policies are told of durations: user-mean, limit, boosting, ga2m, "
+            "column:NAME, none, noisy:SIGMA, oracle.",
         ),
     ] = "user-mean",
     mode: Annotated[

@@ -15,7 +15,10 @@ class Preemptive(Policy):
     """Run the jobs that rank first; whoever ranks after a waiting job may have to make room.
 
     Victims are taken from the last rank upwards, and only those on the nodes the job will get.
+    `backfill`: a job that cannot be placed even so lets later ones pass, until they make room.
     """
+
+    backfill: bool = True
 
     def decide(self, view: View) -> Sequence[Decision]:
         space = view.space
@@ -26,9 +29,11 @@ class Preemptive(Policy):
         unmet: dict[Hashable, int] = {}
 
         def accept(job: Job) -> bool:
+            group = (job.vc, job.gpu_type)
+            if group in unmet and not self.backfill:
+                return False
             allocation = space.find(job)
             if allocation is None:
-                group = (job.vc, job.gpu_type)
                 if job.gpus >= unmet.get(group, job.gpus + 1):
                     return False
                 found = self._room(view, job, stopped)
@@ -100,6 +105,9 @@ class Srtf(Preemptive):
 
     name: ClassVar[str] = "srtf"
 
+    def __init__(self, backfill: bool = True) -> None:
+        self.backfill = backfill
+
     def rank(self, job: Job, now: float) -> Rank:
         # A running job's rank is when it would end, which does not move while it runs.
         remaining = max(predicted_s(job) - job.attained_s(now), 0.0)
@@ -119,7 +127,10 @@ class Tiresias(Preemptive):
 
     name: ClassVar[str] = "tiresias"
 
-    def __init__(self, threshold_gpu_s: float = 18_000.0, interval_s: float = 0.0) -> None:
+    def __init__(
+        self, threshold_gpu_s: float = 18_000.0, interval_s: float = 0.0, backfill: bool = True
+    ) -> None:
+        self.backfill = backfill
         self.threshold_gpu_s = threshold_gpu_s
         self.interval_s = interval_s or None
 

@@ -28,6 +28,8 @@ ESTIMATORS = {
     "column:NAME": "a column of the trace with predicted seconds",
     "limit": "the time limit that the user gave",
     "user-mean": "the mean of the user's finished jobs of as many GPUs; learns while it runs",
+    "boosting": "gradient-boosted trees over the past, fitted every week (QSSF)",
+    "ga2m": "an additive model with interactions over the past, fitted every week (Lucid)",
     "none": "nothing is known",
 }
 
@@ -52,6 +54,10 @@ def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | 
         return TimeLimit()
     if text == "user-mean":
         return UserMean()
+    if text in ("boosting", "ga2m"):
+        from schedmate.schedulers.learned import Learned
+
+        return Learned(text)
     if text == "none":
         return None
     raise UsageError(f"no estimator {text!r}; there are {', '.join(ESTIMATORS)}.")

@@ -1,0 +1,93 @@
+"""Learnt durations: better than a mean where there is something to learn, and never from later."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+
+from schedmate.errors import UsageError
+from schedmate.schedulers import Cluster, Forecast, Job
+from schedmate.schedulers.estimators import Estimator, UserMean
+from schedmate.schedulers.learned import Learned
+from schedmate.schedulers.registry import make
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.workload import Workload
+
+DAY = 86_400.0
+
+
+def recurrent(count: int = 700) -> Workload:
+    """Users with jobs of two names: one always short, one always long, with a little noise."""
+    draw = random.Random(1)
+    jobs, durations = [], []
+    for index in range(count):
+        user, name = draw.choice("abc"), draw.choice(["eval", "train"])
+        base = {"a": 1, "b": 2, "c": 4}[user] * (60.0 if name == "eval" else 3600.0)
+        jobs.append(
+            Job(str(index), index, index * 300.0, 1, user=user, name=f"{name}_{draw.randrange(99)}")
+        )
+        durations.append(base * draw.uniform(0.9, 1.1))
+    return Workload("recurrent", jobs, durations, [None] * count)
+
+
+class Kept(Estimator):
+    """Keeps what another estimator said."""
+
+    def __init__(self, inner: Estimator) -> None:
+        self.inner = inner
+        self.said: dict[int, float] = {}
+
+    def estimate(self, job: Job) -> Forecast | None:
+        forecast = self.inner.estimate(job)
+        if forecast is not None:
+            self.said[job.index] = forecast.duration_s
+        return forecast
+
+    def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
+        self.inner.observe(job, run_time_s, completed)
+
+
+def error(workload: Workload, estimator: Estimator) -> float:
+    """Median factor between estimate and truth over the last third of the jobs."""
+    kept = Kept(estimator)
+    Simulation(workload, make("sjf"), Cluster.parse("8x8"), estimator=kept).run()
+    late = range(len(workload) * 2 // 3, len(workload))
+    return statistics.median(
+        math.exp(abs(math.log(kept.said[i] / workload.duration_s[i]))) for i in late
+    )
+
+
+@pytest.mark.parametrize("model", ["boosting", pytest.param("ga2m", marks=pytest.mark.slow)])
+def test_learns_what_recurs(model: str) -> None:
+    workload = recurrent()
+    learned = Learned(model, least=200)
+    assert error(workload, learned) < 1.2
+    assert error(workload, UserMean()) > 1.8
+    assert learned.fits == 1
+    weights = learned.explain()
+    if model == "ga2m":
+        assert max(weights, key=weights.__getitem__).startswith("name_mean")
+
+
+def test_the_future_changes_no_estimate() -> None:
+    workload = recurrent(400)
+    said = []
+    for factor in (1.0, 50.0):
+        changed = Workload(
+            "changed",
+            workload.jobs,
+            [d * (factor if i >= 350 else 1.0) for i, d in enumerate(workload.duration_s)],
+            workload.profiles,
+        )
+        kept = Kept(Learned("boosting", update_s=DAY / 4, least=100))
+        Simulation(changed, make("fifo"), Cluster.parse("8x8"), estimator=kept).run()
+        said.append([kept.said.get(i) for i in range(350)])
+    assert said[0] == said[1]
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="no model 'oracle'; there are boosting, ga2m"):
+        Learned("oracle")
