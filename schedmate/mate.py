@@ -14,9 +14,10 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -25,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.errors import InputError, UsageError
 from schedmate.jobs import (
+    Diagnosis,
     Estimate,
     JobRecord,
     JobSpec,
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 SCHEMA = "schedmate.analyze/v1"
 # Analysis is Python code under one interpreter lock: more threads would only slow each other.
 THREADS = 2
+
+DIAGNOSIS_S = 60.0
+"""How long a failed job's logs are read at most [s]; nobody waits for a slot meanwhile."""
 
 _log = logging.getLogger("schedmate")
 _log.addHandler(logging.NullHandler())
@@ -280,6 +285,23 @@ class SchedMate:
         progress = self._in_time("progress", job, work, deadline_s)
         return None if progress is None or progress.abstained else progress
 
+    def on_failure(
+        self,
+        job: JobSpec,
+        logs: Path | str | Sequence[Path | str],
+        *,
+        node_logs: Sequence[Path | str] = (),
+        deadline_s: float = DIAGNOSIS_S,
+    ) -> Diagnosis | None:
+        """What failed first in a job that ended badly, whose fault it is, what to do (section 3.3).
+
+        `logs` is a file, a directory with a file per rank, or several; `node_logs` are kernel logs
+        of its nodes. `error_type` is `unknown` when nothing decides. None when `deadline_s` [s] has
+        passed and on any failure, which is logged. Never raises, never waits for a language model.
+        """
+        paths = [logs] if isinstance(logs, Path | str) else list(logs)
+        return self._in_time("diagnosis", job, partial(_diagnose, paths, node_logs), deadline_s)
+
     def _in_time(
         self, what: str, spec: JobSpec, work: Callable[[float], T], deadline_s: float | None
     ) -> T | None:
@@ -386,3 +408,18 @@ def _track(log: Path | str, since: int, batch_size: int | None, deadline: float)
         return None
     with open_log(log) as opened:
         return track_log(opened, batch=batch_size, since=since)[0]
+
+
+def _diagnose(
+    paths: Sequence[Path | str], node_logs: Sequence[Path | str], deadline: float
+) -> Diagnosis | None:
+    from schedmate.logparse.failure import diagnose, open_job
+    from schedmate.logparse.reading import open_log
+
+    if time.monotonic() >= deadline:
+        return None
+    if not paths:
+        raise UsageError("a diagnosis needs at least one log.")
+    with open_job(paths) as log, ExitStack() as stack:
+        kernel = [stack.enter_context(open_log(path)) for path in node_logs]
+        return diagnose(log, node_logs=kernel)

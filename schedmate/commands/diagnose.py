@@ -67,25 +67,17 @@ def diagnose(
 
     settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
     from schedmate.logparse.failure import diagnose as run
+    from schedmate.logparse.failure import open_job
     from schedmate.logparse.reading import open_log
 
     with ExitStack() as stack:
-
-        def opened(path: str | Path) -> Log:
-            return stack.enter_context(open_log(path))
-
         if "-" in logs and len(logs) > 1:
             raise UsageError("- stands for standard input alone; give files or -, not both.")
-        log = opened(logs[0])
-        for path in logs[1:]:
-            other = opened(path)
-            log.files += other.files
-            log.error_files += other.error_files
-            log.warnings += other.warnings
+        log = stack.enter_context(open_job(logs))
         found = run(
             log,
-            node_logs=[opened(path) for path in node_logs or ()],
-            healthy=[opened(path) for path in healthy or ()],
+            node_logs=[stack.enter_context(open_log(path)) for path in node_logs or ()],
+            healthy=[stack.enter_context(open_log(path)) for path in healthy or ()],
             locator=locator,
         )
         found = _consulted(found, log, settings, window)

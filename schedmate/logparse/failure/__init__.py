@@ -4,7 +4,7 @@ with open_log("job.out") as log:
     diagnosis = diagnose(log)
 """
 
-from schedmate.logparse.failure.handler import diagnose
+from schedmate.logparse.failure.handler import diagnose, open_job
 from schedmate.logparse.failure.rules import Rule, load_rules
 
-__all__ = ["Rule", "diagnose", "load_rules"]
+__all__ = ["Rule", "diagnose", "load_rules", "open_job"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Literal
 
 from schedmate.errors import UsageError
@@ -16,7 +18,8 @@ from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
 from schedmate.logparse.failure.signs import last_sign
-from schedmate.logparse.reading import Attempt, Log, attempts
+from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
+from schedmate.logparse.reading.prefixes import origin_of_file
 
 Locator = Literal["auto", "scan", "binary"]
 SCAN_UP_TO = 1 << 32
@@ -25,6 +28,37 @@ QUOTED = 12
 """Most lines that are quoted of what failed first."""
 OTHERS = 6
 """Most other events that are quoted, and most that were ruled out."""
+
+
+@contextmanager
+def open_job(paths: Sequence[Path | str]) -> Iterator[Log]:
+    """The logs at `paths` as those of one job; each is what `open_log` takes.
+
+    Raises `LogError` when one cannot be read.
+    """
+    with ExitStack() as stack:
+        logs = [stack.enter_context(open_log(path)) for path in paths]
+        files = [file for log in logs for file in log.files]
+        _name_ranks(files)
+        yield Log(
+            logs[0].name,
+            files,
+            [error for log in logs for error in log.error_files],
+            [warning for log in logs for warning in log.warnings],
+        )
+
+
+def _name_ranks(files: list[LogFile]) -> None:
+    """Set the ranks that the files' names say, if those tell the files apart."""
+    named = {
+        file.name: origin_of_file(file.path, file.path.parent).rank
+        for file in files
+        if file.path is not None and file.rank is None
+    }
+    ranks = set(named.values())
+    if len(files) > 1 and len(ranks) == len(files) and None not in ranks:
+        for file in files:
+            file.rank = named[file.name]
 
 
 def diagnose(
