@@ -110,6 +110,9 @@ def test_every_fact_is_found_in_its_example(name: str, fact: dict) -> None:
          {"iteration": 3, "total": 100, "step_time_s": 0.65}),
         ("[I] Trainer: 1200/40000 | 3% | loss=2.1 | 1.3 s/iter | ETA 14:02:11",
          {"iteration": 1200, "total": 40000, "loss": 2.1, "step_time_s": 1.3, "eta_s": 50531}),
+        ("epoch  13  K= 7  loss=5.0e-04  v1=0.01352  (5.0s)",
+         {"epoch": 13, "loss": 5.0e-4, "epoch_time_s": 5.0}),
+        ("current step: 12th step", {"iteration": 12}),
         ("step 10 of 3: loss 0.5", {"iteration": 10, "loss": 0.5}),
         ("iter: 5  loss: nan  sec/iter: 2.5", {"iteration": 5, "step_time_s": 2.5}),
         (
@@ -204,6 +207,19 @@ def test_a_large_time_without_unit_is_not_guessed() -> None:
     assert progress_of(*[f"step {n} loss 2.5 step_time: 350" for n in range(60)]).abstained
 
 
+def test_a_time_of_one_or_of_many_iterations_is_not_guessed() -> None:
+    each = [f"ep: 0, batch: {n}, time: 8.5, loss: 10.9" for n in range(1, 61)]
+    some = [f"ep: 0, batch: {n * 20}, time: 8.5, loss: 10.9" for n in range(1, 61)]
+    left = [
+        f"step {n * 20}/2000, time: 8.5s, loss: 10.9, eta {(2000 - n * 20) * 8.5:.0f}s"
+        for n in range(1, 61)
+    ]
+
+    assert progress_of(*each).step_time_s == 8.5
+    assert progress_of(*some).abstained
+    assert progress_of(*left).step_time_s == 8.5
+
+
 def test_samples_per_second_need_a_batch_size() -> None:
     lines = [f"Epoch[3] Batch [{n}] Speed: 512.0 samples/sec loss=0.5" for n in range(40)]
 
@@ -228,6 +244,14 @@ def test_an_evaluation_at_the_end_does_not_hide_the_training() -> None:
     progress = progress_of("\r".join(steps), "\r".join(evaluation * 20))
 
     assert (progress.step_time_s, progress.iteration, progress.lines) == (2.0, 99, [1])
+
+
+def test_a_fast_bar_without_a_name_is_no_training() -> None:
+    bar = [f" {n}%|##  | {n}/100 [00:10<00:14, 450.00it/s]" for n in range(1, 100)]
+    named = [f"Epoch 1: {n}%|##  | {n}/100 [00:10<00:14, 450.00it/s]" for n in range(1, 100)]
+
+    assert progress_of("\r".join(bar)).abstained
+    assert progress_of("\r".join(named)).step_time_s == pytest.approx(1 / 450)
 
 
 def test_epochs_and_their_length_make_a_run() -> None:
@@ -268,7 +292,7 @@ def test_a_run_that_ended_says_how_long_it_took() -> None:
     seed=st.integers(0, 99),
     shape=st.sampled_from(
         [
-            "iter {i}/{n} loss {l:.4f} time {ms:.2f}ms",
+            "iter {i}/{n} loss {l:.4f} iter time {ms:.2f}ms",
             "[{i}/{n}] loss={l:.4f} step_time={s:.6f}s lr=1e-4",
             "global_step: {i} | train_loss: {l:.4f} | it/s: {r:.8f}",
             "Schritt {i} von {n}, Verlust: {l:.4f}, {s:.6f} s/step",

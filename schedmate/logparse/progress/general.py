@@ -37,6 +37,7 @@ _NUMBER = re.compile(
 )
 _CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
 _UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])]\s*[:=]?\s*$")
+_LASTS = re.compile(r"ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?")
 _TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
 
 
@@ -139,6 +140,8 @@ def is_about_something_else(text: str) -> bool:
 
 def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
     known = meaning(number.key, number.unit)
+    if known is None and number.bracketed and not number.key and _LASTS.fullmatch(number.unit):
+        known = meaning("time", number.unit)  # `epoch 13 loss=0.5 (5.0s)`
     if known is None:
         if number.total and not number.unit and number.value <= number.total + 1:
             _count(sample, number, kinds)

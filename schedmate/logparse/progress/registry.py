@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from schedmate.logparse.data import load
 from schedmate.logparse.progress.bars import OTHER, read_bar
-from schedmate.logparse.progress.general import clock_s, read_general
+from schedmate.logparse.progress.general import clock_s, is_about_something_else, read_general
 from schedmate.logparse.progress.sample import Sample
 
 _INTEGERS = frozenset(["iteration", "total", "total_epochs", "batch", "samples"])
@@ -21,6 +21,7 @@ class Shape(NamedTuple):
     pattern: str
     alone: bool
     ignore: bool
+    headed: bool
 
 
 @cache
@@ -32,6 +33,7 @@ def shapes() -> tuple[Shape, ...]:
             entry["pattern"],
             entry.get("alone", False),
             entry.get("ignore", False),
+            entry.get("headed", False),
         )
         for entry in load("progress/patterns.yaml")
     )
@@ -74,7 +76,7 @@ def _read_line(text: str) -> Sample | None:
     for index in sorted(_set_of_shapes().Match(text.encode("utf-8", "replace")) or []):
         shape = shapes()[index]
         if match := _compiled(shape.pattern).search(text):
-            if shape.ignore:
+            if shape.ignore or (shape.headed and is_about_something_else(text)):
                 return None
             return read_match(shape, match, text, bar)
     return bar or read_general(text)
@@ -92,8 +94,8 @@ def read_match(shape: Shape, match: re.Match[str], text: str, bar: Sample | None
             continue
     if "per" in said and sample.step_time_s is not None:
         sample.step_time_s /= max(1.0, float(match["per"]))
-    if sample.epoch is not None and sample.total is not None and "epoch" in said:
-        sample.in_epoch = "iteration" in said
+    if sample.epoch is not None and sample.total is not None and "iteration" in said:
+        sample.in_epoch = sample.in_epoch or "epoch" in said or "epoch_eta" in said
     sample.named = True
     sample.group = sample.group if bar else f"{shape.name} {' '.join(said)}"
     return sample

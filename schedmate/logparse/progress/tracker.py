@@ -35,6 +35,8 @@ LISTED = 10
 """Lines listed in the answer."""
 AGREE = 0.3
 """Two ways to tell a step time agree within this relative difference."""
+FASTEST = 0.02
+"""A bar without a name and without metrics that takes less for each count [s] is no training."""
 UNITLESS = 60.0
 """A time without unit above this is not believed to be seconds unless something confirms it."""
 
@@ -187,7 +189,9 @@ def _step_time(group: list[Sample], facts: Facts, batch: int | None) -> Found | 
     clock = pace([Tick(s.time, s.iteration) for s in _one_stream(counted) if s.time is not None])  # type: ignore[arg-type]
     stated = _stated(ordered, counted, clock)
     if stated is not None:
-        return stated
+        nameless = not any(s.named or s.training for s in group)
+        # such a bar counts files or samples far more often than training steps
+        return None if nameless and stated[0].median < FASTEST else stated
     elapsed = _one_stream([s for s in counted if s.elapsed_s is not None])
     if found := pace([Tick(s.elapsed_s, s.iteration) for s in elapsed]):  # type: ignore[arg-type]
         return found, "elapsed", []
@@ -220,7 +224,7 @@ def _stated(ordered: list[Sample], counted: list[Sample], clock: Spread | None) 
             )
         if timed[-1].iteration is None:
             return None
-    if not timed[-1].bare and timed[-1].unit:
+    if timed[-1].unit and (not timed[-1].bare or timed[-1].reader != "general"):
         return found, "stated", []
     every = interval([Tick(0.0, s.iteration) for s in _one_stream(counted)])  # type: ignore[arg-type]
     return _decide(found, clock, every, timed[-1])
@@ -251,6 +255,8 @@ def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> 
             factor = fits[best]
     elif not latest.unit and found.median > UNITLESS:
         return None
+    elif latest.bare and every > 1 and not _eta_fits(latest, found.median):
+        return None  # of one iteration, or of all since the last line: nothing tells
     else:
         factor = 1.0
         if not latest.unit:
@@ -258,6 +264,14 @@ def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> 
     if factors[factor]:
         notes.append(factors[factor])
     return found.times(factor), "stated", notes
+
+
+def _eta_fits(latest: Sample, step: float) -> bool:
+    """Whether the log's own estimate of what is left rests on this step time."""
+    if not latest.eta_s or latest.total is None or latest.iteration is None or latest.in_epoch:
+        return False
+    left = (latest.total - latest.iteration) * step
+    return left > 0 and abs(math.log(left / latest.eta_s)) < math.log(1 + AGREE)
 
 
 def _by_samples(
