@@ -21,7 +21,7 @@ class Shape(NamedTuple):
     pattern: str
     alone: bool
     ignore: bool
-    headed: bool
+    headed: bool = False
 
 
 @cache
