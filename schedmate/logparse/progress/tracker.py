@@ -255,7 +255,7 @@ def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> 
             factor = fits[best]
     elif not latest.unit and found.median > UNITLESS:
         return None
-    elif latest.bare and every > 1 and not _eta_fits(latest, found.median):
+    elif latest.bare and latest.reader == "general" and every > 1 and not _eta_fits(latest, found):
         return None  # of one iteration, or of all since the last line: nothing tells
     else:
         factor = 1.0
@@ -266,11 +266,11 @@ def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> 
     return found.times(factor), "stated", notes
 
 
-def _eta_fits(latest: Sample, step: float) -> bool:
+def _eta_fits(latest: Sample, found: Spread) -> bool:
     """Whether the log's own estimate of what is left rests on this step time."""
     if not latest.eta_s or latest.total is None or latest.iteration is None or latest.in_epoch:
         return False
-    left = (latest.total - latest.iteration) * step
+    left = (latest.total - latest.iteration) * found.median
     return left > 0 and abs(math.log(left / latest.eta_s)) < math.log(1 + AGREE)
 
 
