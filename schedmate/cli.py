@@ -27,8 +27,8 @@ from schedmate.terminal import clean, say
 
 app = typer.Typer(
     name="schedmate",
-    help="How long will this GPU job run, and what will it use? Answered from its source code "
-    "and the history of past jobs.",
+    help="What a GPU scheduler does not know of its jobs: how long they will run, how fast they "
+    "go, why they failed. Read from source code, logs and the history of past jobs.",
     epilog="Exit codes: " + "; ".join(f"{code} {what}" for code, what in EXIT_CODES.items()) + ".",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
