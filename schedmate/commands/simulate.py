@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.commands.history_common import JsonOption, progress, tell
+from schedmate.durations import parse_duration
 from schedmate.errors import UsageError
 from schedmate.terminal import clean
 
@@ -64,7 +65,14 @@ def simulate(
         Path | None,
         typer.Option(metavar="FILE", help="CSV of measured speeds of packed pairs."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the noisy estimator.")] = 0,
+    node_mtbf: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Let nodes fail: the mean time between failures of one, as 264d.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of noise and failures.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -97,6 +105,11 @@ def simulate(
         harmless = HARMLESS if mode == "published" else frozenset()
         table = ColocationTable.read(colocation, harmless)
         parameters = replace(parameters, interference=table)
+    if node_mtbf is not None:
+        mtbf = parse_duration(node_mtbf)
+        if not mtbf:
+            raise UsageError("--node-mtbf 0: nodes that always fail run nothing; write it as 264d.")
+        parameters = replace(parameters, node_mtbf_s=mtbf)
     names = tuple(name.strip() for name in policy.split(",") if name.strip())
     plan = Plan(names, Cluster.parse(cluster), estimator, parameters, seed, check)
     workload = load(trace, columns, skip_bad)

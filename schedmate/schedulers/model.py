@@ -169,6 +169,8 @@ class Job:
     preemptions: int = 0
     evictions: int = 0
     """Times it was taken off GPUs that it shared."""
+    failures: int = 0
+    """Times its node failed under it."""
 
     def attained_s(self, now: float) -> float:
         """Time for which it has held GPUs so far [s]."""
@@ -184,4 +186,4 @@ class Job:
         self.profiled = self.profiling = False
         self.allocation = ()
         self.started = self.service_s = 0.0
-        self.preemptions = self.evictions = 0
+        self.preemptions = self.evictions = self.failures = 0

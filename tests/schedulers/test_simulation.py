@@ -16,11 +16,16 @@ from schedmate.schedulers.model import Profile
 from schedmate.schedulers.policy import Evict, Migrate, Resize
 from schedmate.schedulers.registry import BUNDLED, make
 from schedmate.schedulers.sim.audit import LawBrokenError, audit
-from schedmate.schedulers.sim.engine import DecisionError, Outcome, Segment, Simulation
+from schedmate.schedulers.sim.engine import Outcome, Simulation
+from schedmate.schedulers.sim.execution import DecisionError, Segment
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
 from schedmate.schedulers.sim.workload import Workload
 
 Rows = list[tuple[float, float, int]]
+
+FAILING = replace(
+    HONEST, name="failing", node_mtbf_s=200.0, repair_s=20.0, checkpoint_s=7.0, restart_s=5.0
+)
 
 rows = st.lists(
     st.tuples(
@@ -50,7 +55,7 @@ def oracle(workload: Workload) -> Table:
 
 
 @pytest.mark.parametrize("policy", sorted(BUNDLED))
-@pytest.mark.parametrize("parameters", [HONEST, PUBLISHED], ids=lambda one: one.name)
+@pytest.mark.parametrize("parameters", [HONEST, PUBLISHED, FAILING], ids=lambda one: one.name)
 @settings(max_examples=30)
 @given(rows=rows, seed=st.integers(0, 3))
 def test_every_policy_obeys_the_laws_and_repeats_itself(
@@ -293,6 +298,23 @@ def test_a_job_moves_grows_and_pays_for_both() -> None:
     assert outcome.end == [10.0 + 62.0 + 90.0 / 2]
     half = replace(HONEST, scaling=0.0, restart_s=0.0)
     assert simulate(workload, Grow(), "1x4", parameters=half).end == [100.0]
+
+
+def test_a_failed_node_costs_the_work_since_the_last_checkpoint_and_the_restart() -> None:
+    workload = Workload.of([(0.0, 100.0, 2)])
+    parameters = replace(HONEST, node_mtbf_s=80.0, repair_s=30.0, checkpoint_s=20.0, restart_s=5.0)
+    outcome = simulate(workload, "fifo", "1x2", parameters=parameters, seed=1)
+    assert outcome.failures == len(outcome.segments) - 1 > 0
+    done = 0.0
+    for one, after in itertools.pairwise(outcome.segments):
+        # What is kept ends at a checkpoint, and the node is back half a minute later.
+        done += one.work_s
+        assert done % 20.0 == pytest.approx(0.0, abs=1e-6) or one.work_s == 0.0
+        assert after.start == one.end + 30.0
+    last = outcome.segments[-1]
+    assert last.end - last.start == pytest.approx(last.work_s + 5.0)
+    assert outcome == simulate(workload, "fifo", "1x2", parameters=parameters, seed=1)
+    assert outcome != simulate(workload, "fifo", "1x2", parameters=parameters, seed=2)
 
 
 def test_a_job_larger_than_its_cluster_is_named() -> None:

@@ -101,6 +101,7 @@ def run_policy(
         plan.cluster,
         estimator=estimator,
         parameters=plan.parameters,
+        seed=plan.seed,
     )
     outcome = simulation.run(progress)
     cpu_s = time.process_time() - began
