@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import signal
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,6 +12,7 @@ from schedmate.durations import parse_duration
 from schedmate.errors import INTERNAL, InputError, SchedmateError
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.mate import SchedMate
+from schedmate.pool import unordered
 from schedmate.settings import PROJECT_FILE, Settings, is_inside, project_file
 
 ERROR_SCHEMA = "schedmate.error/v1"
@@ -74,13 +68,7 @@ _mate: SchedMate
 
 
 def _start(settings: Settings) -> None:
-    """Prepare one worker process."""
     global _mate  # noqa: PLW0603 - one object serves all jobs of this process
-    # Ctrl-C reaches every process of the terminal; a worker just ends, without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # One core a process: the libraries' own threads would only get in each other's way.
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
     _mate = SchedMate(settings)
 
 
@@ -128,60 +116,9 @@ def _failure(line: _Line, job_id: str | None, message: str, exit_code: int) -> R
 def analyze_many(lines: Iterable[str], settings: Settings, processes: int) -> Iterator[Result]:
     """Analyse each JSON line in a pool of processes; results come as they are done.
 
-    Lines are read no further ahead than the pool can use. A line that is wrong, or whose analysis
-    kills its process, gives a result with an `error`; the others go on.
+    A line that is wrong, or whose analysis kills its process, gives a result with an `error`; the
+    others go on.
     """
-    events: queue.Queue[_Line | Future[Result] | Exception | None] = queue.Queue()
-    room = threading.Semaphore(4 * processes)
-
-    def feed() -> None:
-        try:
-            for index, text in enumerate(lines):
-                if text.strip():
-                    room.acquire()
-                    events.put(_Line(index, text))
-            events.put(None)
-        except Exception as error:  # noqa: BLE001 - raised again where the results are read
-            events.put(error)
-
-    threading.Thread(target=feed, daemon=True).start()
-    pool = _pool(settings, processes)
-    running: dict[Future[Result], _Line] = {}
-    suspects: list[_Line] = []
-    reading = True
-    try:
-        while reading or running:
-            event = events.get()
-            if event is None:
-                reading = False
-            elif isinstance(event, _Line):
-                try:
-                    future = pool.submit(_work, event)
-                except BrokenProcessPool:
-                    pool.shutdown(wait=False)
-                    pool = _pool(settings, processes)
-                    future = pool.submit(_work, event)
-                running[future] = event
-                future.add_done_callback(events.put)
-            elif isinstance(event, Future):
-                line = running.pop(event)
-                room.release()
-                if isinstance(event.exception(), BrokenProcessPool):
-                    suspects.append(line)
-                else:
-                    yield event.result()
-            else:
-                raise event
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    # A dying process takes down all that ran beside it: run each again, alone.
-    for line in suspects:
-        with _pool(settings, 1) as single:
-            try:
-                yield single.submit(_work, line).result()
-            except BrokenProcessPool:
-                yield _failure(line, None, "the analysis ended its process", INTERNAL)
-
-
-def _pool(settings: Settings, processes: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(processes, get_context("spawn"), _start, (settings,))
+    items = (_Line(index, text) for index, text in enumerate(lines) if text.strip())
+    for line, result in unordered(_work, items, processes, _start, (settings,)):
+        yield result or _failure(line, None, "the analysis ended its process", INTERNAL)

@@ -1,0 +1,107 @@
+"""Much independent work on a pool of processes; results in order of completion."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class _Item(Generic[T]):
+    value: T
+
+
+def unordered(
+    work: Callable[[T], R],
+    items: Iterable[T],
+    processes: int,
+    start: Callable[..., None],
+    arguments: tuple[Any, ...] = (),
+) -> Iterator[tuple[T, R | None]]:
+    """Each item with what `work` makes of it, or None when that ended its process.
+
+    Every process calls `start(*arguments)` first. Items are read no further ahead than the pool
+    can use. What `work` raises is raised here: to let the others go on, return errors.
+    """
+    events: queue.Queue[_Item[T] | Future[R] | Exception | None] = queue.Queue()
+    room = threading.Semaphore(4 * processes)
+
+    def feed() -> None:
+        try:
+            for value in items:
+                room.acquire()
+                events.put(_Item(value))
+            events.put(None)
+        except Exception as error:  # noqa: BLE001 - raised again where the results are read
+            events.put(error)
+
+    def pool(size: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(size, get_context("spawn"), _begin, (start, arguments))
+
+    threading.Thread(target=feed, daemon=True).start()
+    workers = pool(processes)
+    running: dict[Future[R], T] = {}
+    suspects: list[T] = []
+    reading = True
+    try:
+        while reading or running:
+            event = events.get()
+            if event is None:
+                reading = False
+            elif isinstance(event, _Item):
+                try:
+                    future = workers.submit(work, event.value)
+                except BrokenProcessPool:
+                    workers.shutdown(wait=False)
+                    workers = pool(processes)
+                    future = workers.submit(work, event.value)
+                running[future] = event.value
+                future.add_done_callback(events.put)
+            elif isinstance(event, Future):
+                value = running.pop(event)
+                room.release()
+                if isinstance(event.exception(), BrokenProcessPool):
+                    suspects.append(value)
+                else:
+                    yield value, event.result()
+            else:
+                raise event
+    finally:
+        workers.shutdown(wait=False, cancel_futures=True)
+    # A dying process takes down all that ran beside it: run each again, alone.
+    for value in suspects:
+        with pool(1) as single:
+            try:
+                yield value, single.submit(work, value).result()
+            except BrokenProcessPool:
+                yield value, None
+
+
+def _begin(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """Prepare one worker process."""
+    # Ctrl-C reaches every process of the terminal; a worker just ends, without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # One core a process: the libraries' own threads would only get in each other's way.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    start(*arguments)
+
+
+def _end_with_parent() -> None:
+    """A pool's processes would wait for work for ever after their parent was killed."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
