@@ -1,7 +1,11 @@
-"""Write docs/cli.md from the commands' own `--help`; with --check, fail when it is stale."""
+"""Write docs/cli.md from the commands' own `--help`, and the schemas that come from code.
+
+With --check, fail when one of them is stale.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -13,8 +17,10 @@ from typer.testing import CliRunner
 
 from schedmate.cli import app
 from schedmate.errors import EXIT_CODES
+from schedmate.logparse.triage import json_schema
 
 PAGE = Path(__file__).with_name("cli.md")
+SCHEMA = Path(__file__).with_name("schemas") / "triage-v1.schema.json"
 WIDTH = "80"
 
 
@@ -45,13 +51,18 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+def schema() -> str:
+    """The text of docs/schemas/triage-v1.schema.json."""
+    return json.dumps(json_schema(), indent=1) + "\n"
+
+
 def main() -> None:
-    """Write the page, or compare it when called with --check."""
-    text = reference()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
-        raise SystemExit("docs/cli.md is stale: run `make docs` and commit the result.")
+    """Write the files, or compare them when called with --check."""
+    for path, text in ((PAGE, reference()), (SCHEMA, schema())):
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"docs/{path.name} is stale: run `make docs` and commit the result.")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from schedmate.commands import (
     rules,
     simulate,
     track,
+    triage,
 )
 from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
 from schedmate.terminal import clean, say
@@ -41,6 +42,7 @@ app.add_typer(history.app, name="history")
 app.add_typer(llm.app, name="llm")
 app.command("track")(track.track)
 app.command("diagnose")(diagnose.diagnose)
+app.command("triage")(triage.triage)
 app.add_typer(rules.app, name="rules")
 app.command("simulate")(simulate.simulate)
 app.command("policies")(policies.policies)

@@ -1,0 +1,175 @@
+"""`schedmate triage`: many failed jobs at once, by root cause, in one report."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schedmate.commands.history_common import progress, tell
+from schedmate.errors import InputError, UsageError
+from schedmate.files import open_output
+
+if TYPE_CHECKING:
+    from schedmate.jobs import Diagnosis
+    from schedmate.logparse.triage import JobVerdict, Strip, Triage
+
+JOB_SCHEMA = "schedmate.triage-job/v1"
+LISTED = 12
+"""Groups of the text summary."""
+
+
+def triage(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|GLOB|CSV",
+            help="A directory (each file, or sub-directory of rank files, is a job), a quoted "
+            "glob, or a CSV list of jobs with the columns log, job_id, duration, gpus, nodes, "
+            "workload, state, user (log is the one that must be there).",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write a report, one HTML file."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_lines: Annotated[
+        bool,
+        typer.Option("--jsonl", help="Print a JSON line for each job, in order of completion."),
+    ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, metavar="N", help="Processes; default: one a core."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT or local) that sees the "
+            "logs under the same paths. Needs schedmate[ray].",
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What was triaged before; default: triage.sqlite beside the job history. A "
+            "killed run goes on where it was, and new templates are told from known ones.",
+        ),
+    ] = None,
+) -> None:
+    """Diagnose many jobs at once: groups of one root cause, their cost, suspect nodes, what is new.
+
+    A log that cannot be read becomes an error in its row and the others go on; the exit code is 3
+    only when none could be read. Interrupted or killed, the same command goes on where it was.
+
+    Examples:
+
+      schedmate triage /var/log/slurm/failed --out report.html
+
+      schedmate triage jobs.csv --out report.html --json > triage.json
+    """
+    from schedmate.logparse.triage import Ledger, find_targets, summarise
+    from schedmate.logparse.triage import triage as run
+    from schedmate.settings import data_dir
+
+    if as_json and as_lines:
+        raise UsageError("--json and --jsonl exclude each other; give one of them.")
+    if ray is not None and processes is not None:
+        raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"cannot write {out}: there is no such directory; make it first.")
+    batch = find_targets(source)
+    verdicts: list[JobVerdict] = []
+    shown: Counter[int] = Counter()
+    with ExitStack() as stack:
+        name = str(Path(batch.source).absolute())
+        store = stack.enter_context(Ledger(ledger or data_dir() / "triage.sqlite", name))
+        advance = stack.enter_context(progress("triage", len(batch.targets)))
+        cores = processes or len(os.sched_getaffinity(0))
+        for verdict, templates in run(batch.targets, store, processes=cores, ray=ray):
+            verdicts.append(verdict)
+            shown.update(templates)
+            if as_lines:
+                typer.echo(json.dumps(_line(verdict)))
+            advance(len(verdicts), f"{len(verdicts):,} of {len(batch.targets):,}")
+        found = summarise(batch.source, verdicts, shown, store, batch.warnings)
+        store.finish()
+    if out is not None:
+        from schedmate.report import triage_page
+
+        page = triage_page(found, _strip_of)
+        with open_output(out) as stream:
+            stream.write(page)
+    for warning in found.warnings[:20]:
+        tell(f"note: {warning}")
+    if as_json:
+        typer.echo(json.dumps(found.document(), indent=2, allow_nan=False))
+    elif not as_lines:
+        _print(found)
+    if found.totals.unreadable == found.totals.jobs:
+        raise InputError(f"none of the logs of {source} could be read; first: {verdicts[0].error}")
+
+
+def _line(verdict: JobVerdict) -> dict[str, Any]:
+    return {"schema": JOB_SCHEMA, **verdict.model_dump(mode="json", exclude={"group"})}
+
+
+def _strip_of(verdict: JobVerdict) -> Strip | None:
+    """The log at a glance, where it is still there."""
+    from schedmate.logparse.reading import open_log
+    from schedmate.logparse.triage import strip
+
+    if verdict.diagnosis is None:
+        return None
+    try:
+        with open_log(verdict.log) as log:
+            return strip(log, verdict.diagnosis)
+    except InputError:
+        return None
+
+
+def _print(found: Triage) -> None:
+    import sys
+
+    from rich import box
+    from rich.table import Table
+
+    from schedmate.logparse.triage.words import headlines, title
+    from schedmate.terminal import clean, console
+
+    for line in headlines(found):
+        typer.echo(clean(line))
+    if not found.groups:
+        return
+    jobs = {job.index: job for job in found.jobs}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column, justify in (("jobs", "right"), ("GPU-h", "right"), ("root cause", "left")):
+        table.add_column(column, justify="right" if justify == "right" else "left")
+    table.add_column("for example", overflow="fold")
+    ids = {one.id: one for one in found.groups}
+    ordered = [ids[bar.group] for bar in found.pareto.bars]
+    for one in ordered[:LISTED]:
+        example = jobs[one.example]
+        hours = f"{one.gpu_hours:,.1f}" if one.gpu_hours_known else "?"
+        table.add_row(
+            f"{len(one.jobs):,}", hours, clean(title(one), 60), clean(_place(example.diagnosis), 90)
+        )
+    console(sys.stdout).print(table)
+    if len(ordered) > LISTED:
+        typer.echo(f"{len(ordered) - LISTED:,} more groups: --out and --json have all.")
+    typer.echo(clean(f"New: {found.novelty.reason}"))
+
+
+def _place(found: Diagnosis | None) -> str:
+    if found is None or found.file is None:
+        return ""
+    from schedmate.logparse.triage.groups import deciding_line
+
+    return f"{Path(found.file).name}:{found.line} {deciding_line(found)}"

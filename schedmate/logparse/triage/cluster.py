@@ -1,0 +1,58 @@
+"""The same work as tasks of a Ray cluster (extra `ray`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from schedmate.errors import InputError, UsageError
+from schedmate.logparse.triage.targets import Target
+from schedmate.logparse.triage.work import Outcome, examine
+
+AHEAD = 4
+"""Tasks submitted for each core of the cluster."""
+
+
+def on_ray(
+    targets: Sequence[Target], known: frozenset[bytes], address: str
+) -> Iterator[tuple[Target, Outcome | None]]:
+    """Each target with its outcome, None when its task died twice; in order of completion.
+
+    `address` is what `ray.init` takes: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local` for a
+    cluster of this machine alone. Raises `UsageError` without Ray and `InputError` without cluster.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("--ray needs Ray; pip install 'schedmate[ray]'.") from None
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(address, log_to_driver=False, logging_level="ERROR", include_dashboard=None)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(
+                f"no Ray cluster at {address}: {reason}; start one with `ray start --head`."
+            ) from None
+    try:
+        task = ray.remote(max_retries=1)(examine)
+        shared = ray.put(known)
+        ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        running: dict[ray.ObjectRef[Outcome], Target] = {}
+        waiting = iter(targets)
+        while True:
+            for target in waiting:
+                running[task.remote(target, shared)] = target
+                if len(running) >= ahead:
+                    break
+            if not running:
+                return
+            done, _ = ray.wait(list(running), num_returns=1)
+            for reference in done:
+                try:
+                    outcome = ray.get(reference)
+                except ray.exceptions.RayError:
+                    outcome = None
+                yield running.pop(reference), outcome
+    finally:
+        if mine:
+            ray.shutdown()

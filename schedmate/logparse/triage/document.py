@@ -1,0 +1,159 @@
+"""The JSON document of a batch, `schedmate.triage/v1`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schedmate.jobs import Diagnosis, ErrorType, FaultyComponent, Recovery
+
+SCHEMA = "schedmate.triage/v1"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class JobVerdict(_Part):
+    """One job: what was known of it, and its diagnosis or the reason that there is none."""
+
+    index: int = Field(ge=0, description="Place in the batch")
+    job_id: str
+    log: str
+    workload: str | None = None
+    state: str | None = Field(None, description="As the job list has it")
+    user: str | None = None
+    nodes: list[str] = Field(default_factory=list)
+    duration_s: float | None = Field(None, ge=0, description="Run time [s]")
+    gpus: float | None = Field(None, ge=0, description="GPUs of the whole job")
+    gpu_hours: float | None = Field(None, ge=0, description="duration_s * gpus / 3600")
+    error: str | None = Field(None, description="Why the log could not be read")
+    diagnosis: Diagnosis | None = None
+    group: str | None = Field(None, description="The group of its root cause")
+    cached: bool = Field(False, description="Known from the ledger: this content was read before")
+
+    @property
+    def failed(self) -> bool:
+        """Whether the log shows a failure; a log that cannot be read shows nothing."""
+        return self.diagnosis is not None and self.diagnosis.error_type != "none"
+
+
+class Group(_Part):
+    """Failures of one root cause: the same error, component and shape of the deciding line."""
+
+    id: str
+    error_type: ErrorType
+    error_name: str | None
+    faulty_component: FaultyComponent | None
+    template: str = Field(description="The deciding line, masked; empty when nothing was quoted")
+    jobs: list[int] = Field(description="Indexes of its jobs, in the order of the batch")
+    example: int = Field(description="Index of the job that stands for the group")
+    gpu_hours: float = Field(description="GPU-hours of those of its jobs that say")
+    gpu_hours_known: int = Field(description="How many of its jobs say")
+    nodes: dict[str, int] = Field(description="Nodes that the diagnoses name: number of jobs")
+    first_time: float | None = Field(None, description="Earliest failure [s since epoch]")
+    last_time: float | None = Field(None, description="Latest failure [s since epoch]")
+    rule: str | None = None
+    plan: Recovery | None = None
+
+
+class Bar(_Part):
+    """One group's part of what was lost."""
+
+    group: str
+    value: float = Field(description="GPU-hours, or jobs")
+    share: float = Field(ge=0, le=1)
+    cumulative: float = Field(ge=0, le=1.000001)
+
+
+class Pareto(_Part):
+    """Groups by what they cost, the costliest first."""
+
+    basis: Literal["gpu_hours", "jobs"]
+    reason: str
+    total: float
+    bars: list[Bar]
+
+
+class NodeFinding(_Part):
+    """One node: infrastructure failures against what chance would give it."""
+
+    node: str
+    jobs: int = Field(description="Jobs that ran on it")
+    failures: int = Field(description="Infrastructure failures that count against it")
+    expected: float = Field(description="Failures expected by chance")
+    node_hours: float | None = Field(None, description="Sum of the durations of its jobs [h]")
+    p_value: float = Field(ge=0, le=1)
+    p_adjusted: float = Field(ge=0, le=1, description="After Holm's correction")
+    suspect: bool
+
+
+class NodeTest(_Part):
+    """Which nodes fail more than chance, and on what ground that is said."""
+
+    tested: bool
+    reason: str
+    jobs: int = Field(description="Jobs whose nodes are known")
+    failures: int = Field(description="Of them, with an infrastructure failure")
+    baseline: float | None = Field(None, description="failures / jobs")
+    alpha: float
+    nodes: list[NodeFinding]
+
+
+class NewTemplate(_Part):
+    """A line near a failure whose shape no earlier batch showed."""
+
+    template: str
+    jobs: int
+    log: str
+    line: int
+
+
+class Novelty(_Part):
+    """New templates against what the ledger remembers."""
+
+    compared: bool
+    reason: str
+    total: int
+    templates: list[NewTemplate] = Field(description="Those of most jobs first, at most 500")
+
+
+class Totals(_Part):
+    """Counts of the whole batch."""
+
+    jobs: int
+    failed: int
+    not_failed: int
+    unreadable: int
+    by_type: dict[str, int]
+    by_name: dict[str, int]
+    gpu_hours_lost: float | None = Field(None, description="Of the failed jobs that say; or null")
+    gpu_hours_known: int = Field(description="Failed jobs whose duration and GPUs are known")
+
+
+class Triage(_Part):
+    """A whole batch; `document` gives it as JSON."""
+
+    source: str
+    version: str = Field(description="Version of schedmate")
+    rules: str = Field(description="Version of the rules that decided")
+    totals: Totals
+    groups: list[Group]
+    pareto: Pareto
+    node_test: NodeTest
+    novelty: Novelty
+    jobs: list[JobVerdict]
+    warnings: list[str] = Field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document `schedmate.triage/v1`."""
+        return {"schema": SCHEMA, **self.model_dump(mode="json")}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the document, as in docs/schemas."""
+    schema = Triage.model_json_schema(mode="serialization")
+    schema["properties"] = {"schema": {"const": SCHEMA}, **schema["properties"]}
+    schema["required"] = ["schema", *schema["required"]]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,156 @@
+"""The ledger: verdicts by content, so that a killed batch goes on where it was."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from array import array
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from schedmate.errors import InputError
+from schedmate.logparse.triage.targets import Target
+from schedmate.logparse.triage.work import Outcome, version
+
+TOGETHER = 200
+"""Verdicts stored at once; a killed batch does so many, or those of one second, again."""
+
+
+class LedgerError(InputError):
+    """The ledger cannot be used."""
+
+
+class Seen(NamedTuple):
+    """A template that no earlier batch showed, and where it was seen first."""
+
+    text: str
+    log: str
+    line: int
+
+
+class Ledger:
+    """A SQLite file with a rollback journal; one process writes at a time.
+
+    A batch of the same source that was not finished is continued, so that what it learned still
+    counts as new. With `path=None` nothing outlives the process.
+    """
+
+    def __init__(self, path: Path | None, source: str) -> None:
+        self.path = path
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(str(path or ":memory:"), timeout=2, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=DELETE")
+            # Held to the end: two batches in one ledger would each count the other's templates.
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            self._db.execute("BEGIN EXCLUSIVE")
+            for statement in _schema():
+                self._db.execute(statement)
+            self._db.execute("DELETE FROM verdict WHERE version <> ?", (version(),))
+            self.batch = self._begin_batch(source)
+            self._db.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error) from None
+        self._pending = 0
+        self._since = time.monotonic()
+
+    def _begin_batch(self, source: str) -> int:
+        row = self._db.execute("SELECT id, source, finished FROM batch ORDER BY id DESC").fetchone()
+        if row is not None and row[1] == source and row[2] is None:
+            return int(row[0])
+        statement = "INSERT INTO batch (source, started) VALUES (?, ?)"
+        return int(self._db.execute(statement, (source, time.time())).lastrowid or 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._commit()
+        finally:
+            self._db.close()
+
+    def known(self) -> frozenset[bytes]:
+        """Digests of the contents on which there is a verdict."""
+        return frozenset(row[0] for row in self._db.execute("SELECT content FROM verdict"))
+
+    def verdict(self, content: bytes) -> tuple[str, array[int]]:
+        """The diagnosis (JSON) of a known content, and the numbers of its templates."""
+        row = self._db.execute(
+            "SELECT document, templates FROM verdict WHERE content = ?", (content,)
+        ).fetchone()
+        numbers = array("q")
+        numbers.frombytes(row[1])
+        return str(row[0]), numbers
+
+    def put(self, target: Target, outcome: Outcome) -> array[int]:
+        """Keep a verdict; gives the numbers of its templates."""
+        numbers = array("q", [template.number for template in outcome.templates])
+        try:
+            if not self._pending:
+                self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(
+                "INSERT OR IGNORE INTO template VALUES (?, ?, ?, ?, ?)",
+                [
+                    (one.number, one.text, self.batch, str(target.log), one.line)
+                    for one in outcome.templates
+                ],
+            )
+            self._db.execute(
+                "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?)",
+                (outcome.content, version(), outcome.document, numbers.tobytes()),
+            )
+            self._pending += 1
+            if self._pending >= TOGETHER or time.monotonic() - self._since > 1:
+                self._commit()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+        return numbers
+
+    def new_templates(self) -> dict[int, Seen]:
+        """What this batch showed for the first time, by number."""
+        rows = self._db.execute(
+            "SELECT id, text, log, line FROM template WHERE batch = ?", (self.batch,)
+        )
+        return {row[0]: Seen(*row[1:]) for row in rows}
+
+    def earlier(self) -> tuple[int, int]:
+        """How many batches came before this one, and how many templates they showed."""
+        batches = self._db.execute(
+            "SELECT count(*) FROM batch WHERE id < ? AND finished IS NOT NULL", (self.batch,)
+        ).fetchone()[0]
+        templates = self._db.execute(
+            "SELECT count(*) FROM template WHERE batch < ?", (self.batch,)
+        ).fetchone()[0]
+        return int(batches), int(templates)
+
+    def finish(self) -> None:
+        """The batch is over: what it learned is known from now on."""
+        self._commit()
+        self._db.execute("UPDATE batch SET finished = ? WHERE id = ?", (time.time(), self.batch))
+
+    def _commit(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("COMMIT")
+        self._pending, self._since = 0, time.monotonic()
+
+    def _unusable(self, error: Exception) -> LedgerError:
+        busy = "locked" in str(error)
+        return LedgerError(
+            f"cannot use the ledger {self.path}: "
+            + ("another triage is using it; wait for it, or" if busy else f"{error};")
+            + " name another file with --ledger."
+        )
+
+
+def _schema() -> list[str]:
+    text = (Path(__file__).parent / "ledger.sql").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("--")]
+    return [part for part in "\n".join(lines).split(";") if part.strip()]

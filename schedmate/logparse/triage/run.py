@@ -1,0 +1,59 @@
+"""A batch from beginning to end: what the ledger knows is not done again."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from schedmate.logparse.triage.document import JobVerdict
+from schedmate.logparse.triage.ledger import Ledger
+from schedmate.logparse.triage.targets import Target
+from schedmate.logparse.triage.work import Outcome, restore, start, work
+from schedmate.pool import unordered
+
+ENDED = "the process that read it was killed or crashed; is the log too large for this machine?"
+
+
+def triage(
+    targets: Sequence[Target], ledger: Ledger, *, processes: int = 1, ray: str | None = None
+) -> Iterator[tuple[JobVerdict, array[int]]]:
+    """The verdict on each job in order of completion, with the numbers of its templates.
+
+    On `processes` of this machine, or as tasks of the Ray cluster at the address `ray`, whose
+    nodes must see the logs under the same paths. A log that cannot be read gives a verdict with an
+    `error`; the others go on.
+    """
+    known = ledger.known()
+    results: Iterator[tuple[Target, Outcome | None]]
+    if ray is not None:
+        from schedmate.logparse.triage.cluster import on_ray
+
+        results = on_ray(targets, known, ray)
+    else:
+        results = unordered(work, targets, processes, start, (known,))
+    for target, outcome in results:
+        yield _verdict(target, outcome or Outcome(error=ENDED), ledger)
+
+
+def _verdict(target: Target, outcome: Outcome, ledger: Ledger) -> tuple[JobVerdict, array[int]]:
+    document, numbers = outcome.document, array("q")
+    if outcome.content is not None and document is None:
+        document, numbers = ledger.verdict(outcome.content)
+    elif document is not None:
+        numbers = ledger.put(target, outcome)
+    verdict = JobVerdict(
+        index=target.index,
+        job_id=target.job_id,
+        log=str(target.log),
+        workload=target.workload,
+        state=target.state,
+        user=target.user,
+        nodes=list(target.nodes),
+        duration_s=target.duration_s,
+        gpus=target.gpus,
+        gpu_hours=target.gpu_hours,
+        error=outcome.error,
+        diagnosis=None if document is None else restore(document, target.log),
+        cached=outcome.content is not None and outcome.document is None,
+    )
+    return verdict, numbers

@@ -1,0 +1,76 @@
+"""A log at a glance: what each stretch of it holds, and where the failure is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.classify import LogClassifier
+from schedmate.logparse.reading import Log
+from schedmate.logparse.templates import Templates
+
+CELLS = 120
+SAMPLE = 1 << 16
+"""Bytes of a stretch that are looked at; of a longer one its beginning."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One stretch: its category (of `schedmate.logparse.classify`) and its first line, 1-based."""
+
+    kind: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The stretches of one file, about equal in bytes; `located` is that of the failure."""
+
+    file: str
+    cells: tuple[Cell, ...]
+    located: int | None
+
+
+def strip(log: Log, found: Diagnosis) -> Strip | None:
+    """The file that the diagnosis is about, in at most `CELLS` stretches; None if it is empty."""
+    files = [file for file in log.files if file.name == found.file] or log.files
+    if not files or not files[0].size:
+        return None
+    file, kinds = files[0], _Kinds()
+    starts = sorted({file.align(file.size * cell // CELLS) for cell in range(CELLS)})
+    ends = [*starts[1:], file.size]
+    cells = [
+        Cell(kinds.of(file.read(start, min(SAMPLE, end - start))), file.line_number(start))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    located = None
+    if found.line is not None and files[0].name == found.file:
+        at = file.line_offset(found.line)
+        located = max(i for i, start in enumerate(starts) if start <= at)
+    file.close()
+    return Strip(file.name, tuple(cells), located)
+
+
+class _Kinds:
+    """What a stretch holds: `error` where any line says one, else what most of its lines are."""
+
+    def __init__(self) -> None:
+        self._templates = Templates()
+        self._classifier = LogClassifier()
+        self._categories: list[str] = []
+
+    def of(self, data: bytes) -> str:
+        counts = Counter(map(self._category, self._templates.numbers(data)))
+        if counts["error"]:
+            return "error"
+        del counts["other"]
+        return counts.most_common(1)[0][0] if counts else "other"
+
+    def _category(self, number: int) -> str:
+        known, texts = self._categories, self._templates.texts
+        while len(known) < len(texts):
+            # by rule alone: of a template that no rule knows, an embedding is too often wrong
+            verdict = self._classifier.by_rule(texts[len(known)])
+            known.append(verdict.category if verdict is not None else "other")
+        return known[number] if number < len(known) else "other"

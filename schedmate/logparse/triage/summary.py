@@ -1,0 +1,89 @@
+"""From verdicts to the document of a batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from schedmate import __version__
+from schedmate.logparse.triage.document import JobVerdict, NewTemplate, Novelty, Totals, Triage
+from schedmate.logparse.triage.groups import group, pareto
+from schedmate.logparse.triage.ledger import Ledger
+from schedmate.logparse.triage.nodes import compare_nodes
+from schedmate.logparse.triage.work import version
+
+SHOWN = 500
+"""Most new templates of the document."""
+
+
+def summarise(
+    source: str,
+    verdicts: Sequence[JobVerdict],
+    shown: Mapping[int, int],
+    ledger: Ledger,
+    warnings: Sequence[str] = (),
+) -> Triage:
+    """The whole batch. `shown` says of each template number near how many failures it stood."""
+    jobs = sorted(verdicts, key=lambda job: job.index)
+    groups = group(jobs)
+    return Triage(
+        source=source,
+        version=__version__,
+        rules=version(),
+        totals=_totals(jobs),
+        groups=groups,
+        pareto=pareto(groups),
+        node_test=compare_nodes(jobs),
+        novelty=_novelty(shown, ledger),
+        jobs=jobs,
+        warnings=list(warnings),
+    )
+
+
+def _totals(jobs: Sequence[JobVerdict]) -> Totals:
+    failed = [job for job in jobs if job.failed]
+    found = [job.diagnosis for job in jobs if job.diagnosis is not None]
+    hours = [job.gpu_hours for job in failed if job.gpu_hours is not None]
+    return Totals(
+        jobs=len(jobs),
+        failed=len(failed),
+        not_failed=len(found) - len(failed),
+        unreadable=len(jobs) - len(found),
+        by_type=dict(Counter(one.error_type for one in found).most_common()),
+        by_name=dict(
+            Counter(
+                one.error_name or "unknown" for one in found if one.error_type != "none"
+            ).most_common()
+        ),
+        gpu_hours_lost=sum(hours) if hours else None,
+        gpu_hours_known=len(hours),
+    )
+
+
+def _novelty(shown: Mapping[int, int], ledger: Ledger) -> Novelty:
+    batches, remembered = ledger.earlier()
+    new = {number: seen for number, seen in ledger.new_templates().items() if number in shown}
+    if not batches:
+        return Novelty(
+            compared=False,
+            reason="There is no earlier batch in the ledger to compare with; "
+            f"{len(new):,} templates near failures were remembered for the next one.",
+            total=0,
+            templates=[],
+        )
+    ordered = sorted(new, key=lambda number: (-shown[number], new[number].text))
+    return Novelty(
+        compared=True,
+        reason=f"{len(new):,} templates near failures were not among the {remembered:,} "
+        f"of {batches:,} earlier batches.",
+        total=len(new),
+        templates=[
+            NewTemplate(
+                template=new[number].text,
+                jobs=shown[number],
+                log=new[number].log,
+                line=new[number].line,
+            )
+            for number in ordered[:SHOWN]
+        ],
+    )

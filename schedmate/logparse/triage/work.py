@@ -1,0 +1,157 @@
+"""The work on one job of a batch, done in a process or on a machine of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from schedmate.errors import SchedmateError
+from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
+from schedmate.logparse.failure import diagnose, load_rules
+from schedmate.logparse.reading import Log, open_log
+from schedmate.logparse.reading.storage import BLOCK
+from schedmate.logparse.templates import OTHER, Templates
+from schedmate.logparse.triage.targets import Target
+
+BEFORE, AFTER = 100, 100
+"""Lines around the failure whose templates are compared with those of earlier batches."""
+
+Handler = Callable[[Log], Diagnosis]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template near a failure: `number` stands for it everywhere, `line` is where it was seen."""
+
+    number: int
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one log.
+
+    `content` is the digest of what was read, None when nothing was. `document` is the `Diagnosis`
+    as JSON, None when there is an `error` or the verdict on this content is known already.
+    """
+
+    content: bytes | None = None
+    document: str | None = None
+    error: str | None = None
+    templates: tuple[Template, ...] = field(default=())
+
+
+def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose) -> Outcome:
+    """Read and diagnose the log of one job; what goes wrong is in the outcome, never raised.
+
+    Nothing is diagnosed whose digest is `known`. File names in the diagnosis are relative to the
+    target's log, since the same content may lie elsewhere next time.
+    """
+    try:
+        with open_log(target.log) as log:
+            content = digest(log)
+            if content in known:
+                return Outcome(content)
+            found = handler(log)
+            templates = _around(log, found)
+        _move(found, str(target.log), "")
+        return Outcome(content, found.model_dump_json(), None, templates)
+    except SchedmateError as error:
+        return Outcome(error=str(error))
+    except Exception as error:  # noqa: BLE001 - one bad log must not end the others
+        return Outcome(error=f"internal error, {type(error).__name__}: {error}")
+
+
+def restore(document: str, log: Path) -> Diagnosis:
+    """The diagnosis with the names of the files of this log."""
+    found = Diagnosis.model_validate_json(document)
+    _move(found, "", str(log))
+    return found
+
+
+def _move(found: Diagnosis, old: str, new: str) -> None:
+    places: list[Diagnosis | EvidenceLine | Checkpoint]
+    places = [found, *found.evidence, *found.ruled_out]
+    if found.checkpoint is not None:
+        places.append(found.checkpoint)
+    for place in places:
+        if place.file is not None and place.file.startswith(old):
+            place.file = new + place.file[len(old) :]
+    if old:
+        found.warnings = [text.replace(old, "this log") for text in found.warnings]
+
+
+def digest(log: Log) -> bytes:
+    """A digest of all that a diagnosis rests on: files, their names within the log, warnings."""
+    whole = hashlib.sha256()
+    for file in log.files:
+        whole.update(
+            f"\0{file.name.removeprefix(log.name)}\0{file.size}\0".encode(errors="replace")
+        )
+        for offset in range(0, file.size, BLOCK):
+            whole.update(file.read(offset, BLOCK))
+        file.close()
+    for error in log.error_files:
+        name = str(error.path).removeprefix(log.name)
+        text = f"\0{name}\0{error.message}\0{error.time}\0{error.traceback}"
+        whole.update(text.encode(errors="replace"))
+    for warning in log.warnings:
+        whole.update(f"\0{warning.replace(log.name, '')}".encode(errors="replace"))
+    return whole.digest()
+
+
+@cache
+def version() -> str:
+    """What the verdicts of this installation depend on: rules, patterns and the code with them."""
+    whole = hashlib.sha256()
+    root = Path(__file__).parent.parent
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".py", ".yaml") and path.is_file():
+            whole.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+def _around(log: Log, found: Diagnosis) -> tuple[Template, ...]:
+    """The templates of the lines around what failed first."""
+    if found.error_type == "none" or found.line is None:
+        return ()
+    file = next((one for one in log.files if one.name == found.file), None)
+    if file is None:
+        return ()
+    start = file.line_offset(max(1, found.line - BEFORE))
+    end = file.line_offset(found.line + AFTER + 1)
+    templates = Templates()
+    seen: dict[int, Template] = {}
+    for chunk in file.chunks(start, end):
+        for place, number in enumerate(templates.numbers(chunk.data)):
+            if number not in seen and number < len(templates.texts):
+                text = templates.texts[number]
+                if text and text != OTHER:
+                    line = chunk.first_line + place
+                    seen[number] = Template(template_number(text), text, line)
+    return tuple(seen.values())
+
+
+def template_number(text: str) -> int:
+    """A number that stands for a template in every process (63 bits of its digest)."""
+    digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
+
+
+_known: frozenset[bytes] = frozenset()
+
+
+def start(known: frozenset[bytes]) -> None:
+    """Prepare one worker process."""
+    global _known  # noqa: PLW0603 - given once to each process, not with each job
+    _known = known
+    load_rules()
+
+
+def work(target: Target) -> Outcome:
+    """`examine` in a process that `start` has prepared."""
+    return examine(target, _known)

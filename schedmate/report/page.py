@@ -1,0 +1,61 @@
+"""A page from its template, with a content security policy that admits its own parts only."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schedmate.terminal import strip_escapes
+from schedmate.visible import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FOLDER = Path(__file__).parent
+
+
+def render(name: str, **values: Any) -> str:
+    """The page `NAME.html.j2` with `NAME.css` and `NAME.js` inside it.
+
+    Whatever `values` hold is escaped. Nothing but that style and that script, known by their
+    digests, may run or be loaded, whatever a text brought with it.
+    """
+    style = (FOLDER / f"{name}.css").read_text(encoding="utf-8")
+    script = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+    policy = (
+        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    template = _environment().get_template(f"{name}.html.j2")
+    return template.render(style=style, script=script, policy=policy, **values)
+
+
+def shown(text: object, limit: int = 500) -> str:
+    """Text of a log on one line, every invisible or control character as an escape."""
+    line = visible(strip_escapes(str(text))).replace("\n", "\\n").replace("\t", " ")
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _source(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["shown"] = shown
+    environment.filters["ours"] = Markup  # only for the style and the script of this folder
+    return environment

@@ -1,0 +1,96 @@
+"""What a batch is made of: directories, globs, lists of jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.errors import InputError
+from schedmate.logparse.triage import find_targets
+from schedmate.logparse.triage.targets import expand_hosts
+
+
+def test_in_a_directory_each_file_and_each_subdirectory_is_a_job(tmp_path: Path) -> None:
+    (tmp_path / "b.log").write_text("x\n")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "rank0.log").write_text("x\n")
+    (tmp_path / ".hidden").write_text("x\n")
+    batch = find_targets(str(tmp_path))
+    assert [(one.index, one.job_id, one.log.name) for one in batch.targets] == [
+        (0, "a", "a"),
+        (1, "b", "b.log"),
+    ]
+
+
+def test_jobs_of_equal_names_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "out.log").write_text("x\n")
+    targets = find_targets(str(tmp_path / "*" / "*.log")).targets
+    assert [one.job_id for one in targets] == [str(one.log) for one in targets]
+    assert len({one.job_id for one in targets}) == 2
+
+
+def test_a_list_of_jobs(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "\ufeffJobID;Log File;Elapsed;GPUs;NodeList;State\n"
+        "7;logs/7.out;1-02:00:00;16;gpu[08-09],gpu11;FAILED\n"
+        ";;;;;\n"
+        "8;/var/8.out;soon;-1;2;\n"
+        "9;;1h;;;\n"
+    )
+    batch = find_targets(str(tmp_path / "jobs.csv"))
+    first, second = batch.targets
+    assert (first.job_id, first.log) == ("7", tmp_path / "logs/7.out")
+    assert (first.duration_s, first.gpus, first.state) == (26 * 3600, 16, "FAILED")
+    assert first.nodes == ("gpu08", "gpu09", "gpu11")
+    assert first.gpu_hours == 26 * 16
+    assert (second.log, second.duration_s, second.gpus, second.nodes) == (
+        Path("/var/8.out"),
+        None,
+        None,
+        (),
+    )
+    assert [text.partition(" of ")[0] for text in batch.warnings] == ["line 4", "line 4", "line 5"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "has no column `log` .it has: none"),
+        ("job_id,gpus\n1,8\n", "has no column `log` .it has: job_id, gpus"),
+        ("just a log line\nTraceback\n", "use `schedmate diagnose`"),
+        ("job_id,log\n", "lists no jobs"),
+    ],
+)
+def test_a_file_that_is_no_list_of_jobs(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        find_targets(str(path))
+
+
+def test_nothing_to_triage(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no logs"):
+        find_targets(str(tmp_path))
+    with pytest.raises(InputError, match="holds no logs"):
+        find_targets(str(tmp_path / "*.log"))
+    with pytest.raises(InputError, match="there is no "):
+        find_targets(str(tmp_path / "missing"))
+
+
+@given(st.lists(st.integers(0, 999), min_size=1, max_size=30, unique=True))
+def test_host_lists_are_expanded(numbers: list[int]) -> None:
+    text = "n[" + ",".join(f"{number:03d}" for number in numbers) + "]"
+    assert expand_hosts(text) == tuple(f"n{number:03d}" for number in numbers)
+
+
+def test_odd_host_lists() -> None:
+    assert expand_hosts("4") == expand_hosts("") == ()
+    assert expand_hosts("a1, b2;a1") == ("a1", "b2")
+    assert expand_hosts("rack[1-2]-gpu") == ("rack1-gpu", "rack2-gpu")
+    assert len(expand_hosts("n[0-99999999]")) == 20_000
+    assert expand_hosts("n[9-1],n[-],x") == ("x",)

@@ -1,0 +1,97 @@
+"""A headless Chromium through ChromeDriver's own protocol (W3C WebDriver), nothing in between."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+class Browser:
+    """One window."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self._base + path, data, {"Content-Type": "application/json"}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)["value"]
+
+    def open(self, page: Path) -> None:
+        self.call("POST", "/url", {"url": page.resolve().as_uri()})
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def messages(self) -> list[str]:
+        entries = self.call("POST", "/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries]
+
+    def requests(self, page: Path) -> list[str]:
+        """What was asked for on behalf of this page; the browser's own pages ask for things too."""
+        entries = self.call("POST", "/se/log", {"type": "performance"})
+        events = [json.loads(entry["message"])["message"] for entry in entries]
+        return [
+            event["params"]["request"]["url"]
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+            and event["params"]["documentURL"] == page.resolve().as_uri()
+        ]
+
+
+@contextmanager
+def browser(folder: Path, *flags: str, scripts: bool = True) -> Iterator[Browser]:
+    """A window of its own with an empty profile in `folder`."""
+    assert DRIVER is not None
+    log = folder / "driver.log"
+    with log.open("w") as stream:
+        driver = subprocess.Popen([DRIVER, "--port=0"], stdout=stream, stderr=stream)
+    try:
+        port = _port(log)
+        options: dict[str, Any] = {
+            "binary": CHROMIUM,
+            "args": [*FLAGS, *flags, f"--user-data-dir={folder / 'profile'}"],
+        }
+        if not scripts:
+            options["prefs"] = {"profile.managed_default_content_settings.javascript": 2}
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
+        root = Browser(f"http://127.0.0.1:{port}/session")
+        session = root.call("POST", "", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+        window = Browser(f"http://127.0.0.1:{port}/session/{session}")
+        try:
+            yield window
+        finally:
+            window.call("DELETE", "")
+    finally:
+        driver.terminate()
+        driver.wait()
+
+
+def _port(log: Path) -> int:
+    for _ in range(300):
+        for line in log.read_text().splitlines():
+            if "started successfully on port" in line:
+                return int(line.rstrip(".").rpartition(" ")[2])
+        time.sleep(0.1)
+    raise AssertionError(f"ChromeDriver did not start: {log.read_text()}")

@@ -1,0 +1,283 @@
+"""The report of a batch: safe with hostile logs, small, and working in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from browser import CHROMIUM, DRIVER, Browser, browser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.commands.triage import _strip_of
+from schedmate.jobs import Diagnosis, EvidenceLine
+from schedmate.logparse.triage import (
+    JobVerdict,
+    Ledger,
+    Strip,
+    Triage,
+    find_targets,
+    summarise,
+    triage,
+)
+from schedmate.report import triage_page
+from schedmate.report.page import shown
+from schedmate.visible import is_visible
+
+HOSTILE = [
+    "<script>window.pwned = 1</script>",
+    "</style><style>body{display:none}</style>",
+    "</script><script>window.pwned = 1</script>",
+    "<img src=http://192.0.2.1/x.png onerror='window.pwned=1'>",
+    '"><svg onload=window.pwned=1>',
+    "{{ 7*7 }}{% include '/etc/passwd' %}",
+    "\u202eevil\u2066 \x1b[31mred\x1b]0;title\x07 \x00\x08",
+    "javascript:window.pwned=1",
+]
+
+
+class Checker(HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.policy = ""
+        self.parts: dict[str, str] = {}
+        self._inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self._inside = tag
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        named = dict(attrs)
+        if named.get("http-equiv") == "Content-Security-Policy":
+            self.policy = named["content"] or ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in ("style", "script"):
+            self.parts[self._inside] = self.parts.get(self._inside, "") + data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+
+def checked(page: str) -> Checker:
+    checker = Checker()
+    checker.feed(page)
+    return checker
+
+
+def verdict(index: int, text: str = "KeyError: 'a'", evidence: int = 1) -> JobVerdict:
+    lines = [EvidenceLine(file="x", line=n + 1, text=f"{text} {n}") for n in range(evidence)]
+    found = Diagnosis(
+        error_type="script", error_name="Key Error", file="x", line=1, evidence=lines, reason=text
+    )
+    return JobVerdict(index=index, job_id=text, log=text, workload=text, diagnosis=found)
+
+
+def summary(jobs: list[JobVerdict]) -> Triage:
+    with Ledger(None, "x") as ledger:
+        return summarise("a source", jobs, {}, ledger)
+
+
+def nothing(_job: JobVerdict) -> Strip | None:
+    return None
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on logs that hold everything hostile that we know of."""
+    folder = tmp_path_factory.mktemp("hostile")
+    logs = folder / "logs"
+    logs.mkdir()
+    step = "iteration {0}/ 1000 | lm loss: 2.{0:04d} | elapsed time per iteration (ms): 500.0\n"
+    for number, text in enumerate(HOSTILE):
+        name = re.sub(r"[/\x00]", "_", text)[:60]
+        (logs / f"{number}-{name}.log").write_text(
+            "".join(step.format(n) for n in range(1, 200))
+            + f"ValueError: {text}\n"
+            + f'Traceback (most recent call last):\n  File "{text}", line 1\nKeyError: {text}\n'
+        )
+    (logs / "fine.log").write_text("".join(step.format(n) for n in range(1, 50)))
+    with Ledger(None, "x") as ledger:
+        results = list(triage(find_targets(str(logs)).targets, ledger))
+        found = summarise(HOSTILE[0], [one for one, _ in results], {}, ledger, HOSTILE)
+    assert found.totals.failed == len(HOSTILE)
+    page = folder / "report.html"
+    page.write_text(triage_page(found, _strip_of), encoding="utf-8")
+    return page
+
+
+def test_the_policy_admits_our_own_style_and_script_only(report: Path) -> None:
+    found = checked(report.read_text(encoding="utf-8"))
+    assert (found.tags["script"], found.tags["style"]) == (1, 1)
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(found.parts[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in found.policy
+    assert found.policy.startswith("default-src 'none';")
+    assert "unsafe" not in found.policy
+
+
+def test_hostile_text_is_text(report: Path) -> None:
+    page = report.read_text(encoding="utf-8")
+    found = checked(page)
+    assert not found.tags.keys() & {"img", "iframe", "object", "embed", "link", "base", "form"}
+    for tag, name, value in found.attributes:
+        assert not name.startswith("on"), (tag, name)
+        assert name != "style"
+        if name in ("href", "src"):
+            assert value.startswith("#"), (tag, name, value)
+    assert "&lt;script&gt;window.pwned = 1&lt;/script&gt;" in page
+    assert "{{ 7*7 }}" in page
+    assert all(character == "\n" or is_visible(character) for character in page)
+
+
+@given(st.text(max_size=200))
+def test_whatever_a_log_holds_adds_no_element(text: str) -> None:
+    plain = checked(triage_page(summary([verdict(0, "plain")]), nothing))
+    page = triage_page(summary([verdict(0, text)]), nothing)
+    assert checked(page).tags == plain.tags
+    assert all(character == "\n" or is_visible(character) for character in page)
+
+
+def test_long_text_is_cut_and_it_shows() -> None:
+    assert shown("x" * 1000, 10) == "x" * 9 + "…"
+
+
+def test_a_huge_batch_gives_a_small_report_that_says_what_it_left_out() -> None:
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghij", k=60)) for _ in range(400)]
+    jobs = [
+        verdict(n, f"{rng.choice(words)} {rng.choice(words)} & <b>" * 4, 12) for n in range(6000)
+    ]
+    page = triage_page(summary(jobs), nothing)
+    assert len(page.encode()) <= 5_000_000
+    left = re.findall(r"([\d,]+) more (groups|jobs)", page)
+    rows = int(left[-1][0].replace(",", ""))
+    assert left[-1][1] == "jobs"
+    assert checked(page).tags["tr"] > 6000 - rows
+    assert any(kind == "groups" for _, kind in left)
+
+
+def test_failures_come_before_the_others_when_not_all_fit() -> None:
+    fine = [
+        JobVerdict(index=n, job_id=f"fine{n}", log="x", diagnosis=Diagnosis(error_type="none"))
+        for n in range(6000)
+    ]
+    page = triage_page(summary([*fine, verdict(6000, "the failure")]), nothing)
+    assert "<bdi>the failure</bdi>" in page
+    assert "1,001 more jobs are left out" in page
+
+
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="no Chromium with ChromeDriver on this machine"
+)
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as one:
+        yield one
+
+
+@needs_browser
+def test_in_a_browser_nothing_is_fetched_and_nothing_refused(report: Path, window: Browser) -> None:
+    window.open(report)
+    window.run("document.querySelectorAll('details').forEach((one) => { one.open = true; });")
+    assert window.run("return window.pwned === undefined")
+    assert window.messages() == []  # a violation of the policy would be one
+    assert window.requests(report) == [report.resolve().as_uri()]
+    assert window.run("return getComputedStyle(document.body).display") == "block"
+
+
+@needs_browser
+def test_in_a_browser_what_the_policy_forbids_does_not_run(report: Path, window: Browser) -> None:
+    """The policy holds even for markup that had slipped in."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        image = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+        _open_with_markup(report, window, image)
+        with pytest.raises(BlockingIOError):
+            server.accept()  # nobody came
+
+
+def _open_with_markup(report: Path, window: Browser, image: str) -> None:
+    page = report.with_name("slipped.html")
+    slipped = f"<script>window.pwned = 1</script><img src='{image}' onerror='pwned=1'>"
+    page.write_text(report.read_text(encoding="utf-8").replace("<h1>", slipped + "<h1>"))
+    window.open(page)
+    assert window.run("return window.pwned === undefined")
+    assert sum("Content Security Policy" in message for message in window.messages()) >= 2
+
+
+@needs_browser
+def test_in_a_browser_sort_filter_and_links(report: Path, window: Browser) -> None:
+    window.open(report)
+    visible = (
+        "return [...document.querySelectorAll('#all tbody tr')].filter((r) => !r.hidden).length"
+    )
+    assert window.run(visible) == len(HOSTILE) + 1
+    window.run(
+        "const f = document.getElementById('filter'); f.value = 'no failure';"
+        "f.dispatchEvent(new Event('input'))"
+    )
+    assert window.run(visible) == 1
+    assert window.run("return document.getElementById('count').textContent") == "1 of 9 jobs"
+    window.run("const b = document.querySelectorAll('#all th button')[4]; b.click(); b.click();")
+    lines = window.run(
+        "return [...document.querySelectorAll('#all tbody tr')].map((r) => +r.cells[4].textContent)"
+    )
+    assert lines == sorted(lines, reverse=True)
+    assert lines[0] > lines[-1] == 0
+    window.run("document.querySelectorAll('details').forEach((one) => { one.open = false; });")
+    window.run("document.querySelector('#all tbody a').click()")
+    opened = "return [...document.querySelectorAll('details[open]')].map((one) => '#' + one.id)"
+    for _ in range(100):  # the event comes after the click has returned
+        if window.run(opened):
+            break
+    assert window.run(opened) == [window.run("return location.hash")]
+    # every control can be reached with the keyboard
+    assert window.run(
+        "return [...document.querySelectorAll('a,button,input,summary')]"
+        ".every((one) => one.tabIndex >= 0)"
+    )
+
+
+@needs_browser
+def test_in_a_browser_light_and_dark(report: Path, window: Browser) -> None:
+    colours = set()
+    for scheme in ("light", "dark"):
+        window.call(
+            "POST",
+            "/goog/cdp/execute",
+            {
+                "cmd": "Emulation.setEmulatedMedia",
+                "params": {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+            },
+        )
+        window.open(report)
+        colours.add(window.run("return getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
+
+
+@needs_browser
+def test_in_a_browser_without_javascript_all_is_there(report: Path, tmp_path: Path) -> None:
+    with browser(tmp_path, scripts=False) as window:
+        window.open(report)
+        text = window.call("GET", "/source")
+        assert "Evidence" in text
+        controls = window.call("POST", "/element", {"using": "css selector", "value": "p.controls"})
+        identity = next(iter(controls.values()))
+        assert window.call("GET", f"/element/{identity}/displayed") is False
+        row = window.call("POST", "/element", {"using": "css selector", "value": "#all tbody tr"})
+        assert window.call("GET", f"/element/{next(iter(row.values()))}/displayed") is True
