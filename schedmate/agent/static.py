@@ -7,6 +7,7 @@ first pass of the Metadata Extractor).
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,11 @@ from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.errors import InputError
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
+
+_BELOW_UNKNOWN = re.compile(r"(-{0,2}[\w.-]+=)?\$(\w+|\{\w+\})(/[\w.@+-]+)+")
 
 
 @dataclass(slots=True)
@@ -62,6 +65,7 @@ def extract(
     plan = plan_launch(command, root, launch) if command else find_entry(root)
     warnings = list(plan.warnings)
     completed = _complete(launch, plan)
+    plan.argv = [_placed(value) for value in plan.argv]
     trace = Trace()
     if plan.entry is not None:
         limits = Limits(seconds=max(0.2, budget_s - (time.monotonic() - start)))
@@ -72,6 +76,14 @@ def extract(
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
     return Extraction(metadata, completed, warnings, time.monotonic() - start, plan.entry)
+
+
+def _placed(value: Value) -> Value:
+    """An argument below a folder that only the machine knows, `$HOME/data/x.csv`, as written."""
+    text = value.data.text if isinstance(value.data, Unknown) else None
+    if text is not None and _BELOW_UNKNOWN.fullmatch(text):
+        return Value(text, value.origin)
+    return value
 
 
 def _repository(repo: Path) -> Path:

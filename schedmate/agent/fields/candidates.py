@@ -97,7 +97,7 @@ def leaves(trace: Trace) -> list[Setting]:
     order = {"arguments": 0, "dataclass": 0, "config": 1, "choices": 2, "globals": 3}
     groups = sorted(trace.settings, key=lambda s: order.get(s.kind, 2))
     for group in _latest_first(groups):
-        _collect(group.value, (), group, found, seen, 0)
+        _collect(group.value, (), group, found, seen, 0, trace.popped)
         if len(found) > MAX_SETTINGS:
             break
     return _superseded(found)
@@ -168,6 +168,7 @@ def _collect(
     out: list[Setting],
     seen: set[int],
     depth: int,
+    popped: dict[int, tuple[object, dict[Any, Value]]],
 ) -> None:
     data = value.data
     if depth > 7 or len(out) > MAX_SETTINGS:
@@ -179,13 +180,14 @@ def _collect(
         seen.add(id(data))
         if group.kind == "globals" and depth >= 1 and type(data) is dict:
             return
-        for key, item in list(items.items()):
+        taken = popped.get(id(data), (None, {}))[1]
+        for key, item in [*items.items(), *taken.items()]:
             if isinstance(key, str) and (key == "__tag__" or not key.startswith("__")):
-                _collect(item, (*path, *key.split(".")), group, out, seen, depth + 1)
+                _collect(item, (*path, *key.split(".")), group, out, seen, depth + 1, popped)
         return
     if path and isinstance(data, list) and data and isinstance(data[0].data, dict):
         for item in data[:MAX_LIST]:
-            _collect(item, path, group, out, seen, depth + 1)
+            _collect(item, path, group, out, seen, depth + 1, popped)
         return
     if path and (value.known or isinstance(data, list | tuple | Symbol | Class | Function)):
         out.append(Setting(path, value, group.kind, group.name))

@@ -279,7 +279,9 @@ def _own_class(event: CallEvent) -> list[Use]:
     score = 66.0 if event.certain else 54.0
     out: list[Use] = []
     named_by_class = class_dataset(cls.name)
-    if named_by_class is not None and _names_a_model(named_by_class):
+    if named_by_class is not None and (
+        _names_a_model(named_by_class) or _names_a_model(re.sub(r"_?Dataset$", "", named_by_class))
+    ):
         named_by_class = None
     if event.owner is not None and event.owner is not cls and event.function == "__init__":
         if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
@@ -382,7 +384,9 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
         ):
             continue
         if not isinstance(setting.value.data, str | list | tuple) or (
-            setting.kind == "globals" and not isinstance(setting.value.data, str)
+            setting.kind == "globals"
+            and not isinstance(setting.value.data, str)
+            and not (rank < 32 and all(isinstance(v.data, str) for v in setting.value.data))
         ):
             continue
         text = text_of(setting.value)
@@ -391,7 +395,9 @@ def _from_settings(settings: list[Setting], names: list[str], uses: list[Use]) -
         last = setting.path[-1].lower()
         place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
         name = dataset_name(text, path=is_path(text) or place)
-        if name is None or re.fullmatch(r"(train|val|test|valid)", name, re.IGNORECASE):
+        if name is None or re.fullmatch(
+            r"(train|val|test|valid|trainval|minival)", name, re.IGNORECASE
+        ):
             continue
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
@@ -435,8 +441,16 @@ def _by_pattern(settings: list[Setting], names: list[str]) -> list[tuple[int, Se
     return [
         (60, setting)
         for setting in settings
-        if _DATA_KEY.match(setting.path[-1]) and not _NOT_DATA_KEY.search(setting.path[-1])
+        if _is_repository(setting)
+        or (_DATA_KEY.match(setting.path[-1]) and not _NOT_DATA_KEY.search(setting.path[-1]))
     ]
+
+
+def _is_repository(setting: Setting) -> bool:
+    """`data: [{repo_id: owner/name}]`: a dataset on a hub."""
+    return setting.key in ("repoid", "hfrepo", "hfid", "hfname") and any(
+        re.search("data", part, re.IGNORECASE) for part in setting.path[:-1]
+    )
 
 
 def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> str:

@@ -26,6 +26,9 @@ from schedmate.agent.values import Origin
 _FILES = ("cfg", "weights", "checkpoint")
 """Settings that hold a file; only a file named after a known model names one."""
 
+_PRETRAINED = 2
+"""Names up to this rank mean a pretrained model and nothing else."""
+
 _STRONG = 24
 """Names up to this rank mean the model wherever they stand on a command line."""
 
@@ -254,6 +257,8 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         score -= 22
     if _AUXILIARY.search(event.target) or (event.inside and not rule.get("weak")):
         score -= 14
+    if event.inside and rule["name"] == "path":
+        score -= 4
     if _MEASURING.search(event.site.file):
         score -= 24
     spec = rule["name"]
@@ -339,6 +344,8 @@ def _from_settings(
             score = max(score, 86 if variant else 76 - 0.1 * rank)
         if not built:
             score += 6
+        if rank <= _PRETRAINED and origin is not None and origin.source == "config":
+            score += 8
         if is_known(name, "models"):
             # a variant such as resnet50 or swin_tiny says more than the class it is made from
             score += 18 if re.search(r"\d|[-_]", name) else 8

@@ -155,5 +155,8 @@ def class_dataset(name: str) -> str | None:
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
     if stripped in _words("dataset_classes"):
         return None
+    plain = is_known(stripped, "datasets") or re.search(r"\d", stripped)
+    if plain or re.search(r"(Train|Training|Validation|Val|Valid|Test|Eval)$", name):
+        return stripped
     # an unknown name keeps its class's full form, which is what people search for
-    return stripped if is_known(stripped, "datasets") else name
+    return name

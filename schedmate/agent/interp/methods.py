@@ -404,7 +404,12 @@ def _dict_pop(
 ) -> Value:
     key = plain_key(args[0]) if args else None
     default = args[1] if len(args) > 1 else unknown()
-    found: Value = base.data.pop(key, default) if state.certain else base.data.get(key, default)
+    if not state.certain or key not in base.data:
+        missing: Value = base.data.get(key, default)
+        return missing
+    found: Value = base.data.pop(key)
+    # a setting that was read and taken out is a setting all the same
+    state.trace.popped.setdefault(id(base.data), (base.data, {}))[1][key] = found
     return found
 
 

@@ -511,6 +511,9 @@ def _raise(state: State, node: ast.Raise, scope: Scope) -> None:
     if node.exc is not None:
         target = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         name = ast.unparse(target).rsplit(".", 1)[-1]
+    if name == "SystemExit" and isinstance(node.exc, ast.Call):
+        for argument in node.exc.args:
+            evaluate(state, argument, scope)  # `raise SystemExit(main())`
     if name == "SystemExit" or not state.certain or state.catches(name):
         raise Raised(name)
 

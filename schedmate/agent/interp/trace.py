@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from schedmate.agent.interp.objects import Class, Site
 from schedmate.agent.values import Value
@@ -84,6 +85,7 @@ class Trace:
     looked_up: set[str] = field(default_factory=set)
     functions: dict[str, Site] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
+    popped: dict[int, tuple[object, dict[Any, Value]]] = field(default_factory=dict)
     complete: bool = True
 
     def warn(self, message: str) -> None:
