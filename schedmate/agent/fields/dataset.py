@@ -45,6 +45,7 @@ _HELD_OUT = re.compile(
     r"(val|valid|validation|eval|dev)(set|data)?(size|split|ratio|fraction|frac|percent|percentage|"
     r"splitpercentage|setsize)"
 )
+_TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
 _SPLITS = (".random_split", ".train_test_split")
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
@@ -520,6 +521,8 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     for setting in settings:
         # a share of the training set held out for validation
         share = setting.value.data
+        if _TEST_SHARE.fullmatch(setting.key) and isinstance(share, float) and 0 < share < 1:
+            return setting.value.origin or Origin("config")
         if _HELD_OUT.fullmatch(setting.key) and isinstance(share, int | float) and share >= 0:
             if share == 0 and setting.value.origin is not None and setting.explicit:
                 return False

@@ -119,7 +119,8 @@ def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
     method = state.library.config_method(state, base, name)
     if method is not None:
         return method
-    if data.flavour != "namespace":
+    # a namespace has no methods of its own; `vars(args)` is this same mapping
+    if data.flavour != "namespace" or name in ("pop", "items", "keys", "get", "update", "copy"):
         plain = methods.bound_method(base, name)
         if isinstance(plain.data, Native):
             return plain
