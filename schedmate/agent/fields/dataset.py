@@ -39,6 +39,14 @@ _EVAL_CALL = re.compile(
     r"val|valid|eval_model|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$|^eval$",
     re.IGNORECASE,
 )
+_CHECKS = re.compile(
+    r"_(conf(ig)?|cfg|opt|arg|param|setting|input|output|path|env|schema|file|key|name|hparam|setup|"
+    r"shape|type|device|field|value|version|token|url|spec|requirement|checkpoint|state|metadata|"
+    r"dataset_path|columns?|yaml|json|entry|consistency)\w*$",
+    re.IGNORECASE,
+)
+"""Functions such as `validate_config`: they check something, they do not evaluate."""
+
 OTHER_SPLIT = "another split of the training set"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _HELD_OUT = re.compile(
@@ -532,10 +540,12 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     if hugging is not None:
         return hugging
     for name, site in trace.functions.items():
-        if _EVAL_CALL.match(name):
+        if _EVAL_CALL.match(name) and not _CHECKS.search(name):
             return Origin("code", site.file, site.line)
     for event in trace.calls:
         word = event.target
+        if event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy")):
+            return Origin("code", event.site.file, event.site.line)
         if (
             word
             and _EVAL_WORD.search(word)

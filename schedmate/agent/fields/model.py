@@ -330,8 +330,8 @@ def _from_settings(
         name = model_name(text) if text is not None else None
         if name is None:
             continue
-        if setting.key in _FILES and not is_known(name, "models"):
-            continue
+        if setting.key in _FILES and (not is_known(name, "models") or is_known(name, "datasets")):
+            continue  # a file named after a dataset holds an experiment
         origin = setting.value.origin
         # a name that the program looked something up by weighs more than one that stands alone
         linked = normal(name) in used

@@ -14,6 +14,11 @@ from schedmate.jobs import TaskType
 
 _MARGIN = 1.0
 _ENOUGH = 2.0
+_PLAIN = re.compile(
+    r"(bi|simple|vanilla|stacked|my|base)?[-_]?(lstm|gru|rnn|mlp|cnn|transformer)s?"
+    r"([-_]?(model|net|network|classifier|regressor))?",
+    re.IGNORECASE,
+)
 
 
 def find(
@@ -33,11 +38,14 @@ def find(
 
     words = rules("vocabulary")
     if model is not None:
+        plain = _PLAIN.fullmatch(str(model.data))
         for domain in domains(str(model.data), words["models"]):
-            vote(domain, 6.0, model.origin, f"model {model.data}")
+            # a bare LSTM is at home anywhere; an image-text model outweighs a set of images
+            weight = 2.5 if plain else 8.5 if domain == "Multimodal" else 6.0
+            vote(domain, weight, model.origin, f"model {model.data}")
     for dataset in datasets:
         for domain in domains(str(dataset.data), words["datasets"]):
-            vote(domain, 6.0, dataset.origin, f"dataset {dataset.data}")
+            vote(domain, 7.0, dataset.origin, f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], vote)
     _vote_words(trace, words["words"], vote)
     keys: dict[str, Setting] = {}

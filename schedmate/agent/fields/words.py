@@ -98,6 +98,11 @@ def dataset_name(text: str, path: bool = False) -> str | None:
     return None if _is_generic(text) else text
 
 
+_MODEL_FILE = re.compile(
+    r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|hdf5|keras|tf|gguf|onnx|cfg|msgpack)$"
+)
+
+
 def model_name(text: str) -> str | None:
     """A model's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("'\"")
@@ -117,11 +122,11 @@ def model_name(text: str) -> str | None:
     if (
         re.match(r"^(/|\./|\.\./|~|s3://|gs://)", text)
         or text.count("/") > 1
-        or re.search(r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", text)
+        or _MODEL_FILE.search(text)
     ):
         parts = [p for p in re.split(r"/", text) if p not in ("", ".", "..", "~")]
         for part in reversed(parts):
-            stem = re.sub(r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|gguf|onnx|cfg)$", "", part)
+            stem = _MODEL_FILE.sub("", part)
             if (
                 stem.lower() in _words("generic")
                 or stem.lower() in _words("not_models")
