@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.signs import horizon, last_sign, signs
@@ -13,8 +14,12 @@ from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
 
 AROUND = (3, 200)
 """Lines before and after a hit that are read closely."""
-MAX_LINES = 40_000
+MAX_LINES = 20_000
 """Most lines of one file that are read closely."""
+MAX_HITS = 10_000
+"""Most lines of one file that a rule may know which are looked at from either end."""
+TAIL = 1 << 21
+"""How far from the end that is, where a file has more of them [bytes]."""
 MAX_BACKGROUND = 200
 """Most failures that training went on after which are looked at."""
 
@@ -71,24 +76,23 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
     """All events of one attempt of a file."""
     turn = horizon(file, attempt.offset, attempt.end)
     result = FileScan(file, attempt, turn)
-    before: list[int] = []
-    after: list[int] = []
-    for number, offset in hits(file, attempt.offset, attempt.end, rules):
-        if offset >= turn:
-            after.append(number)
-        elif len(before) < MAX_BACKGROUND:
-            before.append(number)
+    before = [line for line, _ in islice(hits(file, attempt.offset, turn, rules), MAX_BACKGROUND)]
+    found = hits(file, file.align(turn), attempt.end, rules)
+    after = [line for line, at in islice(found, MAX_HITS) if at >= turn]
+    if len(after) >= MAX_HITS:  # what is in between could not be read closely anyway
+        tail = max(file.line_offset(after[-1] + 1), file.align(attempt.end - TAIL))
+        after += [line for line, _ in islice(hits(file, tail, attempt.end, rules), MAX_HITS)]
     turn_line = file.line_number(turn)
     # A progress bar and the error message that follows may share one line.
-    found = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
+    known = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
     step = last_sign("progress", file, turn, attempt.end)
     step_line = file.line_number(step.offset) if step is not None else 0
-    for event in found:
+    for event in known:
         passed = _passing(event) and event.known_at < step_line
         (result.background if passed else result.events).append(event)
     if before:
-        found = read_closely(file, before, attempt, rules)
-        result.background[:0] = [event for event in found if event.known_at < turn_line]
+        earlier = read_closely(file, before, attempt, rules)
+        result.background[:0] = [event for event in earlier if event.known_at < turn_line]
     return result
 
 
@@ -144,7 +148,7 @@ def read_closely(
         above: deque[Block] = deque(maxlen=LEADS)
         for block in blocks(file.lines(first, last)):
             time = block.first.time or time
-            event = known(block, above, file, rules)
+            event = event_of(block, above, file, rules)
             if event is not None:
                 events.append(event if event.time is not None else replace(event, time=time))
             above.append(block)
@@ -152,7 +156,7 @@ def read_closely(
     return events
 
 
-def known(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet) -> Event | None:
+def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet) -> Event | None:
     """The event that a line or traceback is, if any; `above` is what stands before it."""
     whole = block.kind == "traceback"
     bare = False

@@ -47,7 +47,10 @@ class Signs:
         """All signs between two bytes of a file, the last one first."""
         size = WINDOW
         while end > start:
-            begin = max(start, file.align(max(start, end - size)))
+            begin = max(start, end - size)
+            aligned = max(start, file.align(begin))
+            if begin - aligned <= LARGEST:  # else one line of redraws, which may be cut anywhere
+                begin = aligned
             data = file.read(begin, end - begin)
             spans = [match.span() for match in self.together.finditer(data)]
             for first, last in reversed(spans):

@@ -340,3 +340,16 @@ def test_what_the_system_reports_later_explains_what_was_seen_first(job: Path) -
     found = of(job, steps(1, 4) + first + later)
     assert (found.rule, found.error_type) == ("lustre-kernel", "infrastructure")
     assert of(job, steps(1, 4) + trace("KeyError: 'a'") + later).rule == "py-key"
+
+
+def test_of_very_many_hits_the_first_and_the_last_are_read(job: Path) -> None:
+    noise = "ConnectionError: remote end closed connection\n" * 30_000
+    found = of(job, steps(1, 4) + noise + trace("KeyError: 'x'"))
+    assert (found.error_name, found.line) == ("Key Error", 30_004)
+    found = of(job, steps(1, 4) + trace("KeyError: 'x'") + noise)
+    assert (found.error_name, found.line) == ("Key Error", 4)
+
+
+def test_a_line_without_end_is_read_in_parts(job: Path) -> None:
+    found = of(job, "x" * 20_000_000 + "\n" + trace("KeyError: 'x'"))
+    assert (found.error_name, found.line) == ("Key Error", 2)
