@@ -81,7 +81,7 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
     after = [line for line, at in islice(found, MAX_HITS) if at >= turn]
     if len(after) >= MAX_HITS:  # what is in between could not be read closely anyway
         tail = max(file.line_offset(after[-1] + 1), file.align(attempt.end - TAIL))
-        after += [line for line, _ in islice(hits(file, tail, attempt.end, rules), MAX_HITS)]
+        after += deque((line for line, _ in hits(file, tail, attempt.end, rules)), MAX_HITS)
     turn_line = file.line_number(turn)
     # A progress bar and the error message that follows may share one line.
     known = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
@@ -207,12 +207,17 @@ def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
     """The rule that says most about the exceptions of a traceback; of equal ones the last."""
     found: Rule | None = None
     at = block.lines[-1]
+    raised = True  # whether the next exception's name is that of a traceback
     for line in block.lines:
         text = line.text
-        if not text.strip() or _INDENTED.match(text) or "Traceback (most recent call" in text:
+        if not text.strip():
+            continue
+        if _INDENTED.match(text) or "Traceback (most recent call" in text:
+            raised = True
             continue
         match = EXCEPTION.match(text.strip())
-        named = rules.exception(match["name"]) if match is not None else None
+        named = rules.exception(match["name"]) if match is not None and raised else None
+        raised = match is None and raised
         rule = best(one for one in (rules.line(text), named) if one is not None)
         if rule is None or rule.role == "benign":
             continue
