@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.words import about, meaning
+from schedmate.logparse.progress.words import about, is_some_loss, meaning
 
 LATEST = 1e8
 """A larger time [s] is a date and no duration."""
@@ -111,7 +111,7 @@ def read_general(text: str) -> Sample | None:
     for number in numbers:
         _take(sample, number, kinds)
     if sample.iteration is None and sample.epoch is None:
-        if sample.loss is None:
+        if sample.loss is None or sample.part:
             return None
         sample.group = "general loss"
         sample.step_time_s = None
@@ -142,6 +142,10 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
     known = meaning(number.key, number.unit)
     if known is None and number.bracketed and not number.key and _LASTS.fullmatch(number.unit):
         known = meaning("time", number.unit)  # `epoch 13 loss=0.5 (5.0s)`
+    if known is None and sample.loss is None and is_some_loss(number.key):
+        sample.loss, sample.part = number.value, True
+        kinds.append("part")
+        return
     if known is None:
         if number.total and not number.unit and number.value <= number.total + 1:
             _count(sample, number, kinds)
@@ -201,9 +205,9 @@ def _epoch(sample: Sample, number: Labelled, value: float, stated: bool) -> bool
 
 
 def _loss(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
-    if sample.loss is not None:
+    if sample.loss is not None and not sample.part:
         return False
-    sample.loss = value
+    sample.loss, sample.part = value, False
     return True
 
 

@@ -27,6 +27,8 @@ class Sample:
     epoch: float | None = None
     total_epochs: int | None = None
     loss: float | None = None
+    part: bool = False
+    """Whether the line has no loss as such and `loss` is the first one under a name of its own."""
     lr: float | None = None
     step_time_s: float | None = None
     bare: bool = False

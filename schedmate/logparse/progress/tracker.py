@@ -305,8 +305,10 @@ def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
 
 def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None:
     latest = sorted((s for group in ranked for s in group), key=lambda s: -s.offset)
+    whole = [sample for sample in latest if not sample.part]
     for name in ("loss", "lr", "epoch", "total_epochs"):
-        value = _first(latest, name)
+        value = _first(whole, name) if name == "loss" else None
+        value = _first(latest, name) if value is None else value
         setattr(progress, name, None if value is None or not math.isfinite(value) else value)
     if progress.total_epochs is None and (facts.total_epochs or 0) >= (progress.epoch or 0):
         progress.total_epochs = facts.total_epochs

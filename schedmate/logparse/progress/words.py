@@ -109,6 +109,13 @@ def _quantity(words: list[str]) -> str | None:
     return None
 
 
+@cache
+def is_some_loss(key: str) -> bool:
+    """Whether a key names a loss of its own, like `per_token_loss` or `G_loss`."""
+    words = _WORD.findall(_CAMEL.sub(" ", key).lower())
+    return bool(words) and words[-1] == "loss" and not any(word in _other() for word in words)
+
+
 def _rate(left: str, right: str, more: bool, key: str, unit: str) -> tuple[str, float, bool] | None:
     kinds = _kinds()
     over, under = kinds.get(left), kinds.get(right)
