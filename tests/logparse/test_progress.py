@@ -16,7 +16,7 @@ from schedmate.logparse.progress.general import clock_s
 from schedmate.logparse.progress.pace import Tick, pace, typical
 from schedmate.logparse.progress.ratio import throughput_ratio
 from schedmate.logparse.progress.registry import read_line
-from schedmate.logparse.progress.tracker import track
+from schedmate.logparse.progress.tracker import collect, track
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.reading.storage import Memory
 
@@ -47,6 +47,8 @@ def test_every_known_shape_is_read_from_its_example(pattern: dict) -> None:
         return
     assert sample is not None
     assert sample.reader == pattern["name"]
+    log = LogFile("log", Memory(pattern["example"].encode()))
+    assert [one.reader for one in collect(log)] == [sample.reader], "passed over"
     for name, value in pattern["says"].items():
         assert getattr(sample, name) == pytest.approx(value), name
 

@@ -118,7 +118,8 @@ def _candidate() -> Any:
         rb"(?i)\d\s?(?:it|iter|iters|step|steps|batch|s|sec)/|\d/\d+ ?[\])[(]|\d of \d"
         rb"|\b(?:loss|step|steps|iter|iters|iteration|iterations|epoch|batch|update|updates|trl"
         rb"|runtime|per_second|fps|timesteps|objective|s)\b\W{1,40}[-+]?[.\d]"
-        rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
+        rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'_a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
+        rb"|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
         rb"|[\x80-\xff][^\d\n]{0,8}\d",
         options,
     )
