@@ -403,6 +403,17 @@ def test_a_coarse_clock_and_a_counter_that_begins_anew() -> None:
     assert found.median == pytest.approx(0.3, rel=0.05)
 
 
+def test_an_evaluation_between_epochs_does_not_count() -> None:
+    # four steps of 10 s an epoch, then 100 s of evaluation
+    ticks = [Tick(n * 10.0 + n // 4 * 100, n, epoch=n // 4) for n in range(40)]
+    found = pace(ticks)
+    assert found is not None
+    assert found.median == found.p90 == 10.0
+    only = pace([Tick(n * 60.0, n * 600, epoch=n) for n in range(10)])
+    assert only is not None
+    assert only.median == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("02:03", 123), ("1:02:03", 3723), ("1 day, 2:03:04", 93784), ("2h3m4s", 7384)],

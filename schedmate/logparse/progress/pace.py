@@ -38,24 +38,36 @@ def typical(readings: Sequence[float]) -> Spread | None:
 
 
 class Tick(NamedTuple):
-    """A clock and a counter read from one line; `clock` [s]."""
+    """A clock [s] and a counter read from one line, and the epoch it belongs to, if it says so."""
 
     clock: float
     steps: int
+    epoch: int | None = None
 
 
 def pace(ticks: Sequence[Tick]) -> Spread | None:
     """Seconds per count between readings in the order of the log.
 
     A counter that falls back (a new epoch, a restart) and a clock that does begin anew. Where the
-    clock's resolution is coarse against the differences, several are taken together.
+    clock's resolution is coarse against the differences, several are taken together. Between two
+    epochs there may be an evaluation: such differences count only where there are no others.
     """
+    inside = _pace(ticks, across=False)
+    return inside if inside is not None else _pace(ticks, across=True)
+
+
+def _pace(ticks: Sequence[Tick], *, across: bool) -> Spread | None:
     resolution = _resolution([tick.clock for tick in ticks])
     rates: list[float] = []
     start: Tick | None = None
     previous: Tick | None = None
     for tick in ticks:
-        if previous is None or tick.steps < previous.steps or tick.clock < previous.clock:
+        if (
+            previous is None
+            or tick.steps < previous.steps
+            or tick.clock < previous.clock
+            or (tick.epoch != previous.epoch and not across)
+        ):
             start = previous = tick
             continue
         previous = tick

@@ -187,20 +187,27 @@ Found = tuple[Spread, Any, list[str]]
 def _step_time(group: list[Sample], facts: Facts, batch: int | None) -> Found | None:
     ordered = group[::-1]
     counted = [s for s in ordered if s.iteration is not None]
-    clock = pace([Tick(s.time, s.iteration) for s in _one_stream(counted) if s.time is not None])  # type: ignore[arg-type]
+    clock = pace(_ticks(_one_stream(counted), "time"))
     stated = _stated(ordered, counted, clock)
     if stated is not None:
         nameless = not any(s.named or s.training for s in group)
         # such a bar counts files or samples far more often than training steps
         return None if nameless and stated[0].median < FASTEST else stated
-    elapsed = _one_stream([s for s in counted if s.elapsed_s is not None])
-    if found := pace([Tick(s.elapsed_s, s.iteration) for s in elapsed]):  # type: ignore[arg-type]
+    if found := pace(_ticks(_one_stream(counted), "elapsed_s")):
         return found, "elapsed", []
     if by_samples := _by_samples(ordered, counted, facts, batch):
         return by_samples
     if clock is not None and any(s.named or s.training for s in counted):
         return clock, "timestamps", []
     return None
+
+
+def _ticks(samples: list[Sample], clock: str) -> list[Tick]:
+    return [
+        Tick(value, s.iteration, None if s.epoch is None else int(s.epoch))
+        for s in samples
+        if (value := getattr(s, clock)) is not None and s.iteration is not None
+    ]
 
 
 def _one_stream(samples: list[Sample]) -> list[Sample]:

@@ -59,7 +59,7 @@ def layout_of(lines: list[str]) -> Layout:
             matches = [form.pattern.match(line) for line in lines]
             found = [match[0] for match in matches if match]
             # a timestamp or a counter would be different on every line
-            if len(found) > COMMON * len(lines) and len(set(found)) <= max(1, len(found) // 2):
+            if len(found) > COMMON * len(lines) and len(set(found)) <= len(found) // 2:
                 common.append(form)
     return (*unambiguous(), *common)
 
