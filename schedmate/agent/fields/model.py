@@ -130,11 +130,13 @@ def _built(trace: Trace) -> list[Candidate]:
             out.append(_training_module(event, cls))
             continue
         if not classes.is_network(cls):
+            if re.match(r"Random|Dummy|Mock", cls.name):
+                continue
             if _PLAIN_MODEL.search(cls.name) and (
                 _TARGET.match(event.target) or _MAKER.match(event.function)
             ):
                 origin = event.result.origin if event.result is not None else None
-                own = cls.name.endswith("Agent") and not re.match(r"Random|Base|Dummy", cls.name)
+                own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
                 score = 67.0 if own and len(cls.name) > 6 else 57.0
                 out.append(Candidate(cls.name, origin, score, "class constructed"))
             continue
@@ -306,6 +308,9 @@ def _generic(event: CallEvent) -> Candidate | None:
     if last.endswith(("Registry", "Config", "Factory", "Cfg", "Builder", "Type", "Enum")):
         return None
     if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
+        if event.owner is not None and event.function == "__init__":
+            # built by the constructor of the program's own model class
+            return Candidate(event.owner.name, _site(event), score + 6, "the class that builds it")
         given = event.kwargs.get("name")
         if given is not None and isinstance(given.data, str) and given.data not in ("model", "net"):
             # of nested models the outermost is built last
