@@ -58,17 +58,14 @@ def fidelity(workload: Workload, pairs: Path, scores: Path) -> None:
     published = replace(PUBLISHED, interference=ColocationTable.read(pairs, HARMLESS))
     honest = replace(HONEST, interference=ColocationTable.read(pairs))
     for name, peer in PEER.items():
-        policy = {"lucid": f"{LUCID}:scores={scores}", "tiresias": "tiresias"}.get(name, name)
+        policy = {"lucid": f"{LUCID}:scores={scores}"}.get(name, name)
         estimator = "oracle" if name in ("sjf", "srtf") else "column:predicted_duration_s"
         for parameters in (published, honest):
-            asked = policy
-            if name == "tiresias" and parameters is published:
-                asked = "tiresias:interval_s=60:backfill=false"
-            run = _run(workload, asked, "108x8", estimator, parameters)
+            run = _run(workload, policy, "108x8", estimator, parameters)
             numbers = run.numbers
             rows.append(
                 {
-                    "policy": asked.split(":scores")[0],
+                    "policy": run.numbers["settings"].split(":scores")[0],
                     "mode": parameters.name,
                     "durations": estimator.partition(":")[0],
                     **_hours(numbers),

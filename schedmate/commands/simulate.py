@@ -157,8 +157,12 @@ def show(runs: list[dict[str, Any]]) -> None:
         f"{best['jobs']:,} jobs, {best['avg_queue_h']:.2f} h of it waiting",
         soft_wrap=True,
     )
-    basis = "an oracle: nobody can know it" if best["oracle"] else "no oracle"
-    screen.print(f"durations from {clean(best['estimator'])} ({basis}), {best['mode']} costs")
+    sources = {run["estimator"]: run["oracle"] for run in runs}
+    told = ", ".join(
+        clean(name) + " (an oracle: nobody can know it)" * oracle
+        for name, oracle in sources.items()
+    )
+    screen.print(f"durations from {told}; {best['mode']} costs", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("policy", *(title for title, _, _ in _COLUMNS)):
         table.add_column(name, justify="left" if name == "policy" else "right")

@@ -52,6 +52,17 @@ def test_says_who_won_and_that_an_oracle_helped(cli: Cli, trace: Path) -> None:
     assert "an oracle: nobody can know it" in second
 
 
+def test_the_published_mode_says_what_it_changes(cli: Cli, trace: Path) -> None:
+    result = cli(
+        *("simulate", str(trace), "--policy", "fifo,sjf,tiresias,lucid", "--cluster", "8x4"),
+        *("--estimator", "column:guess", "--mode", "published", "--json"),
+    )
+    runs = {run["policy"]: run for run in json.loads(result.out)["runs"]}
+    assert runs["tiresias"]["settings"] == "tiresias:interval_s=60:backfill=false"
+    assert (runs["sjf"]["estimator"], runs["sjf"]["oracle"]) == ("oracle", True)
+    assert (runs["lucid"]["estimator"], runs["lucid"]["oracle"]) == ("column:guess", False)
+
+
 def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     base = ("simulate", str(trace), "--cluster", "1x4", "--out", str(out), "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -113,14 +114,31 @@ class Parameters:
     checkpoint_s: float = 1800.0
     """Work between two checkpoints; a failure loses what came after the last: an assumption [s]."""
 
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What a policy asked for by its bare name stands for in this mode."""
+    oracles: frozenset[str] = frozenset()
+    """Policies that are told the true durations in this mode, whatever the estimator."""
+
     def restart(self, gpus: int) -> float:
         """Time lost to a restart [s]."""
         return self.restart_s if gpus <= 8 else self.restart_large_s
 
 
 HONEST = Parameters()
-PUBLISHED = Parameters("published", True, 40.0, 60.0)
-"""As in the published Lucid simulator: free profiling, and its own restart costs."""
+PUBLISHED = Parameters(
+    "published",
+    profiling_is_free=True,
+    restart_s=40.0,
+    restart_large_s=60.0,
+    settings={
+        "tiresias": "tiresias:interval_s=60:backfill=false",
+        "lucid": "lucid:profile_limit_s=80:profile_gpus=4",
+    },
+    oracles=frozenset({"sjf", "srtf"}),
+)
+"""As in the published Lucid simulator: free profiling, its own restart costs, Tiresias in rounds
+of a minute, Lucid with its settings for Philly and as the only one with backfill, true durations
+for SJF and SRTF."""
 
 HARMLESS = frozenset({"NeuMF", "ResNet50", "BERT", "Transformer"})
 """Models whose every pair the published Lucid simulator takes as free of interference."""

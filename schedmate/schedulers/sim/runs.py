@@ -93,11 +93,13 @@ def run_policy(
     progress: Callable[[int], None] | None = None,
 ) -> Run:
     """Simulate one policy; with `plan.check`, prove that the run could have happened."""
-    estimator = make_estimator(plan.estimator, workload, plan.seed)
+    settings = plan.parameters.settings.get(policy, policy)
+    told = "oracle" if policy in plan.parameters.oracles else plan.estimator
+    estimator = make_estimator(told, workload, plan.seed)
     began = time.process_time()
     simulation = Simulation(
         workload,
-        registry.make(policy),
+        registry.make(settings),
         plan.cluster,
         estimator=estimator,
         parameters=plan.parameters,
@@ -109,7 +111,8 @@ def run_policy(
         audit(workload, simulation.cluster, outcome)
     numbers = {
         "policy": policy,
-        "estimator": plan.estimator,
+        "settings": settings,
+        "estimator": told,
         "oracle": estimator is not None and estimator.oracle,
         "mode": plan.parameters.name,
         "cpu_s": round(cpu_s, 3),
