@@ -111,6 +111,8 @@ def simulate(
             raise UsageError("--node-mtbf 0: nodes that always fail run nothing; write it as 264d.")
         parameters = replace(parameters, node_mtbf_s=mtbf)
     names = tuple(name.strip() for name in policy.split(",") if name.strip())
+    if not names:
+        raise UsageError("--policy names none; `schedmate policies` lists them.")
     plan = Plan(names, Cluster.parse(cluster), estimator, parameters, seed, check)
     workload = load(trace, columns, skip_bad)
     done: list[dict[str, Any]] = []
@@ -171,6 +173,13 @@ def show(runs: list[dict[str, Any]]) -> None:
             clean(run["policy"], 60), *(form.format(run[key]) for _, key, form in _COLUMNS)
         )
     screen.print(table)
+    for run in runs[1:]:
+        mean, low, high = run["jct_less_first_h"]
+        screen.print(
+            f"{clean(run['policy'], 60)} less {clean(runs[0]['policy'], 60)}, job by job: "
+            f"{mean:+.2f} h (95 %: {low:+.2f} to {high:+.2f})",
+            soft_wrap=True,
+        )
 
 
 _COLUMNS = (

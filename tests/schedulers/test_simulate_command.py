@@ -39,6 +39,11 @@ def test_compares_policies_in_json(cli: Cli, trace: Path) -> None:
         assert 0 < run["utilisation"] <= 1
         assert not run["oracle"]
     assert document["runs"][2]["preemptions"] > 0
+    fifo, *others = document["runs"]
+    for run in others:
+        mean, low, high = run["jct_less_first_h"]
+        assert mean == pytest.approx(run["avg_jct_h"] - fifo["avg_jct_h"])
+        assert low <= mean <= high
 
 
 def test_says_who_won_and_that_an_oracle_helped(cli: Cli, trace: Path) -> None:
@@ -73,6 +78,10 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
     made = (out / "fifo" / "summary.json").stat().st_mtime_ns
     again = json.loads(cli(*base, "--policy", "fifo,sjf").out)
     assert again["runs"][0] == first["runs"][0]
+    fresh = json.loads(cli(*base[:4], "--json", "--policy", "fifo,sjf").out)
+    assert again["runs"][1]["jct_less_first_h"] == pytest.approx(
+        fresh["runs"][1]["jct_less_first_h"], abs=1e-6
+    )
     assert (out / "fifo" / "summary.json").stat().st_mtime_ns == made
     cli(*base, "--policy", "fifo", "--estimator", "none")
     assert (out / "fifo" / "summary.json").stat().st_mtime_ns != made
@@ -82,6 +91,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
     ("arguments", "code", "message"),
     [
         (("--policy", "nope"), USAGE, "no policy 'nope'; there are fifo"),
+        (("--policy", ","), USAGE, "--policy names none"),
         (("--policy", "tiresias:limit=3"), USAGE, "has no setting 'limit=3'; it has threshold"),
         (("--policy", "sjf-ageing:weight=x"), USAGE, "weight=x is not a float"),
         (("--policy", "json:JSONDecoder"), USAGE, "is no subclass"),

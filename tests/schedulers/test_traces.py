@@ -48,6 +48,8 @@ def test_slurm_accounting_with_typed_gpus_and_a_cancelled_job(tmp_path: Path) ->
         "JobID|Submit|Start|End|State|AllocTRES|User|Partition|TimelimitRaw\n"
         "7|2026-01-01T00:00:00|2026-01-01T01:00:00|2026-01-01T03:00:00|CANCELLED by 0|"
         "cpu=8,gres/gpu:a100=4,gres/gpu=4|ann|gpu|120\n"
+        "7.batch|2026-01-01T00:00:00|2026-01-01T01:00:00|2026-01-01T03:00:00|CANCELLED|"
+        "cpu=8,gres/gpu=4|||\n"
         "8|2026-01-01T00:00:00|2026-01-01T01:00:00|2026-01-01T03:00:00|COMPLETED|cpu=8|ann|gpu|\n",
     )
     workload = read_trace(path)
@@ -55,7 +57,7 @@ def test_slurm_accounting_with_typed_gpus_and_a_cancelled_job(tmp_path: Path) ->
     assert (job.gpus, job.user, job.time_limit_s) == (4, "ann", 7200.0)
     assert workload.duration_s == [7200.0]
     assert workload.states == ["CANCELLED"]
-    assert workload.notes == ["1 rows without a GPU left out"]
+    assert workload.notes == ["2 rows that are no job with a GPU left out"]
 
 
 def test_fractions_of_a_gpu(tmp_path: Path) -> None:

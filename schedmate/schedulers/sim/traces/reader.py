@@ -89,7 +89,7 @@ def read_trace(
     if not rows:
         raise TraceError(f"{path} has no job that used a GPU.")
     notes = [f"{len(bad)} bad rows left out"] if bad else []
-    notes += [f"{idle} rows without a GPU left out"] if idle else []
+    notes += [f"{idle} rows that are no job with a GPU left out"] if idle else []
     return _workload(path, rows, notes)
 
 
@@ -130,7 +130,8 @@ def _row(row: Mapping[str, str | None], layout: Mapping[str, Any]) -> dict[str, 
         return (row.get(column) or "").strip() if isinstance(column, str) else ""
 
     gpus = gpus_of_tres(cell("gpus_tres")) if "gpus_tres" in fields else whole(cell("gpus"), "gpus")
-    if gpus == 0:
+    # A step of a Slurm job (17.batch, 17.0) is a part of a job that has a row of its own.
+    if gpus == 0 or ("gpus_tres" in fields and "." in cell("id")):
         return None
     submit = seconds(cell("submit"), "submission")
     duration = _duration(cell)
