@@ -27,9 +27,10 @@ _INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 # What stands above the line that says what failed, and belongs to it.
 _LEADS = re.compile(
-    r'.*_RemoteTraceback:$|"""$|usage: |  File "[^"]+", line \d+$|terminate called|    |  what\(\)'
+    r'.*_RemoteTraceback:$|"""$|usage: |  File "[^"]+", line \d+$|    |terminate called|  what\(\)'
+    r"|[╭│╰]"
 )
-LEADS = 6
+LEADS = 40
 """Most lines above that belong to a report."""
 # The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
 _MILD = re.compile(r"(?:^|[\s\[|])(?:WARNING|INFO|DEBUG)(?:[\s\]:|]|$)")
@@ -182,14 +183,10 @@ def _leads(above: Sequence[Block], line: Line) -> list[Line]:
     """The lines directly above that belong to the same report."""
     found: list[Line] = []
     for block in reversed(above):
-        if (
-            block.kind == "line"
-            and block.first.stream == line.stream
-            and _LEADS.match(block.first.text)
-        ):
-            found.insert(0, block.first)
-        else:
+        first = block.first
+        if len(block.lines) > 1 or first.stream != line.stream or not _LEADS.match(first.text):
             break
+        found.insert(0, first)
     while found and found[0].text.startswith("    "):
         found.pop(0)
     return found

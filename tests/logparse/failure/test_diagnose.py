@@ -244,6 +244,9 @@ def test_a_report_begins_where_it_begins(job: Path) -> None:
     text = '  File "train.py", line 1\n    def broken(:\n               ^\nSyntaxError: invalid\n'
     found = of(job, text)
     assert (found.error_name, found.line) == ("Syntax Error", 1)
+    text = "╭─── Traceback (most recent call last) ───╮\n│ train.py:12 in main │\n╰────╯\n"
+    found = of(job, steps(1, 4) + text + "KeyError: 'k'\n")
+    assert (found.error_name, found.line) == ("Key Error", 4)
     found = of(job, steps(1, 4) + trace("socket.gaierror: [Errno -2] Name or service not known"))
     assert (found.error_name, found.line) == ("Network Error", 4)
 
