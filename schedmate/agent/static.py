@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.agent.fields import dataset, extras, flags, length, model, task
-from schedmate.agent.fields.candidates import Candidate, Setting, leaves
+from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
@@ -146,6 +146,13 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
     parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
     if unread or not (parsed or composed):
         trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))
+    elif not composed:
+        # flags whose declaration is in a library's dataclass or parser
+        given, known = flags.from_argv(plan.argv), {setting.key for setting in leaves(trace)}
+        assert isinstance(given.data, dict)
+        rest = {key: value for key, value in given.data.items() if normal(str(key)) not in known}
+        if rest:
+            trace.settings.append(Settings("command", Value(rest), "arguments"))
     for name, value in unread:
         trace.settings.append(Settings(name, value, "config"))
 

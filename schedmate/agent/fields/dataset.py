@@ -29,7 +29,7 @@ _EVAL = re.compile(
     re.IGNORECASE,
 )
 _EVAL_WORD = re.compile(
-    r"val(id|idation)?$|^(val|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
+    r"val(id|idation)?$|^(val(?!u)|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
     r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split)",
     re.IGNORECASE,
 )
@@ -47,6 +47,17 @@ _CHECKS = re.compile(
 )
 """Functions such as `validate_config`: they check something, they do not evaluate."""
 
+_NOT_EVAL_CALL = re.compile(
+    r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_",
+    re.IGNORECASE,
+)
+"""Functions that evaluate a policy's actions or a formula, or that check what is valid."""
+_EVAL_METRIC = re.compile(
+    r"(val|valid|validation|eval|dev)[\W_]+\w*(loss|acc|accuracy|error|f1|auc|miou|iou|map|mse|mae|"
+    r"psnr|bleu|wer|perplexity|ppl|score)\w*",
+    re.IGNORECASE,
+)
+_METRIC_LOG = (".add_scalar", ".log", ".log_metric")
 OTHER_SPLIT = "another split of the training set"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _HELD_OUT = re.compile(
@@ -432,7 +443,9 @@ def _tail(text: str) -> str:
 
 _DATA_KEY = re.compile(
     r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
-    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$",
+    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$|"
+    r"^(rec|record|lmdb|csv|json|list|dir|path|file|tfrecord|img|image|text|txt|src)s?_train$|"
+    r"^train_(rec|record|lmdb|csv|json|list|tfrecord|img|image|images|text|txt|src)s?(_(dir|path|file))?$",
     re.IGNORECASE,
 )
 _NOT_DATA_KEY = re.compile(
@@ -477,6 +490,10 @@ def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> s
     return name
 
 
+_LOADER_KEYS = ("type", "data_root", "ann_file", "img_dir", "root", "dataroot", "dataroot_gt",
+                "dataroot_lq")  # fmt: skip
+
+
 def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
     """The dataset of a config with a section per loader, as OpenMMLab's configs have.
 
@@ -490,7 +507,7 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
             setting.kind == "config"
             and any(loader.match(part) for part in parts)
             and (any("data" in part for part in parts))
-        ) and setting.path[-1] in ("type", "data_root", "ann_file", "img_dir", "root"):
+        ) and setting.path[-1] in _LOADER_KEYS:
             if setting.path[-1] != "type" or parts[-1].startswith(("dataset", role)):
                 found.setdefault(setting.path[-1], setting)
     options: list[Candidate] = []
@@ -501,6 +518,8 @@ def _from_loaders(settings: list[Setting], role: str) -> Candidate | None:
         name = class_dataset(text) if key == "type" else dataset_name(text, path=True)
         if name is not None:
             score = 82.0 if is_known(name, "datasets") else 70.0
+            if key.startswith("dataroot"):
+                score = 62.0  # beside a `name`, which says more
             options.append(Candidate(name, setting.value.origin, score + (key == "data_root")))
     return best(options)
 
@@ -513,13 +532,24 @@ _EVAL_COUNT = re.compile(
 )
 
 
+_NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|eval|evaluation)")
+
+
 def _switched_off(settings: list[Setting]) -> bool:
-    """Whether the user set the number of evaluation batches or their interval to zero."""
+    """Whether the user set the number of evaluation batches or their interval to zero.
+
+    `--no-val` and the like say the same.
+    """
     return any(
         setting.explicit
-        and setting.value.data in (0, "0")
-        and not isinstance(setting.value.data, bool)
-        and _EVAL_COUNT.fullmatch(setting.key)
+        and (
+            (setting.value.data is True and _NO_EVAL.fullmatch(setting.key))
+            or (
+                setting.value.data in (0, "0")
+                and not isinstance(setting.value.data, bool)
+                and _EVAL_COUNT.fullmatch(setting.key)
+            )
+        )
         for setting in settings
     )
 
@@ -540,7 +570,7 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     if hugging is not None:
         return hugging
     for name, site in trace.functions.items():
-        if _EVAL_CALL.match(name) and not _CHECKS.search(name):
+        if _EVAL_CALL.match(name) and not _CHECKS.search(name) and not _NOT_EVAL_CALL.search(name):
             return Origin("code", site.file, site.line)
     for event in trace.calls:
         word = event.target
@@ -556,11 +586,22 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
                     "valid_loader", "val_loader", "eval_dataloader"):  # fmt: skip
             if key in event.kwargs and event.kwargs[key].data is not None:
                 return Origin("code", event.site.file, event.site.line)
+        if event.path.endswith(_METRIC_LOG) and any(
+            _EVAL_METRIC.fullmatch(text) for text in _metric_names(event)
+        ):
+            return Origin("code", event.site.file, event.site.line)
         if event.path.endswith(_SPLITS) or (
             event.path.endswith((".evaluate", ".validate")) and event.certain
         ):
             return Origin("code", event.site.file, event.site.line)
     return None
+
+
+def _metric_names(event: CallEvent) -> list[str]:
+    """What a logger is told: `add_scalar("val/loss", x)` or `log({"val_loss": x})`."""
+    first = event.args[0].data if event.args else None
+    names = list(first) if isinstance(first, dict) else [first]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None:

@@ -328,6 +328,7 @@ def _from_settings(
 ) -> list[Candidate]:
     out: list[Candidate] = []
     used = _used_words(trace, built)
+    answered = _configs_with_a_model(settings)
     for rank, setting in named(settings, rules("names")["model"]):
         if _wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
             continue
@@ -335,7 +336,9 @@ def _from_settings(
         name = model_name(text) if text is not None else None
         if name is None:
             continue
-        if setting.key in _FILES and (not is_known(name, "models") or is_known(name, "datasets")):
+        if setting.key in _FILES and (
+            not is_known(name, "models") or is_known(name, "datasets") or text in answered
+        ):
             continue  # a file named after a dataset holds an experiment
         origin = setting.value.origin
         # a name that the program looked something up by weighs more than one that stands alone
@@ -378,6 +381,15 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
         score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux", key) else 0)
         found.append(Candidate(text, setting.value.origin, score))
     return found
+
+
+def _configs_with_a_model(settings: list[Setting]) -> set[str]:
+    """Configuration files that name the model themselves: their own name is a label of the run."""
+    return {
+        setting.owner.removeprefix("./")
+        for rank, setting in named(settings, rules("names")["model"])
+        if setting.kind == "config" and rank <= _STRONG and isinstance(setting.value.data, str)
+    }
 
 
 def _wrong_part(setting: Setting) -> bool:

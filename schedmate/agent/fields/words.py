@@ -16,7 +16,7 @@ def _words(name: str) -> frozenset[str]:
 
 _EXTENSIONS = re.compile(
     r"\.(json|jsonl|csv|tsv|txt|parquet|arrow|pkl|pickle|pt|pth|npy|npz|h5|hdf5|bin|yaml|yml|tar|gz|"
-    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|list|lst|idx|vec|xml|data|dat)$",
+    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|rec|list|lst|idx|vec|xml|data|dat)$",
     re.IGNORECASE,
 )
 _SPLIT_SUFFIX = re.compile(

@@ -93,8 +93,11 @@ def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
     getter = data.cls.lookup("__getattr__")
     if getter is not None and isinstance(getter.data, Function) and not name.startswith("__"):
         return state.call(getter, [base, Value(name)], {}, Site(data.cls.module.file, 1))
+    if name in ("__setattr__", "__getattribute__"):
+        return Value(Native(name, _raw_attribute(data)))
     for external in data.cls.external_bases():
-        return Value(Symbol(f"{external}().{name}", base), base.origin)
+        if external != "object":
+            return Value(Symbol(f"{external}().{name}", base), base.origin)
     return _missing(state, name, "AttributeError")
 
 
@@ -111,6 +114,9 @@ def _bind(state: State, found: Value, owner: Value, cls: Class) -> Value:
     return found
 
 
+_MAPPING_METHODS = ("update", "get", "items", "keys", "values", "pop", "setdefault", "copy")
+
+
 def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
     if name in data:
         return data[name]
@@ -119,8 +125,8 @@ def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
     method = state.library.config_method(state, base, name)
     if method is not None:
         return method
-    # a namespace has no methods of its own; `vars(args)` is this same mapping
-    if data.flavour != "namespace" or name in ("pop", "items", "keys", "get", "update", "copy"):
+    # `vars(namespace)` is the namespace itself here, with the methods of a mapping
+    if data.flavour != "namespace" or name in _MAPPING_METHODS:
         plain = methods.bound_method(base, name)
         if isinstance(plain.data, Native):
             return plain
