@@ -570,7 +570,7 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     if hugging is not None:
         return hugging
     for name, site in trace.functions.items():
-        if _EVAL_CALL.match(name) and not _CHECKS.search(name) and not _NOT_EVAL_CALL.search(name):
+        if _evaluates(name):
             return Origin("code", site.file, site.line)
     for event in trace.calls:
         word = event.target
@@ -595,6 +595,15 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
         ):
             return Origin("code", event.site.file, event.site.line)
     return None
+
+
+def _evaluates(function: str) -> bool:
+    """Whether a function's name says that it evaluates the model."""
+    return (
+        _EVAL_CALL.match(function) is not None
+        and not _CHECKS.search(function)
+        and not _NOT_EVAL_CALL.search(function)
+    )
 
 
 def _metric_names(event: CallEvent) -> list[str]:
