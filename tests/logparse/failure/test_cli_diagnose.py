@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 from cli_runner import Cli
+
+from schedmate.jobs import Diagnosis
+
+ROOT = Path(__file__).parents[3]
 
 LOG = (
     "iteration 1/ 9 | lm loss: 2.1\n"
@@ -67,3 +72,12 @@ def test_the_rules_can_be_read_and_tried(cli: Cli) -> None:
     assert cli("rules", "test").code == 0
     assert cli("rules", "test", "KeyError: 'x'").out.startswith("py-key: ")
     assert cli("rules", "test", "all is well").code == 1
+
+
+def test_the_document_fits_its_schema(cli: Cli, tmp_path: Path) -> None:
+    schema = json.loads((ROOT / "docs/schemas/diagnose-v1.schema.json").read_text())
+    assert schema["properties"].keys() == {"schema", *Diagnosis.model_fields}
+    for text in (LOG, "all is well\n", "srun: error: n1: task 0: Exited with exit code 1\n"):
+        path = tmp_path / "job.out"
+        path.write_text(text)
+        jsonschema.validate(json.loads(cli("diagnose", str(path), "--json").out), schema)
