@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 
 from schedmate.errors import InputError, UsageError
@@ -24,6 +25,7 @@ def on_ray(
         import ray
     except ImportError:
         raise UsageError("--ray needs Ray; pip install 'schedmate[ray]'.") from None
+    _reachable(address)
     mine = not ray.is_initialized()
     if mine:
         try:
@@ -56,3 +58,16 @@ def on_ray(
     finally:
         if mine:
             ray.shutdown()
+
+
+def _reachable(address: str) -> None:
+    """Ray itself tries for ever to reach a HOST:PORT where nothing listens."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"no Ray cluster at {address}: {error}; start one with `ray start --head`."
+        ) from None

@@ -112,3 +112,11 @@ def test_what_a_log_prints_changes_nothing_else(cli: Cli, tmp_path: Path) -> Non
     result = cli("triage", str(logs), "--jobs", "1")
     assert result.out.splitlines()[0] == "1 of 1 jobs failed (1 script)"
     assert not set(result.out) & {"\x1b", "\x07", "\u202e"}
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_no_ray_cluster_there(cli: Cli, tmp_path: Path, address: str) -> None:
+    result = cli("triage", str(write(tmp_path / "logs", "ok")), "--ray", address)
+    assert result.code == 3
+    assert "no Ray cluster at" in result.err
