@@ -569,9 +569,9 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     hugging = _hugging_face(trace, settings)
     if hugging is not None:
         return hugging
-    for name, site in trace.functions.items():
-        if _evaluates(name):
-            return Origin("code", site.file, site.line)
+    evaluation = next((site for name, site in trace.functions.items() if _evaluates(name)), None)
+    if evaluation is not None:
+        return Origin("code", evaluation.file, evaluation.line)
     for event in trace.calls:
         word = event.target
         if event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy")):
@@ -586,9 +586,7 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
                     "valid_loader", "val_loader", "eval_dataloader"):  # fmt: skip
             if key in event.kwargs and event.kwargs[key].data is not None:
                 return Origin("code", event.site.file, event.site.line)
-        if event.path.endswith(_METRIC_LOG) and any(
-            _EVAL_METRIC.fullmatch(text) for text in _metric_names(event)
-        ):
+        if _logs_evaluation(event):
             return Origin("code", event.site.file, event.site.line)
         if event.path.endswith(_SPLITS) or (
             event.path.endswith((".evaluate", ".validate")) and event.certain
@@ -606,11 +604,13 @@ def _evaluates(function: str) -> bool:
     )
 
 
-def _metric_names(event: CallEvent) -> list[str]:
-    """What a logger is told: `add_scalar("val/loss", x)` or `log({"val_loss": x})`."""
-    first = event.args[0].data if event.args else None
+def _logs_evaluation(event: CallEvent) -> bool:
+    """Whether a logger is told a metric: `add_scalar("val/loss", x)`, `log({"val_loss": x})`."""
+    if not event.path.endswith(_METRIC_LOG) or not event.args:
+        return False
+    first = event.args[0].data
     names = list(first) if isinstance(first, dict) else [first]
-    return [name for name in names if isinstance(name, str)]
+    return any(isinstance(name, str) and _EVAL_METRIC.fullmatch(name) for name in names)
 
 
 def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
