@@ -55,6 +55,13 @@ def test_what_training_went_on_after_is_background(job: Path) -> None:
     assert of(job, text + trace("IndexError: list index out of range")).error_name == "Index Error"
 
 
+def test_steps_within_an_epoch_are_steps(job: Path) -> None:
+    meters = "".join(f"Epoch: [3][{n:4}/9000]\tTime 0.3 (0.3)\tLoss 2.4 (2.5)\n" for n in range(9))
+    found = of(job, meters + trace("ValueError: bad sample") + meters.replace("[3]", "[4]"))
+    assert found.error_type == "none"
+    assert of(job, meters + trace("ValueError: bad sample")).error_name == "Value Error"
+
+
 def test_the_rank_that_prints_last_does_not_clear_the_one_that_failed(job: Path) -> None:
     text = steps(1, 20) + trace("KeyError: 'x'", "[rank3]: ")
     text += "".join(f"[rank{rank}]: " + steps(20, 21) for rank in range(8))
