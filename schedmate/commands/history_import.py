@@ -14,8 +14,9 @@ from schedmate.commands.history_common import HistoryOption, JsonOption, opened,
 from schedmate.errors import INPUT, INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
+    from schedmate.commands.history_analysis import RepositoryAnalyser
     from schedmate.jobs import JobRecord
-    from schedmate.retrieval.importers import ImportReport, RepositoryAnalyser
+    from schedmate.retrieval.importers import ImportReport
 
 SCHEMA = "schedmate.history-import/v1"
 BATCH = 1000
@@ -74,10 +75,10 @@ def import_history(
 
       schedmate history import jobs.csv --map job_id=id --map duration=hours:h --map model=net
     """
+    from schedmate.commands.history_analysis import RepositoryAnalyser
     from schedmate.retrieval.importers import (
         FORMATS,
         ImportReport,
-        RepositoryAnalyser,
         open_source,
         parse_mapping,
         read_mapping,

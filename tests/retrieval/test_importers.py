@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedmate.commands.history_analysis import RepositoryAnalyser
 from schedmate.errors import InputError, UsageError
 from schedmate.jobs import JobRecord, LaunchConfig
 from schedmate.retrieval.importers import (
     ImportReport,
-    RepositoryAnalyser,
     detect_format,
     import_csv,
     import_jsonl,

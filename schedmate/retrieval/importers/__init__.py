@@ -5,7 +5,6 @@ cannot be used is counted in the `ImportReport` given to it, never raised; a fil
 it should be raises `InputError`.
 """
 
-from schedmate.retrieval.importers.analysis import RepositoryAnalyser
 from schedmate.retrieval.importers.detect import FORMATS, Format, detect_format
 from schedmate.retrieval.importers.report import ImportReport
 from schedmate.retrieval.importers.sacct_json import import_sacct_json
@@ -23,7 +22,6 @@ __all__ = [
     "FORMATS",
     "Format",
     "ImportReport",
-    "RepositoryAnalyser",
     "Source",
     "detect_format",
     "import_csv",
