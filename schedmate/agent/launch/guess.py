@@ -19,7 +19,6 @@ from schedmate.jobs import LaunchConfig
 
 MAX_READMES = 8
 MAX_COMMANDS = 60
-MAX_CANDIDATES = 200
 MAX_LENGTH = 4_000
 ENOUGH = 5
 ENOUGH_SHOWN = 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import get_args
 
 from schedmate.agent.fields import task, words
@@ -170,7 +170,7 @@ def _domains(line: list[str]) -> set[str]:
     }
 
 
-@cache
+@lru_cache(maxsize=65_536)  # a long-lived hook reads many repositories
 def _forms(token: str) -> frozenset[str]:
     """The names a token may stand for: itself, parts of a path or dotted name, what it names."""
     parts = [token, *re.split(r"[/\\]", token), *token.split(".")]

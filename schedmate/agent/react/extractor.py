@@ -17,12 +17,12 @@ from schedmate.agent.static import Extraction
 from schedmate.errors import ModelError, SchedmateError
 from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
 from schedmate.llm import LLM
+from schedmate.llm.budget import CHARACTERS_PER_TOKEN
 from schedmate.llm.redact import Redactor
 from schedmate.settings import Settings
 from schedmate.tools import RepoFiles
 
 PURPOSE = "extract"
-CHARACTERS_PER_TOKEN = 3
 
 
 @dataclass(frozen=True, slots=True)
