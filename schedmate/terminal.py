@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -48,6 +50,35 @@ def console(stream: TextIO, *, plain: bool = False) -> Console:
         color_system=None if plain else "auto",
         width=120 if fixed_width else None,
     )
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str], None]]:
+    """A bar on standard error while a terminal is there to show it; else nothing.
+
+    Gives a function that is told how much is done and a few words beside it. Without `total` the
+    bar only shows that something happens.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done, _text: None
+        return
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeElapsedColumn() if total is None else TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task(what, total=total, text="")
+        yield lambda done, text: bar.update(task, completed=done, text=clean(text))
 
 
 def say(message: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.terminal import clean, console
+from schedmate.terminal import clean, console, progress
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,27 @@ def test_the_console_reads_no_markup() -> None:
     stream = io.StringIO()
     console(stream).print("[bold]x[/bold] :smile: [/nothing]")
     assert stream.getvalue() == "[bold]x[/bold] :smile: [/nothing]\n"
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("total", [3, None])
+def test_progress_is_drawn_for_somebody_who_looks(
+    monkeypatch: pytest.MonkeyPatch, total: int | None
+) -> None:
+    screen = Screen()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress("reading", total) as advance:
+        advance(2, "2 \x1b]0;logs\x07[b]of 3")
+    assert "reading" in screen.getvalue()
+    assert "2 [b]of 3" in screen.getvalue()
+
+
+def test_progress_leaves_a_file_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("reading", 3) as advance:
+        advance(2, "x")
+    assert capsys.readouterr() == ("", "")

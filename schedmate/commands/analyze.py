@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +14,7 @@ from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
+from schedmate.terminal import progress
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobSpec
@@ -261,29 +260,13 @@ def _many(
             ) from None
         stream = stack.enter_context(open_output(output))
         mate = stack.enter_context(SchedMate(settings))
-        advance = stack.enter_context(_progress())
-        for result in analyze_many(lines, settings, processes):
+        advance = stack.enter_context(progress("analysing"))
+        for done, result in enumerate(analyze_many(lines, settings, processes), start=1):
             failed += result.failed
             abstained += result.abstained
             if record and result.record is not None:
                 result.document["recorded_as"] = mate.store(result.record)
             stream.write(json.dumps(result.document, allow_nan=False) + "\n")
             stream.flush()
-            advance()
+            advance(done, f"{done:,} jobs")
     return failed, abstained
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[], None]]:
-    """Count finished jobs on standard error when somebody is looking."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
-    from schedmate.terminal import console
-
-    columns = (TextColumn("{task.completed} jobs analysed"), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda: progress.advance(task)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.history_common import HistoryOption, JsonOption, opened, progress, tell
+from schedmate.commands.history_common import HistoryOption, JsonOption, opened, tell
 from schedmate.commands.history_import import import_history
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean
+from schedmate.terminal import clean, progress
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobRecord, JobState

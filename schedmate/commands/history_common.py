@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,27 +40,6 @@ def opened(
     embedder = embedder_of(settings) if embed else None
     with JobHistory.open(settings.history, embedder, create=create, read_only=read_only) as store:
         yield store
-
-
-@contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
-    """A bar on standard error when that is a terminal; else nothing."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _text: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from schedmate.terminal import console
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task(what, total=total, text="")
-        yield lambda done, text: bar.update(task, completed=done, text=text)
 
 
 def tell(message: str) -> None:

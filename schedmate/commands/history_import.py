@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.history_common import HistoryOption, JsonOption, opened, progress, tell
+from schedmate.commands.history_common import HistoryOption, JsonOption, opened, tell
 from schedmate.errors import INPUT, INTERRUPTED, UsageError
+from schedmate.terminal import progress
 
 if TYPE_CHECKING:
     from schedmate.commands.history_analysis import RepositoryAnalyser

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.commands.history_common import JsonOption, progress, tell
+from schedmate.commands.history_common import JsonOption, tell
 from schedmate.durations import parse_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean
+from schedmate.terminal import clean, progress
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.workload import Workload

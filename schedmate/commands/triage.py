@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.commands.history_common import progress, tell
+from schedmate.commands.history_common import tell
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
+from schedmate.terminal import progress
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis
