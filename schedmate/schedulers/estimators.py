@@ -21,8 +21,18 @@ class Estimator:
         """How long the job will run and what it will use; None: nothing can be said."""
         return None
 
+    def latency_s(self, job: Job) -> float:
+        """How long the answer about this job takes; no policy sees the job before it is there [s].
+
+        What is asked at submission rests on what had ended by then, however late the answer.
+        """
+        return 0.0
+
     def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
-        """A job has ended after running for this long; nothing later is known yet."""
+        """A job has ended after running for this long; nothing later is known yet.
+
+        One that is not `completed` failed or was cut short: its time is a lower bound.
+        """
 
 
 class Table(Estimator):

@@ -169,8 +169,12 @@ class Job:
     preemptions: int = 0
     evictions: int = 0
     """Times it was taken off GPUs that it shared."""
+    moves: int = 0
+    """Times it went on at once on other GPUs: moved or resized."""
     failures: int = 0
-    """Times its node failed under it."""
+    """Times it failed, by itself or with its node."""
+    slowdown: float | None = None
+    """Speed beside its partner over its speed alone, as seen in its log; None: not known."""
 
     def attained_s(self, now: float) -> float:
         """Time for which it has held GPUs so far [s]."""
@@ -186,4 +190,5 @@ class Job:
         self.profiled = self.profiling = False
         self.allocation = ()
         self.started = self.service_s = 0.0
-        self.preemptions = self.evictions = self.failures = 0
+        self.preemptions = self.evictions = self.moves = self.failures = 0
+        self.slowdown = None

@@ -101,6 +101,8 @@ class Policy:
     """What the command line calls it."""
     interval_s: float | None = None
     """Decide only at multiples of this [s]; None: whenever something changed."""
+    rounds: bool = False
+    """Decide at each multiple of `interval_s` at which a job waits or runs, changed or not."""
 
     def decide(self, view: View) -> Sequence[Decision]:
         """The decisions to carry out now, in this order."""

@@ -80,12 +80,17 @@ class Space:
         """Whether a GPU is cut up among fractional jobs."""
         return bool(self._shared)
 
-    def find(self, job: Job, role: str = "") -> Allocation | None:
-        """GPUs for `job` on the fewest nodes, those with the least left over; None: not now."""
-        gpus = job.gpus
+    def find(
+        self, job: Job, role: str = "", *, gpus: int = 0, gpu_type: str = ""
+    ) -> Allocation | None:
+        """GPUs for `job` on the fewest nodes, those with the least left over; None: not now.
+
+        `gpus` and `gpu_type` instead of what the job asks for, for one that is elastic.
+        """
+        gpus = gpus or job.gpus
         if gpus > self.idle and job.share == 1.0:
             return None
-        wanted = (job.vc, job.gpu_type, role)
+        wanted = (job.vc, gpu_type or job.gpu_type, role)
         pools = self._found.get(wanted)
         if pools is None:
             pools = self._found[wanted] = self._resolve(*wanted)
@@ -97,7 +102,7 @@ class Space:
                     nodes = pool.buckets[gpus + (counts & -counts).bit_length() - 1]
                     node = (nodes & -nodes).bit_length() - 1
                     return ((node, lowest(self.free[node], gpus)),)
-            elif allocation := self._find(job, pool):
+            elif allocation := self._find(job, gpus, pool):
                 return allocation
         return None
 
@@ -207,11 +212,11 @@ class Space:
             and (not gpu_type or pool_type in ("", gpu_type))
         ]
 
-    def _find(self, job: Job, pool: _Pool) -> Allocation | None:
+    def _find(self, job: Job, gpus: int, pool: _Pool) -> Allocation | None:
         if job.share != 1.0:
             return self._find_share(job, pool)
         chosen: list[tuple[int, int]] = []
-        left = job.gpus
+        left = gpus
         if left > pool.size:
             # A gang: whole free nodes, then the rest on the node it fills best.
             for node in _bits(pool.buckets[pool.size]):

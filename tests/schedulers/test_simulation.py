@@ -304,15 +304,20 @@ def test_a_failed_node_costs_the_work_since_the_last_checkpoint_and_the_restart(
     workload = Workload.of([(0.0, 100.0, 2)])
     parameters = replace(HONEST, node_mtbf_s=80.0, repair_s=30.0, checkpoint_s=20.0, restart_s=5.0)
     outcome = simulate(workload, "fifo", "1x2", parameters=parameters, seed=1)
-    assert outcome.failures == len(outcome.segments) - 1 > 0
+    assert len(outcome.failures) == len(outcome.segments) - 1 > 0
     done = 0.0
-    for one, after in itertools.pairwise(outcome.segments):
+    for (failure, again), (one, after) in zip(
+        outcome.failures.values(), itertools.pairwise(outcome.segments), strict=True
+    ):
         # What is kept ends at a checkpoint, and the node is back half a minute later.
-        done += one.work_s
-        assert done % 20.0 == pytest.approx(0.0, abs=1e-6) or one.work_s == 0.0
+        assert failure.done == pytest.approx(done + one.work)
+        assert again is not None
+        done = again.work
+        assert done % 20.0 == pytest.approx(0.0, abs=1e-6)
+        assert done <= failure.done
         assert after.start == one.end + 30.0
     last = outcome.segments[-1]
-    assert last.end - last.start == pytest.approx(last.work_s + 5.0)
+    assert last.end - last.start == pytest.approx(last.work + 5.0)
     assert outcome == simulate(workload, "fifo", "1x2", parameters=parameters, seed=1)
     assert outcome != simulate(workload, "fifo", "1x2", parameters=parameters, seed=2)
 
@@ -335,7 +340,7 @@ def _broken(**change: object) -> tuple[Workload, Cluster, Outcome]:
     ("change", "law"),
     [
         ({"start": 0.0}, "before its submission"),
-        ({"work_s": 9.0}, "needs 10.0 s of work and got 9.0"),
+        ({"work": 9.0}, "needs 10.0 of work and got 9.0"),
         ({"allocation": ((0, 0b10),)}, "used by two jobs"),
         ({"allocation": ((0, 0b100),)}, "has no GPU"),
         ({"end": 16.0}, "do not agree"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedmate.errors import SchedmateError
-from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.sim.engine import Outcome
 from schedmate.schedulers.sim.workload import Workload
 
@@ -18,34 +18,67 @@ def audit(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
     """Check that the run could have happened.
 
     No GPU is held by two jobs that do not share it nor by a third, no job holds a GPU before its
-    submission, a job has one allocation at a time, the work it got adds up to the work it needs,
-    time never runs backwards, and every job ends. Raises `LawBrokenError`.
+    submission, a job has one allocation at a time, as large as it may be and of the type it asks
+    for, the work it did less what failures lost adds up to the work it needs, a job that failed
+    runs on no earlier than it was submitted again and never when that was its end, time never runs
+    backwards, and every job ends. Raises `LawBrokenError`.
     """
-    _jobs(workload, outcome)
+    _jobs(workload, cluster, outcome)
     _gpus(workload, cluster, outcome)
 
 
-def _jobs(workload: Workload, outcome: Outcome) -> None:
-    done = [0.0] * len(workload)
-    held = [0.0] * len(workload)
-    last = [float("-inf")] * len(workload)
-    for one in outcome.segments:
-        job = workload.jobs[one.job]
-        if one.start < job.submit_time:
+def _jobs(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
+    count = len(workload)
+    done, held = [0.0] * count, [0.0] * count
+    last = [float("-inf")] * count
+    earliest = [job.submit_time for job in workload.jobs]
+    for position, one in enumerate(outcome.segments):
+        index, job = one.job, workload.jobs[one.job]
+        if one.start < earliest[index]:
             raise LawBrokenError(f"job {job.id} ran at {one.start}, before its submission.")
-        if one.end < one.start or one.start < last[one.job]:
+        if one.end < one.start or one.start < last[index]:
             raise LawBrokenError(f"job {job.id} was in two places at {one.start}.")
-        last[one.job] = one.end
-        done[one.job] += one.work_s
-        held[one.job] += one.end - one.start
-    for job, needed, got, time in zip(workload.jobs, workload.duration_s, done, held, strict=True):
+        _check_request(job, cluster, one.allocation)
+        last[index] = one.end
+        done[index] += one.work
+        held[index] += one.end - one.start
+        if position in outcome.failures:
+            failure, again = outcome.failures[position]
+            if (failure.job, failure.time) != (index, one.end):
+                raise LawBrokenError(f"job {job.id} failed at {failure.time} while it did not run.")
+            if not _same(failure.done, done[index]):
+                raise LawBrokenError(f"job {job.id} did {done[index]}, not {failure.done}.")
+            if again is None:
+                earliest[index] = float("inf")
+            else:
+                if again.work > failure.done:
+                    raise LawBrokenError(f"job {job.id} gained work by a failure.")
+                earliest[index] = one.end + again.wait_s
+                done[index] = again.work
+    for job, needed, got, time in zip(workload.jobs, outcome.work, done, held, strict=True):
+        index = job.index
         # Clock times are large, so a difference of two of them is rounded.
-        if abs(needed - got) > 1e-6 * max(1.0, needed):
-            raise LawBrokenError(f"job {job.id} needs {needed} s of work and got {got}.")
-        if outcome.end[job.index] != last[job.index] or abs(
-            outcome.held_s[job.index] - time
-        ) > 1e-6 * max(1.0, time):
+        if not _same(needed, got) and (earliest[index] < float("inf") or got > needed):
+            raise LawBrokenError(f"job {job.id} needs {needed} of work and got {got}.")
+        if outcome.end[index] != last[index] or not _same(time, outcome.held_s[index]):
             raise LawBrokenError(f"job {job.id}: its times do not agree with its segments.")
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-6 * max(1.0, one)
+
+
+def _check_request(job: Job, cluster: Cluster, allocation: Allocation) -> None:
+    gpus = sum(mask.bit_count() for _, mask in allocation)
+    if gpus != job.gpus and not (job.elastic and job.min_gpus <= gpus <= job.max_gpus):
+        raise LawBrokenError(f"job {job.id} asks for {job.gpus} GPUs and got {gpus}.")
+    has_vcs = any(node.vc for node in cluster.nodes)
+    for position, _ in allocation:
+        node = cluster.nodes[position]
+        if job.gpu_type and node.gpu_type not in ("", job.gpu_type):
+            raise LawBrokenError(f"job {job.id} asks for {job.gpu_type} and got {node.gpu_type}.")
+        if has_vcs and node.vc not in ("", job.vc):
+            raise LawBrokenError(f"job {job.id} of {job.vc!r} ran in {node.vc!r}.")
 
 
 def _gpus(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:

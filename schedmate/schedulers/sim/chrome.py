@@ -30,5 +30,5 @@ def events(workload: Workload, cluster: Cluster, outcome: Outcome) -> Iterator[d
                         "dur": round((one.end - one.start) * 1e6),
                         "name": job.id,
                         "cat": one.kind,
-                        "args": {"gpus": job.gpus, "work_s": one.work_s},
+                        "args": {"gpus": job.gpus, "work": one.work},
                     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -19,16 +19,25 @@ from schedmate.schedulers.policy import NEVER, Policy, View
 from schedmate.schedulers.sim.execution import (
     DOWN,
     END,
+    FAIL,
+    PACE,
     RERANK,
+    SUBMIT,
     TICK,
     UP,
     DecisionError,
     Execution,
     Segment,
 )
+from schedmate.schedulers.sim.faults import Again, Failure, Faults
+from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
+from schedmate.schedulers.sim.physics import Physics
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
+
+_IDLE_ROUNDS = 1000
+"""Rounds in which nothing runs, comes or is decided, after which a policy is given up."""
 
 
 class Outcome(NamedTuple):
@@ -42,14 +51,21 @@ class Outcome(NamedTuple):
     events: int
     decisions: dict[str, int]
     """How many of each kind were carried out."""
-    failures: int
-    """Times a job lost its node."""
+    failures: dict[int, tuple[Failure, Again | None]]
+    """By position of the segment that ended so: a failure of a job, its own or its node's, and
+    how it went on; None: it did not."""
+    work: Sequence[float]
+    """What each job needs, in the unit of the physics."""
     bad_estimates: int
     """Estimates that were no positive number, and taken as an abstention."""
 
 
 class Simulation:
-    """One policy on one cluster over one workload."""
+    """One policy on one cluster over one workload.
+
+    `physics` says how fast jobs progress (by default `TracePhysics`), `faults` when jobs fail and
+    what becomes of them, `observers` watch.
+    """
 
     def __init__(
         self,
@@ -59,6 +75,9 @@ class Simulation:
         *,
         estimator: Estimator | None = None,
         parameters: Parameters = HONEST,
+        physics: Physics | None = None,
+        faults: Faults | None = None,
+        observers: Iterable[Observer] = (),
         seed: int = 0,
     ) -> None:
         self.workload = workload
@@ -72,10 +91,20 @@ class Simulation:
             job.reset()
             job.vc = vc if has_vcs else ""
         self._check_sizes()
-        self._execution = Execution(workload, policy, self.view, parameters)
+        self._execution = Execution(
+            workload,
+            policy,
+            self.view,
+            parameters,
+            physics=physics,
+            faults=faults,
+            observers=observers,
+        )
+        self._by_trace = physics is None
         self._ended = [NEVER] * len(workload)
         self._unfinished = len(workload)
-        self._bad_estimates = self._handled = 0
+        self._bad_estimates = self._handled = self._idle_rounds = 0
+        self._tick = -NEVER  # when the next round is, or the last one was
         self._draw = random.Random(seed)  # noqa: S311 - an experiment, not a secret
         self._down: dict[int, tuple[Job, Allocation]] = {}  # node -> what keeps its GPUs
 
@@ -101,15 +130,14 @@ class Simulation:
             execution.segments,
             events,
             {kind.__name__: number for kind, number in execution.counts.items()},
-            sum(job.failures for job in jobs),
+            execution.failures,
+            execution.physics.work,
             self._bad_estimates,
         )
 
     def _loop(self, progress: Callable[[int], None] | None) -> int:
-        jobs, interval, view = self.workload.jobs, self.policy.interval_s, self.view
-        execution, decide = self._execution, self.policy.decide
-        events = execution.events
-        count, arrived, tick = len(jobs), 0, -1.0
+        jobs, view, execution = self.workload.jobs, self.view, self._execution
+        events, count, arrived = execution.events, len(jobs), 0
         submit = [job.submit_time for job in jobs] + [NEVER]
         if self.parameters.node_mtbf_s is not None:
             for node in range(len(self.cluster.nodes)):
@@ -119,71 +147,126 @@ class Simulation:
             if events and events[0][0] < now:
                 now = events[0][0]
             view.now = now
-            changed = bool(events) and events[0][0] == now and self._happen(now)
+            if events and events[0][0] == now:
+                self._happen(now)
             while submit[arrived] == now:
                 self._arrive(jobs[arrived])
                 arrived += 1
-                changed = True
                 if progress is not None and not arrived % 1000:
                     progress(arrived)
-            if not changed:
-                continue
-            if interval is not None and now % interval:
-                due = (now // interval + 1) * interval
-                if due != tick:
-                    tick = due
-                    heappush(events, (due, TICK, -1, -1))
-                continue
-            again = True
-            while again:
-                view.space.begin()
-                again = execution.carry_out(decide(view))
-            if arrived == count and not len(view.running) and not self._down:
-                break
+            if execution.dirty and self._is_round(now):
+                decided = self._decide()
+                waits = arrived < count or len(view.running) or execution.coming
+                if self.policy.rounds:
+                    waits = self._next_round(now, idle=not (waits or decided)) or waits
+                if not waits:
+                    break
         if self._unfinished:
             raise DecisionError(self._stuck())
         return self._handled + count
 
+    def _decide(self) -> bool:
+        """Ask the policy until nothing changes by it; whether it decided anything."""
+        execution, view, decided = self._execution, self.view, False
+        while execution.dirty:
+            execution.dirty = False
+            view.space.begin()
+            decisions = self.policy.decide(view)
+            execution.carry_out(decisions)
+            decided = decided or bool(decisions)
+        return decided
+
+    def _is_round(self, now: float) -> bool:
+        """Whether the policy decides now; if not, it will be asked at its next round."""
+        interval = self.policy.interval_s
+        if interval is None or now == self._tick:
+            return True
+        due = _due(now, interval)
+        if due > now and due != self._tick:
+            self._tick = due
+            heappush(self._execution.events, (due, TICK, -1, -1))
+        return due == now
+
+    def _next_round(self, now: float, *, idle: bool) -> bool:
+        """Enter the round after this one, unless there is nobody to decide about; whether so."""
+        self._idle_rounds = self._idle_rounds + 1 if idle else 0
+        view, interval = self.view, self.policy.interval_s
+        if interval is None or not (len(view.pending) or len(view.running)):
+            return False
+        self._tick = _due(now, interval, after=True)
+        heappush(self._execution.events, (self._tick, TICK, -1, -1))
+        return self._idle_rounds < _IDLE_ROUNDS
+
     # What happens by itself.
 
-    def _happen(self, now: float) -> bool:
-        """Handle all events of this instant; whether one of them still held."""
-        events, epochs = self._execution.events, self._execution.epoch
-        before = self._handled
+    def _happen(self, now: float) -> None:
+        """Handle all events of this instant."""
+        execution = self._execution
+        events, epochs = execution.events, execution.epoch
         while events and events[0][0] == now:
             _, kind, index, epoch = heappop(events)
-            if kind >= TICK:
+            if kind >= SUBMIT:
                 self._handled += 1
-                if kind != TICK:
-                    self._node(kind, index)
+                self._outside(kind, index, epoch)
             elif epoch == epochs[index]:
                 self._handled += 1
                 self._handle(kind, self.workload.jobs[index])
-        return self._handled > before
 
     def _arrive(self, job: Job) -> None:
         if self.parameters.profiling_is_free:
             job.profile = self.workload.profiles[job.index]
         self.view.submitted.append(job.submit_time)
         self._forecast(job)
-        self._execution.enqueue(job)
+        execution, estimator = self._execution, self.estimator
+        if estimator is not None and (wait_s := estimator.latency_s(job)) > 0:
+            execution.later(job, wait_s)
+        else:
+            execution.submit(job)
+            execution.dirty = True
 
     def _handle(self, kind: int, job: Job) -> None:
+        """Something of a running job itself."""
         execution = self._execution
+        if kind == PACE:
+            execution.pace(job)
+            return
+        execution.dirty = True
         if kind == RERANK:
             execution.rerank(job)
         elif kind == END:
             execution.end(job)
-            self._ended[job.index] = self.view.now
-            self._unfinished -= 1
-            if self.estimator is not None:
-                states = self.workload.states
-                completed = not states or states[job.index] == "COMPLETED"
-                self.estimator.observe(job, self.workload.duration_s[job.index], completed)
+            states = self.workload.states
+            # What it runs for by itself, without what sharing and restarts added.
+            run_time_s = self.workload.duration_s[job.index] if self._by_trace else job.service_s
+            self._end(job, run_time_s, not states or states[job.index] == "COMPLETED")
+        elif kind == FAIL:
+            if not execution.fail(job):
+                self._end(job, job.service_s, completed=False)
         else:
             execution.stop_profiling(job)
             self._forecast(job)
             execution.enqueue(job)
+
+    def _outside(self, kind: int, index: int, which: int) -> None:
+        """Something that no running job does by itself."""
+        execution = self._execution
+        if kind in (DOWN, UP):
+            self._node(kind, index)
+        elif kind != TICK:
+            execution.coming -= 1
+            job = self.workload.jobs[index]
+            if kind == SUBMIT:
+                execution.submit(job)
+            else:
+                execution.observers[which].woken(job)
+                return
+        execution.dirty = True
+
+    def _end(self, job: Job, run_time_s: float, completed: bool) -> None:
+        self._ended[job.index] = self.view.now
+        self._unfinished -= 1
+        if self.estimator is not None:
+            self.estimator.observe(job, run_time_s, completed)
 
     def _forecast(self, job: Job) -> None:
         if self.estimator is None:
@@ -203,17 +286,20 @@ class Simulation:
         """A node fails, with all that runs on it, or is back."""
         space, now = self.view.space, self.view.now
         if kind == UP:
+            self._execution.coming -= 1
             space.give(*self._down.pop(node))
             self._next_failure(node, now)
             return
         hit = [job for job in self.view.running if any(n == node for n, _ in job.allocation)]
         for job in hit:
-            self._execution.fail(job)
+            if not self._execution.fail(job, node):
+                self._end(job, job.service_s, completed=False)
         gpus = self.cluster.nodes[node].gpus
         keeper = Job(f"repair of {self.cluster.nodes[node].name}", -1, now, gpus)
         everything = ((node, (1 << gpus) - 1),)
         space.take(keeper, everything)
         self._down[node] = (keeper, everything)
+        self._execution.coming += 1
         heappush(self._execution.events, (now + self.parameters.repair_s, UP, node, -1))
 
     # What is said when something cannot be.
@@ -222,10 +308,11 @@ class Simulation:
         """Raises `InputError` for a job that not even the empty cluster could hold."""
         fits: dict[tuple[object, ...], bool] = {}
         for job in self.workload.jobs:
-            key = (job.vc, job.gpu_type, job.gpus, job.share, job.cpus, job.memory_mb)
+            key = (job.vc, job.gpu_type, job.gpus, job.min_gpus, job.share, job.cpus, job.memory_mb)
             if key not in fits:
                 fits[key] = (
-                    self.view.space.find(job) or self.view.space.find(job, PROFILING)
+                    self.view.space.find(job, gpus=job.min_gpus)
+                    or self.view.space.find(job, PROFILING, gpus=job.min_gpus)
                 ) is not None
             if not fits[key]:
                 where = f" in virtual cluster {job.vc!r}" if job.vc else ""
@@ -237,8 +324,20 @@ class Simulation:
 
     def _stuck(self) -> str:
         first = self.view.pending.first()
-        assert first is not None
+        if first is None:
+            first = next(iter(self.view.running))
+            return f"job {first.id} runs at no speed for ever, and nothing else happens."
         return (
             f"policy {self.policy.name} left {len(self.view.pending)} jobs waiting for ever, the "
             f"first {first.id} ({first.gpus} GPUs), though nothing else runs or arrives."
         )
+
+
+def _due(now: float, interval: float, *, after: bool = False) -> float:
+    """The first multiple of `interval` from `now` on, or strictly after it."""
+    rounds = now // interval
+    due = rounds * interval
+    while due < now or (after and due <= now):
+        rounds += 1
+        due = rounds * interval
+    return due

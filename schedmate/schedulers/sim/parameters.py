@@ -85,6 +85,8 @@ class ColocationTable:
                     speeds = (min(1.0, float(row["speed1"])), min(1.0, float(row["speed2"])))
                     pairs[one, two] = speeds
                     pairs[two, one] = speeds[::-1]
+                    if one == two:  # Which of the two is the first means nothing.
+                        pairs[one, one] = (sum(speeds) / 2,) * 2
         except (OSError, KeyError, ValueError, UnicodeError) as error:
             raise UsageError(f"{path} is no colocation table: {error!r}.") from None
         return cls(pairs, harmless=harmless)

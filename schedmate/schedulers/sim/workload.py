@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from schedmate.schedulers.model import Job, Profile
+
+if TYPE_CHECKING:
+    from schedmate.jobs import WorkloadMetadata
 
 
 @dataclass
@@ -23,6 +27,8 @@ class Workload:
     """Virtual cluster of each; it counts on a cluster that has any."""
     configs: list[str] = field(default_factory=list)
     """Model, dataset, batch size and precision, as the key of a colocation table."""
+    metadata: list[WorkloadMetadata | None] = field(default_factory=list)
+    """What the source code of each says, for the Scheduling Advisor; empty: nothing is known."""
     columns: dict[str, list[float | None]] = field(default_factory=dict)
     """Further numbers of the trace, such as predictions."""
     synthetic: bool = False

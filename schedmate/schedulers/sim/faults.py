@@ -1,0 +1,50 @@
+"""Failures of jobs: when an attempt fails, and what becomes of the job then."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Failure(NamedTuple):
+    """One attempt of a job has failed. Work is in the unit of the physics."""
+
+    job: int
+    """Position in the workload."""
+    time: float
+    """[s]"""
+    attempt: int
+    """How many failed before."""
+    done: float
+    """Work done up to then."""
+    saved: float
+    """The part of it that the last checkpoint holds."""
+    node: int | None
+    """The node that failed under it; None: the job failed by itself."""
+
+
+class Again(NamedTuple):
+    """The job is submitted again."""
+
+    wait_s: float
+    """Time until then: whoever restarts it, a handler or its user, takes it [s]."""
+    work: float
+    """Done work that it resumes from, at most what was done."""
+
+
+class Faults:
+    """Base of what fails jobs, and the ordinary world: only nodes fail, and take jobs with them."""
+
+    def fails_at(self, job: int, attempt: int) -> float:
+        """Done work at which this attempt fails by itself; infinity: not at all.
+
+        Asked when the attempt is submitted. One below the work it resumes from fails as soon as it
+        runs again.
+        """
+        return float("inf")
+
+    def after(self, failure: Failure) -> Again | None:
+        """What becomes of the job after any failure, its own or a node's; None: it ends, failed."""
+        return Again(0.0, failure.saved)
+
+
+ORDINARY = Faults()
