@@ -49,6 +49,17 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
         raise
 
 
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A name beside `path` for a library to write to; becomes `path` when the block ends well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def _beside(target: Path) -> tuple[TextIO, Path]:
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

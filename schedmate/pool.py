@@ -15,11 +15,45 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class _Item(Generic[T]):
     value: T
+
+
+def spread(
+    work: Callable[[T, S], R],
+    items: Iterable[T],
+    shared: S,
+    *,
+    processes: int = 1,
+    ray: str | None = None,
+) -> Iterator[tuple[T, R | None]]:
+    """Each item with `work(item, shared)`, or None when that ended its process; as they end.
+
+    On `processes` of this machine, or as tasks of the Ray cluster at the address `ray`. What is
+    shared travels once to each process. What `work` raises is raised here.
+    """
+    if ray is not None:
+        from schedmate.ray_tasks import on_ray
+
+        return on_ray(work, items, shared, ray)
+    return unordered(_with_shared, items, processes, _share, (work, shared))
+
+
+_shared: tuple[Callable[[Any, Any], Any], Any]
+
+
+def _share(work: Callable[[Any, Any], Any], shared: Any) -> None:
+    global _shared  # noqa: PLW0603 - given once to each process, not with each item
+    _shared = (work, shared)
+
+
+def _with_shared(item: Any) -> Any:
+    work, shared = _shared
+    return work(item, shared)
 
 
 def unordered(

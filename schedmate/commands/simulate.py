@@ -15,6 +15,7 @@ from schedmate.errors import UsageError
 from schedmate.terminal import clean, progress
 
 if TYPE_CHECKING:
+    from schedmate.schedulers.sim.parameters import Parameters
     from schedmate.schedulers.sim.workload import Workload
 
 SCHEMA = "schedmate.simulate/v1"
@@ -44,19 +45,20 @@ def simulate(
         ),
     ],
     cluster: Annotated[
-        str,
+        list[str],
         typer.Option(
-            metavar="SPEC", help="Nodes x GPUs as 108x8, or groups as 6x4:T4@vision,2x8:A100."
+            metavar="SPEC",
+            help="Nodes x GPUs as 108x8, or groups as 6x4:T4@vision,2x8:A100. Repeatable.",
         ),
     ],
     estimator: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             metavar="E",
-            help="What policies are told of durations: user-mean, limit, boosting, ga2m, "
-            "column:NAME, none, noisy:SIGMA, oracle.",
+            help="What policies are told of durations: user-mean (the default), limit, boosting, "
+            "ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable.",
         ),
-    ] = "user-mean",
+    ] = None,
     mode: Annotated[
         str,
         typer.Option(help="honest: everything is paid for; published: as the Lucid simulator."),
@@ -72,13 +74,26 @@ def simulate(
             help="Let nodes fail: the mean time between failures of one, as 264d.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of noise and failures.")] = 0,
+    seed: Annotated[
+        str, typer.Option(metavar="S[,S...]", help="Seeds of noise and failures: a run for each.")
+    ] = "0",
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write each policy's jobs.csv, summary.json and trace.json (for Perfetto) there; "
-            "runs that are already there are not repeated.",
+            help="Write each run's jobs and segments (CSV, Parquet), summary.json and trace.json "
+            "(for Perfetto) there; runs that are already there are not repeated.",
+        ),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("--jobs", min=1, metavar="N", help="Runs at once, in processes.")
+    ] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT or local). "
+            "Needs schedmate[ray].",
         ),
     ] = None,
     columns: MapOption = None,
@@ -90,13 +105,53 @@ def simulate(
 ) -> None:
     """Simulate scheduling policies on a trace of jobs and compare them.
 
-    Example: schedmate simulate jobs.csv --policy fifo,sjf,tiresias --cluster 108x8
+    With several clusters, estimators or seeds, every policy runs under every combination of them.
+
+    Examples:
+
+      schedmate simulate jobs.csv --policy fifo,sjf,tiresias --cluster 108x8 --out runs
+
+      schedmate simulate jobs.csv --policy sjf --cluster 64x8 --estimator noisy:1 --seed 0,1,2
     """
-    from dataclasses import replace
+    from itertools import product
 
     from schedmate.schedulers.model import Cluster
+    from schedmate.schedulers.sim.comparison import compare, over_seeds
+    from schedmate.schedulers.sim.results import parquet_is_there
+    from schedmate.schedulers.sim.runs import Plan
+
+    parameters = parameters_of(mode, colocation, node_mtbf)
+    names = tuple(name.strip() for name in policy.split(",") if name.strip())
+    if not names:
+        raise UsageError("--policy names none; `schedmate policies` lists them.")
+    if ray is not None and processes > 1:
+        raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
+    plans = [
+        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec)
+        for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
+    ]
+    workload = load(trace, columns, skip_bad)
+    with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
+        done = list(
+            compare(workload, plans, out=out, processes=processes, ray=ray, progress=advance)
+        )
+    if out is not None and not parquet_is_there():
+        tell("note: no Parquet files are written beside the CSV; pip install 'schedmate[parquet]'.")
+    numbers = [result.numbers for result in done]
+    if as_json:
+        document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name, "runs": numbers}
+        if seeds := over_seeds(numbers):
+            document["over_seeds"] = seeds
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        show(numbers)
+
+
+def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> Parameters:
+    """What running costs, as the options say it."""
+    from dataclasses import replace
+
     from schedmate.schedulers.sim.parameters import HARMLESS, MODES, ColocationTable
-    from schedmate.schedulers.sim.runs import Plan, run_all
 
     if mode not in MODES:
         raise UsageError(f"--mode {mode!r} is none of {', '.join(MODES)}.")
@@ -110,23 +165,16 @@ def simulate(
         if not mtbf:
             raise UsageError("--node-mtbf 0: nodes that always fail run nothing; write it as 264d.")
         parameters = replace(parameters, node_mtbf_s=mtbf)
-    names = tuple(name.strip() for name in policy.split(",") if name.strip())
-    if not names:
-        raise UsageError("--policy names none; `schedmate policies` lists them.")
-    plan = Plan(names, Cluster.parse(cluster), estimator, parameters, seed, check)
-    workload = load(trace, columns, skip_bad)
-    done: list[dict[str, Any]] = []
-    with progress("simulating", len(names) * len(workload)) as advance:
+    return parameters
 
-        def told(name: str, submitted: int) -> None:
-            advance(len(done) * len(workload) + submitted, name)
 
-        for numbers in run_all(workload, plan, out, told):
-            done += [numbers]
-    if as_json:
-        typer.echo(json.dumps({"schema": SCHEMA, "trace": trace.name, "runs": done}, indent=1))
-    else:
-        show(done)
+def seeds_of(text: str) -> list[int]:
+    """The distinct seeds in `0,1,2`."""
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--seed {text!r}: write whole numbers as 0 or 0,1,2.") from None
+    return list(dict.fromkeys(seeds))
 
 
 def load(trace: Path, columns: str | None, skip_bad: bool) -> Workload:
@@ -150,34 +198,34 @@ def show(runs: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.table import Table
 
+    from schedmate.schedulers.sim.comparison import over_seeds
+    from schedmate.schedulers.sim.words import differences, headlines, label, varied
     from schedmate.terminal import console
 
     screen = console(sys.stdout)
-    best = min(runs, key=lambda run: float(run["avg_jct_h"]))
-    screen.print(
-        f"{clean(best['policy'])}: average JCT {best['avg_jct_h']:.2f} h over "
-        f"{best['jobs']:,} jobs, {best['avg_queue_h']:.2f} h of it waiting",
-        soft_wrap=True,
-    )
-    sources = {run["estimator"]: run["oracle"] for run in runs}
-    told = ", ".join(
-        clean(name) + " (an oracle: nobody can know it)" * oracle
-        for name, oracle in sources.items()
-    )
-    screen.print(f"durations from {told}; {best['mode']} costs", soft_wrap=True)
+    for line in headlines(runs):
+        screen.print(clean(line), soft_wrap=True)
+    settings = varied(runs)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("policy", *(title for title, _, _ in _COLUMNS)):
-        table.add_column(name, justify="left" if name == "policy" else "right")
+    for name in ("policy", *settings):
+        table.add_column(name)
+    for title, _, _ in _COLUMNS:
+        table.add_column(title, justify="right")
     for run in runs:
         table.add_row(
-            clean(run["policy"], 60), *(form.format(run[key]) for _, key, form in _COLUMNS)
+            *(clean(run[key], 60) for key in ("policy", *settings)),
+            *(form.format(run[key]) for _, key, form in _COLUMNS),
         )
     screen.print(table)
-    for run in runs[1:]:
-        mean, low, high = run["jct_less_first_h"]
+    for line in differences(runs):
+        screen.print(clean(line), soft_wrap=True)
+    for mean in over_seeds(runs):
+        jct, deviation = mean["avg_jct_h"]
         screen.print(
-            f"{clean(run['policy'], 60)} less {clean(runs[0]['policy'], 60)}, job by job: "
-            f"{mean:+.2f} h (95 %: {low:+.2f} to {high:+.2f})",
+            clean(
+                f"{label(mean, [key for key in settings if key != 'seed'])}: average JCT "
+                f"{jct:.2f} h ± {deviation:.2f} over {len(mean['seeds'])} seeds"
+            ),
             soft_wrap=True,
         )
 

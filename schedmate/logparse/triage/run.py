@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from schedmate.logparse.triage.document import JobVerdict
 from schedmate.logparse.triage.ledger import Ledger
 from schedmate.logparse.triage.targets import Target
-from schedmate.logparse.triage.work import Outcome, restore, start, work
-from schedmate.pool import unordered
+from schedmate.logparse.triage.work import Outcome, examine, restore
+from schedmate.pool import spread
 
 ENDED = "the process that read it was killed or crashed; is the log too large for this machine?"
 
@@ -23,14 +23,7 @@ def triage(
     nodes must see the logs under the same paths. A log that cannot be read gives a verdict with an
     `error`; the others go on.
     """
-    known = ledger.known()
-    results: Iterator[tuple[Target, Outcome | None]]
-    if ray is not None:
-        from schedmate.logparse.triage.cluster import on_ray
-
-        results = on_ray(targets, known, ray)
-    else:
-        results = unordered(work, targets, processes, start, (known,))
+    results = spread(examine, targets, ledger.known(), processes=processes, ray=ray)
     for target, outcome in results:
         yield _verdict(target, outcome or Outcome(error=ENDED), ledger)
 

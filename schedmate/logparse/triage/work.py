@@ -10,7 +10,7 @@ from pathlib import Path
 
 from schedmate.errors import SchedmateError
 from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
-from schedmate.logparse.failure import diagnose, load_rules
+from schedmate.logparse.failure import diagnose
 from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.reading.storage import BLOCK
 from schedmate.logparse.templates import OTHER, Templates
@@ -140,18 +140,3 @@ def template_number(text: str) -> int:
     """A number that stands for a template in every process (63 bits of its digest)."""
     digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
-
-
-_known: frozenset[bytes] = frozenset()
-
-
-def start(known: frozenset[bytes]) -> None:
-    """Prepare one worker process."""
-    global _known  # noqa: PLW0603 - given once to each process, not with each job
-    _known = known
-    load_rules()
-
-
-def work(target: Target) -> Outcome:
-    """`examine` in a process that `start` has prepared."""
-    return examine(target, _known)

@@ -6,29 +6,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.engine import Outcome
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.results import Result
 
 
-def events(workload: Workload, cluster: Cluster, outcome: Outcome) -> Iterator[dict[str, Any]]:
+def events(result: Result, cluster: Cluster) -> Iterator[dict[str, Any]]:
     """Trace events: nodes are processes, GPUs threads; times count from the first submission."""
-    origin = workload.jobs[0].submit_time
     for position, node in enumerate(cluster.nodes):
         name = f"{node.name} {node.gpu_type}".strip()
         yield {"ph": "M", "pid": position, "name": "process_name", "args": {"name": name}}
-    for one in outcome.segments:
-        job = workload.jobs[one.job]
-        for held, mask in one.allocation:
-            for gpu in range(mask.bit_length()):
-                if mask >> gpu & 1:
-                    yield {
-                        "ph": "X",
-                        "pid": held,
-                        # A job that joined another gets a track of its own beside it.
-                        "tid": 2 * gpu + (one.kind == "packed"),
-                        "ts": round((one.start - origin) * 1e6),
-                        "dur": round((one.end - one.start) * 1e6),
-                        "name": job.id,
-                        "cat": one.kind,
-                        "args": {"gpus": job.gpus, "work": one.work},
-                    }
+    origin = float(result.jobs["submit_s"][0])
+    ids, asked = result.jobs["job_id"].tolist(), result.jobs["gpus"].tolist()
+    columns = (values.tolist() for values in result.segments.values())
+    for job, kind, start, end, node, first, count in zip(*columns, strict=True):
+        for gpu in range(first, first + max(1, int(count))):
+            yield {
+                "ph": "X",
+                "pid": node,
+                # A job that joined another gets a track of its own beside it.
+                "tid": 2 * gpu + (kind == "packed"),
+                "ts": round((start - origin) * 1e6),
+                "dur": round((end - start) * 1e6),
+                "name": ids[job],
+                "cat": kind,
+                "args": {"gpus": asked[job]},
+            }

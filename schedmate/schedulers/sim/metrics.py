@@ -6,7 +6,6 @@ last end less first submission. Utilisation: GPU time held over GPU time there w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +56,7 @@ def summary(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str,
     held = _held_gpu_s(workload, outcome)
     jct, queue = per_job.jct_s / HOUR, per_job.queue_s / HOUR
     return {
-        "jobs": len(workload),
-        "avg_jct_h": float(jct.mean()),
-        **{f"{name}_jct_h": _percentile(jct, p) for name, p in _PERCENTILES.items()},
-        "avg_queue_h": float(queue.mean()),
-        **{f"{name}_queue_h": _percentile(queue, p) for name, p in _PERCENTILES.items()},
+        **_distribution(jct, queue),
         "makespan_h": makespan / HOUR,
         "utilisation": held / (cluster.gpus * makespan) if makespan else 0.0,
         "preemptions": outcome.decisions.get("Preempt", 0),
@@ -73,15 +68,11 @@ def summary(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str,
         "bad_estimates": outcome.bad_estimates,
         "events": outcome.events,
         "by_size": {
-            label: {
-                "jobs": int(chosen.sum()),
-                "avg_jct_h": float(jct[chosen].mean()),
-                "avg_queue_h": float(queue[chosen].mean()),
-            }
+            label: _part(workload, per_job, chosen)
             for low, high, label in SIZES
             if (chosen := (per_job.gpus >= low) & (per_job.gpus <= high)).any()
         },
-        "by_vc": _by_vc(workload, jct, queue),
+        "by_vc": _by_vc(workload, per_job),
     }
 
 
@@ -102,10 +93,6 @@ def paired_difference(
     return float(difference.mean()), float(low), float(high)
 
 
-def _percentile(values: Floats, percent: float) -> float:
-    return float(np.percentile(values, percent))
-
-
 def _held_gpu_s(workload: Workload, outcome: Outcome) -> float:
     # A pair holds its GPUs once: the one that joined is not counted while it shares.
     total = 0.0
@@ -120,16 +107,30 @@ def _held_gpu_s(workload: Workload, outcome: Outcome) -> float:
     return total
 
 
-def _by_vc(workload: Workload, jct: Floats, queue: Floats) -> dict[str, dict[str, float]]:
+def _distribution(jct_h: Floats, queue_h: Floats) -> dict[str, float]:
+    numbers: dict[str, float] = {"jobs": len(jct_h)}
+    for name, hours in (("jct", jct_h), ("queue", queue_h)):
+        numbers[f"avg_{name}_h"] = float(hours.mean())
+        values = np.percentile(hours, list(_PERCENTILES.values()))
+        numbers |= {
+            f"{p}_{name}_h": float(one) for p, one in zip(_PERCENTILES, values, strict=True)
+        }
+    return numbers
+
+
+def _part(workload: Workload, per_job: PerJob, chosen: NDArray[np.bool_]) -> dict[str, float]:
+    """The same for some of the jobs."""
+    jobs = [workload.jobs[row] for row in np.flatnonzero(chosen).tolist()]
+    return {
+        **_distribution(per_job.jct_s[chosen] / HOUR, per_job.queue_s[chosen] / HOUR),
+        "preemptions": sum(job.preemptions for job in jobs),
+        "packed": int(per_job.packed[chosen].sum()),
+    }
+
+
+def _by_vc(workload: Workload, per_job: PerJob) -> dict[str, dict[str, float]]:
     names = np.array(workload.vcs)
-    kinds: Sequence[str] = sorted(set(workload.vcs))
+    kinds = sorted(set(workload.vcs))
     if len(kinds) < 2:
         return {}
-    return {
-        name: {
-            "jobs": int((names == name).sum()),
-            "avg_jct_h": float(jct[names == name].mean()),
-            "avg_queue_h": float(queue[names == name].mean()),
-        }
-        for name in kinds
-    }
+    return {name: _part(workload, per_job, names == name) for name in kinds}

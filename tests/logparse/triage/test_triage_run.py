@@ -27,13 +27,12 @@ from schedmate.logparse.triage import (
     strip,
     summarise,
     triage,
-    work,
 )
 from schedmate.logparse.triage.ledger import LedgerError
 from schedmate.logparse.triage.run import ENDED
 from schedmate.logparse.triage.targets import Target
 from schedmate.logparse.triage.work import Outcome, examine
-from schedmate.pool import unordered
+from schedmate.pool import spread
 
 
 def run(source: Path, ledger: Path | None, processes: int = 1) -> Triage:
@@ -233,15 +232,15 @@ def test_a_ledger_that_is_none(tmp_path: Path) -> None:
         Ledger(tmp_path / "ledger", "a")
 
 
-def _die_on_oom(target: Target) -> Outcome:
+def _die_on_oom(target: Target, known: frozenset[bytes]) -> Outcome:
     if "oom" in target.job_id:
         os._exit(9)
-    return work.work(target)
+    return examine(target, known)
 
 
 def test_a_log_that_kills_its_process_ends_nothing_else(tmp_path: Path) -> None:
     targets = find_targets(str(write(tmp_path / "logs", "key", "oom", "ecc", "ok"))).targets
-    results = dict(unordered(_die_on_oom, targets, 2, work.start, (frozenset(),)))
+    results = dict(spread(_die_on_oom, targets, frozenset(), processes=2))
     assert {target.job_id for target, one in results.items() if one is None} == {"job-002-oom"}
     with Ledger(None, "a") as store:
         from schedmate.logparse.triage.run import _verdict

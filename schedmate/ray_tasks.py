@@ -1,25 +1,29 @@
-"""The same work as tasks of a Ray cluster (extra `ray`)."""
+"""Independent work as tasks of a Ray cluster (extra `ray`)."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from schedmate.errors import InputError, UsageError
-from schedmate.logparse.triage.targets import Target
-from schedmate.logparse.triage.work import Outcome, examine
 
 AHEAD = 4
 """Tasks submitted for each core of the cluster."""
 
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S")
+
 
 def on_ray(
-    targets: Sequence[Target], known: frozenset[bytes], address: str
-) -> Iterator[tuple[Target, Outcome | None]]:
-    """Each target with its outcome, None when its task died twice; in order of completion.
+    work: Callable[[T, S], R], items: Iterable[T], shared: S, address: str
+) -> Iterator[tuple[T, R | None]]:
+    """Each item with `work(item, shared)`, None when its task died twice; as they end.
 
     `address` is what `ray.init` takes: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local` for a
-    cluster of this machine alone. Raises `UsageError` without Ray and `InputError` without cluster.
+    cluster of this machine alone. Its machines need schedmate. Raises what `work` raises,
+    `UsageError` without Ray and `InputError` without cluster.
     """
     try:
         import ray
@@ -36,22 +40,25 @@ def on_ray(
                 f"no Ray cluster at {address}: {reason}; start one with `ray start --head`."
             ) from None
     try:
-        task = ray.remote(max_retries=1)(examine)
-        shared = ray.put(known)
+        task = ray.remote(max_retries=1)(work)
+        common = ray.put(shared)
         ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        running: dict[ray.ObjectRef[Outcome], Target] = {}
-        waiting = iter(targets)
+        running: dict[ray.ObjectRef[R], T] = {}
+        waiting = iter(items)
         while True:
-            for target in waiting:
-                running[task.remote(target, shared)] = target
+            for item in waiting:
+                running[task.remote(item, common)] = item
                 if len(running) >= ahead:
                     break
             if not running:
                 return
             done, _ = ray.wait(list(running), num_returns=1)
             for reference in done:
+                outcome: R | None
                 try:
                     outcome = ray.get(reference)
+                except ray.exceptions.RayTaskError as error:
+                    raise (error.cause or error) from None
                 except ray.exceptions.RayError:
                     outcome = None
                 yield running.pop(reference), outcome

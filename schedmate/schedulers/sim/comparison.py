@@ -1,0 +1,215 @@
+"""Many runs over one trace: every policy under every plan, one by one or many at once.
+
+A run that is finished is kept, whole or not at all; a comparison that was killed goes on where it
+was. How many run at once, and where, changes nothing about a result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from schedmate.errors import SchedmateError
+from schedmate.pool import spread
+from schedmate.schedulers import registry
+from schedmate.schedulers.sim.metrics import HOUR, paired_difference
+from schedmate.schedulers.sim.results import Result, read, result_of, write
+from schedmate.schedulers.sim.runs import Plan, make_estimator, run_policy
+from schedmate.schedulers.sim.workload import Workload
+
+Progress = Callable[[int, str], None]
+"""Told how many jobs have been submitted over all runs, and the policy at work."""
+
+
+class _Task(NamedTuple):
+    plan: Plan
+    policy: str
+    first: bool
+    """Whether the plan's others are compared with this one."""
+    folder: Path | None
+    inputs: str
+
+
+def compare(
+    workload: Workload,
+    plans: Sequence[Plan],
+    *,
+    out: Path | None = None,
+    processes: int = 1,
+    ray: str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Result]:
+    """The result of each policy under each plan, in that order.
+
+    From a plan's second policy on, the numbers hold `jct_less_first_h`: the mean over jobs of the
+    JCT less that of the same job under the first policy, and its 95 % bootstrap interval [h].
+
+    With `out`, finished runs are written there, and one that is already there with the same inputs
+    is not repeated. Runs go on `processes` of this machine, or as tasks of the Ray cluster at the
+    address `ray`. Raises before the first run for a policy or an estimator that does not exist.
+    """
+    for plan in plans:
+        for policy in plan.policies:
+            registry.make(policy)
+        make_estimator(plan.estimator, workload, plan.seed)
+    digest = "" if out is None else _digest(workload)
+    tasks = []
+    for plan in plans:
+        for policy in plan.policies:
+            folder = None if out is None else _folder(out, plans, plan, policy)
+            inputs = "" if out is None else _inputs(digest, plan, policy)
+            tasks.append(_Task(plan, policy, policy is plan.policies[0], folder, inputs))
+    done: dict[int, Result] = {}
+    position = 0
+    first: Result | None = None
+    for number, ended in _results(workload, tasks, processes, ray, progress):
+        done[number] = ended
+        while position in done:
+            result = done.pop(position)
+            if tasks[position].first:
+                first = result
+            else:
+                assert first is not None
+                result.numbers["jct_less_first_h"] = paired_difference(
+                    result.jobs["jct_s"] / HOUR, first.jobs["jct_s"] / HOUR, result.numbers["seed"]
+                )
+            position += 1
+            yield result
+
+
+def over_seeds(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mean and standard deviation over seeds, where a run was made with several."""
+    same: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        same.setdefault((run["policy"], run["cluster"], run["estimator"]), []).append(run)
+    return [
+        {
+            "policy": policy,
+            "cluster": cluster,
+            "estimator": estimator,
+            "seeds": [run["seed"] for run in alike],
+            **{
+                key: [
+                    float(np.mean([run[key] for run in alike])),
+                    float(np.std([run[key] for run in alike], ddof=1)),
+                ]
+                for key in ("avg_jct_h", "p99_jct_h", "avg_queue_h", "makespan_h", "utilisation")
+            },
+        }
+        for (policy, cluster, estimator), alike in same.items()
+        if len(alike) > 1
+    ]
+
+
+def _results(
+    workload: Workload,
+    tasks: Sequence[_Task],
+    processes: int,
+    ray: str | None,
+    progress: Progress | None,
+) -> Iterator[tuple[int, Result]]:
+    """Each task's number with its result: those that are kept, then the others as they end."""
+    told = progress or (lambda _jobs, _text: None)
+    size, ended = len(workload), 0
+    left = []
+    for number, task in enumerate(tasks):
+        kept = None if task.folder is None else read(task.folder)
+        if kept is not None and kept.numbers.pop("inputs", None) == task.inputs:
+            ended += 1
+            yield number, kept
+        else:
+            left.append(number)
+    if ray is None and min(processes, len(left)) < 2:
+        for number in left:
+            policy, before = tasks[number].policy, ended * size
+            yield number, _run(tasks[number], workload, lambda n: told(before + n, policy))  # noqa: B023
+            ended += 1
+        return
+    # a machine of the cluster may not see the folder: then results are written here
+    items = [(n, tasks[n]._replace(folder=None) if ray else tasks[n]) for n in left]
+    for (number, task), result in spread(_work, items, workload, processes=processes, ray=ray):
+        if result is None:
+            raise SchedmateError(
+                f"the process that simulated {task.policy} was killed or crashed; run the command "
+                "again with fewer --jobs: with --out, what is finished is not repeated."
+            )
+        folder = tasks[number].folder
+        if ray is not None and folder is not None:
+            write(result, folder, task.plan.cluster, task.inputs)
+        ended += 1
+        told(ended * size, task.policy)
+        yield number, result
+
+
+def _work(item: tuple[int, _Task], workload: Workload) -> Result:
+    return _run(item[1], workload, None)
+
+
+def _run(task: _Task, workload: Workload, progress: Callable[[int], None] | None) -> Result:
+    run = run_policy(workload, task.plan, task.policy, progress)
+    result = result_of(run.numbers, workload, run.outcome, run.per_job)
+    if task.folder is not None:
+        write(result, task.folder, run.cluster, task.inputs)
+    return result
+
+
+def _folder(out: Path | None, plans: Sequence[Plan], plan: Plan, policy: str) -> Path | None:
+    """`OUT/POLICY`; what differs between the plans is a folder above it."""
+    if out is None:
+        return None
+    folder = out
+    if len({one.cluster_name for one in plans}) > 1:
+        folder /= _safe(plan.cluster_name)
+    if len({one.estimator for one in plans}) > 1:
+        folder /= _safe(plan.estimator)
+    if len({one.seed for one in plans}) > 1:
+        folder /= f"seed-{plan.seed}"
+    return folder / _safe(policy)
+
+
+def _inputs(workload: str, plan: Plan, policy: str) -> str:
+    parts = (policy, plan.cluster, plan.estimator, plan.parameters, plan.seed, workload)
+    return hashlib.sha256(repr((*parts, _code(policy))).encode()).hexdigest()[:16]
+
+
+def _code(policy: str) -> str:
+    """A digest of what simulates and of the policy's own module: a changed policy is run again."""
+    import schedmate.schedulers
+
+    files = sorted(Path(schedmate.schedulers.__path__[0]).rglob("*.py"))
+    module = sys.modules[type(registry.make(policy)).__module__]
+    if module.__file__ is not None:
+        files.append(Path(module.__file__))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(workload: Workload) -> str:
+    """A digest of all that a simulation reads of the trace."""
+    digest = hashlib.sha256()
+    for job in workload.jobs:
+        what = (job.id, job.submit_time, job.gpus, job.name, job.user, job.gpu_type, job.share)
+        needs = (job.cpus, job.memory_mb, job.priority, job.min_gpus, job.max_gpus)
+        may = (job.preemptible, job.migratable, job.time_limit_s)
+        digest.update(repr((what, needs, may)).encode(errors="replace"))
+    for column in (
+        workload.duration_s,
+        workload.profiles,
+        workload.states,
+        workload.vcs,
+        workload.configs,
+        *sorted(workload.columns.items()),
+    ):
+        digest.update(repr(column).encode(errors="replace"))
+    return digest.hexdigest()
+
+
+def _safe(name: str) -> str:
+    return "".join(one if one.isalnum() or one in "-=." else "_" for one in name)

@@ -1,0 +1,64 @@
+"""A comparison in words, the same for the terminal and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Numbers = dict[str, Any]
+
+SETTINGS = ("cluster", "estimator", "seed")
+"""What a run is made under, besides its policy."""
+
+
+def varied(runs: Sequence[Numbers]) -> list[str]:
+    """Those of `SETTINGS` in which the runs differ."""
+    return [key for key in SETTINGS if len({run[key] for run in runs}) > 1]
+
+
+def label(run: Numbers, keys: Sequence[str]) -> str:
+    """The run's policy, with what tells it from others of the same policy."""
+    more = ", ".join(f"seed {run[key]}" if key == "seed" else str(run[key]) for key in keys)
+    return f"{run['policy']} ({more})" if more else str(run["policy"])
+
+
+def told(runs: Sequence[Numbers]) -> str:
+    """Where the durations come from that policies were told, oracles called so."""
+    sources = {run["estimator"]: run["oracle"] for run in runs}
+    return ", ".join(
+        name + " (an oracle: nobody can know it)" * oracle for name, oracle in sources.items()
+    )
+
+
+def headlines(runs: Sequence[Numbers]) -> list[str]:
+    """Which did best, and on what ground."""
+    best = min(runs, key=lambda run: float(run["avg_jct_h"]))
+    jct, queue, jobs = best["avg_jct_h"], best["avg_queue_h"], best["jobs"]
+    name = label(best, varied(runs))
+    return [
+        f"{name}: average JCT {jct:.2f} h over {jobs:,} jobs, {queue:.2f} h of it waiting",
+        f"durations from {told(runs)}; {best['mode']} costs",
+    ]
+
+
+def differences(runs: Sequence[Numbers]) -> list[str]:
+    """Each run against the first policy under the same plan, and whom the gain does not reach."""
+    lines = []
+    keys = varied(runs)
+    first = runs[0]
+    for run in runs:
+        if "jct_less_first_h" not in run:
+            first = run
+            continue
+        mean, low, high = run["jct_less_first_h"]
+        line = (
+            f"{label(run, keys)} less {first['policy']}, job by job: "
+            f"{mean:+.2f} h (95 %: {low:+.2f} to {high:+.2f})"
+        )
+        shift = [
+            f"{size} {part['avg_jct_h'] - first['by_size'][size]['avg_jct_h']:+.2f} h"
+            for size, part in run["by_size"].items()
+            if (part["avg_jct_h"] - first["by_size"][size]["avg_jct_h"]) * mean < 0
+        ]
+        lines.append(f"{line}; the other way for {', '.join(shift)}" if shift else line)
+    return lines

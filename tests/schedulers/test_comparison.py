@@ -1,0 +1,268 @@
+"""Many runs: kept, made at once, over seeds and clusters; and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import Cli
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedmate.schedulers.model import Cluster, Profile
+from schedmate.schedulers.registry import BUNDLED
+from schedmate.schedulers.sim.comparison import compare
+from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.results import Result, read, runs_of, write
+from schedmate.schedulers.sim.runs import Plan
+from schedmate.schedulers.sim.timeline import gpus_held, jobs_waiting
+from schedmate.schedulers.sim.workload import Workload
+
+Rows = list[tuple[float, float, int]]
+rows = st.lists(
+    st.tuples(
+        st.integers(0, 50).map(float), st.floats(1.0, 30.0), st.sampled_from([1, 1, 2, 3, 8])
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def workload(some: Rows) -> Workload:
+    profiles = [Profile(20.0 * (n % 4), 10.0, 4000.0) for n in range(len(some))]
+    return Workload.of(some, profiles=profiles)
+
+
+def result(some: Rows, policy: str) -> Result:
+    plan = Plan((policy,), Cluster.parse("4x8"), "oracle", HONEST)
+    return next(iter(compare(workload(some), [plan])))
+
+
+@pytest.mark.parametrize("policy", sorted(BUNDLED))
+@settings(max_examples=20)
+@given(rows=rows)
+def test_what_is_drawn_over_time_adds_up_to_the_summary(policy: str, rows: Rows) -> None:
+    found = result(rows, policy)
+    first, last = found.jobs["submit_s"].min(), found.jobs["end_s"].max()
+    edges = np.linspace(first, last, 8)
+    held = gpus_held(found.segments).mean(edges)
+    utilisation = float(held.mean()) / Cluster.parse("4x8").gpus
+    assert utilisation == pytest.approx(found.numbers["utilisation"], rel=1e-9, abs=1e-9)
+    waiting = jobs_waiting(found.jobs, found.segments)
+    assert waiting.value.min() > -1e-6
+    assert waiting.value[-1] == pytest.approx(0, abs=1e-6)
+    total = float(waiting.mean(edges).mean() * (last - first))
+    assert total == pytest.approx(found.jobs["queue_s"].sum(), rel=1e-6, abs=1e-6)
+
+
+def test_parts_of_a_gpu_count_as_parts() -> None:
+    jobs = workload([(0.0, 10.0, 1), (0.0, 10.0, 1), (0.0, 30.0, 1)])
+    for job, share in zip(jobs.jobs, (0.5, 0.5, 0.25), strict=True):
+        job.share = share
+    plan = Plan(("fifo",), Cluster.parse("1x2"), "none", HONEST)
+    found = next(iter(compare(jobs, [plan])))
+    assert gpus_held(found.segments).mean(np.array([0.0, 10.0, 30.0])) == pytest.approx(
+        [1.25, 0.25]
+    )
+    assert found.numbers["utilisation"] == pytest.approx((2 * 5 + 7.5) / 60)
+
+
+@given(st.integers(0, 2**20))
+def test_runs_of_gpus_are_those_of_the_mask(mask: int) -> None:
+    runs = runs_of(mask)
+    assert sum(((1 << count) - 1) << first for first, count in runs) == mask
+    ends = [first + count for first, count in runs]
+    assert all(end < first for end, (first, _) in zip(ends, runs[1:], strict=False))
+
+
+@settings(max_examples=20)
+@given(rows=rows, policy=st.sampled_from(["fifo", "tiresias", "lucid"]))
+def test_what_is_read_back_is_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, rows: Rows, policy: str
+) -> None:
+    found, folder = result(rows, policy), tmp_path_factory.mktemp("run")
+    write(found, folder, Cluster.parse("4x8"), "x")
+    back = read(folder)
+    assert back is not None
+    assert back.numbers == json.loads(json.dumps({"inputs": "x", **found.numbers}))
+    for mine, theirs in ((found.jobs, back.jobs), (found.segments, back.segments)):
+        assert list(mine) == list(theirs)
+        for name, values in mine.items():
+            assert values.tolist() == theirs[name].tolist() or np.isnan(values).any()
+
+
+def test_parquet_holds_the_same_as_csv(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    found = result([(0.0, 10.0, 2), (5.0, 3.5, 1), (6.0, 8.0, 8)], "fifo")
+    write(found, tmp_path, Cluster.parse("4x8"), "x")
+    for name, table in (("jobs", found.jobs), ("segments", found.segments)):
+        back = parquet.read_table(tmp_path / f"{name}.parquet").to_pydict()
+        assert back == {column: values.tolist() for column, values in table.items()}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    lines = [f"j{n},{n * 7},{60 + 37 * n % 900},{1 + n % 4},{'ab'[n % 2]}" for n in range(60)]
+    path.write_text("\n".join(["job_id,submit_s,duration_s,gpus,vc", *lines]) + "\n")
+    return path
+
+
+def without_cpu(text: str) -> object:
+    document = json.loads(text)
+    for run in document["runs"]:
+        del run["cpu_s"]
+    return document
+
+
+GRID = (
+    *("--policy", "fifo,sjf,tiresias", "--cluster", "2x4", "--cluster", "1x4,1x4"),
+    *("--estimator", "noisy:1", "--seed", "0,1"),
+)
+
+
+def test_at_once_is_the_same_as_one_by_one(cli: Cli, trace: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    serial = cli("simulate", str(trace), *GRID, "--json", "--out", str(one))
+    at_once = cli("simulate", str(trace), *GRID, "--json", "--out", str(two), "--jobs", "2")
+    assert (serial.code, at_once.code) == (0, 0), at_once.err
+    assert without_cpu(serial.out) == without_cpu(at_once.out)
+    files = sorted(path.relative_to(one) for path in one.rglob("*.csv"))
+    assert len(files) == 2 * 3 * 2 * 2
+    for file in files:
+        assert (one / file).read_bytes() == (two / file).read_bytes()
+    document = json.loads(serial.out)
+    assert [(run["cluster"], run["seed"], run["policy"]) for run in document["runs"][:4]] == [
+        *(("2x4", 0, policy) for policy in ("fifo", "sjf", "tiresias")),
+        ("2x4", 1, "fifo"),
+    ]
+    means = {(one["policy"], one["cluster"]): one for one in document["over_seeds"]}
+    sjf = [run for run in document["runs"] if (run["policy"], run["cluster"]) == ("sjf", "2x4")]
+    mean, deviation = means["sjf", "2x4"]["avg_jct_h"]
+    assert mean == pytest.approx(sum(run["avg_jct_h"] for run in sjf) / 2)
+    assert deviation > 0
+    assert set(document["runs"][0]["by_vc"]) == {"a", "b"}
+    part = document["runs"][2]["by_size"]["1 GPU"]
+    assert {"p999_queue_h", "median_jct_h", "preemptions", "packed"} <= set(part)
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+@pytest.mark.slow
+def test_the_same_on_ray(trace: Path, tmp_path: Path) -> None:
+    documents = []
+    for how in (("--ray", "local"), ("--jobs", "1")):
+        out = str(tmp_path / how[0])
+        done = subprocess.run(
+            [*COMMAND, str(trace), *GRID, "--json", "--out", out, *how],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        )
+        documents.append(without_cpu(done.stdout))
+    assert documents[0] == documents[1]
+    assert len(list((tmp_path / "--ray").rglob("trace.json"))) == 12
+
+
+COMMAND = (sys.executable, "-m", "schedmate", "simulate")
+SLOW = """
+import time
+from schedmate.schedulers.policies.queues import Fifo
+class Never(Fifo):
+    name = "never"
+    def decide(self, view):
+        time.sleep(600)
+"""
+
+
+def test_ctrl_c_ends_all_processes_and_what_was_finished_stays(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow_policy.py").write_text(SLOW)
+    out = tmp_path / "out"
+    arguments = [*COMMAND, str(trace), "--cluster", "2x4", "--out", str(out), "--json"]
+    arguments += ["--policy", "fifo,slow_policy:Never,sjf", "--jobs", "2"]
+    process = subprocess.Popen(
+        arguments,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    kept = [out / "fifo" / "summary.json", out / "sjf" / "summary.json"]
+    ends = time.monotonic() + 60
+    while not all(path.exists() for path in kept):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+    ends = time.monotonic() + 30
+    while _alive(process.pid):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    times = [path.stat().st_mtime_ns for path in kept]
+    arguments[-3] = "fifo,sjf"
+    subprocess.run(arguments, check=True, capture_output=True)
+    assert [path.stat().st_mtime_ns for path in kept] == times
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_changed_policy_is_run_again(
+    cli: Cli, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "changing_policy.py"
+    module.write_text(SLOW.replace("time.sleep(600)", "return super().decide(view)"))
+    monkeypatch.syspath_prepend(tmp_path)
+    out = tmp_path / "out"
+    base = ("simulate", str(trace), "--cluster", "2x4", "--out", str(out))
+    base += ("--policy", "changing_policy:Never")
+    assert cli(*base).code == 0
+    summary = next(out.rglob("summary.json"))
+    made = summary.stat().st_mtime_ns
+    assert cli(*base).code == 0
+    assert summary.stat().st_mtime_ns == made
+    module.write_text(module.read_text() + "\n# changed\n")
+    assert cli(*base).code == 0
+    assert summary.stat().st_mtime_ns != made
+
+
+def test_without_pyarrow_csv_is_written_and_it_says_so(
+    cli: Cli, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    out = tmp_path / "out"
+    run = cli("simulate", str(trace), "--cluster", "2x4", "--policy", "fifo", "--out", str(out))
+    assert run.code == 0
+    assert "pip install 'schedmate[parquet]'" in run.err
+    assert sorted(path.name for path in (out / "fifo").iterdir()) == [
+        *("jobs.csv", "segments.csv", "summary.json", "trace.json")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--seed", "x"), "write whole numbers as 0 or 0,1,2"),
+        (("--jobs", "2", "--ray", "auto"), "--jobs is for this machine"),
+        (("--jobs", "0"), "--jobs"),
+    ],
+)
+def test_wrong_options(cli: Cli, trace: Path, arguments: tuple[str, ...], message: str) -> None:
+    run = cli("simulate", str(trace), "--cluster", "2x4", "--policy", "fifo", *arguments)
+    assert run.code == 2
+    assert message in run.err
