@@ -25,18 +25,19 @@ FEATURES = (
     "gpus",
     "hour",
     "weekday",
-    "month",
     "user_mean",  # of log run time: the user's ended jobs
     "user_last",
     "name_mean",  # the user's ended jobs of the same name but for numbers, and as many GPUs
     "like_names_mean",  # the user's ended jobs of names like this one (`names.NameGroups`)
-    "jobs_of_user",
+    "jobs_of_user",  # up to `_OLD`: what only ever grows is soon out of the range learnt from
     "gpu_util",
     "memory_util",
     "memory_mb",
 )
 
 UNKNOWN = -1.0
+
+_OLD = 50
 
 MODELS = {"boosting": ("sklearn",), "ga2m": ("interpret", "rapidfuzz", "sklearn")}
 """Kinds of model, and the packages that each needs."""
@@ -52,7 +53,8 @@ class Learned(Estimator):
         model: `boosting` (QSSF: gradient-boosted trees) or `ga2m` (Lucid: an additive model with
             pairwise interactions, whose every term can be looked at).
         update_s: time between fits [s]; a week is Lucid's choice (section 4.5).
-        rounds: most boosting rounds of a GA2M.
+        rounds: most boosting rounds of a GA2M; on the first two thirds of Philly, 500 took a
+            quarter of the time of 2,000 and were less wrong on what came later.
         least: ended jobs before the first fit; until then the user's mean answers.
 
     Raises `UsageError` when the package that the model needs is not installed.
@@ -61,7 +63,7 @@ class Learned(Estimator):
     name: ClassVar[str] = "learned"
 
     def __init__(
-        self, model: str, update_s: float = 7 * 86_400.0, least: int = 500, rounds: int = 2000
+        self, model: str, update_s: float = 7 * 86_400.0, least: int = 500, rounds: int = 500
     ) -> None:
         if model not in MODELS:
             raise UsageError(f"no model {model!r}; there are {', '.join(MODELS)}.")
@@ -120,12 +122,11 @@ class Learned(Estimator):
             job.gpus,
             moment.hour,
             moment.weekday(),
-            moment.month,
             _mean(self._users.get(job.user)),
             last,
             _mean(self._names.get((job.user, name, job.gpus))),
             _mean(self._like.get((job.user, self._groups.group(name), job.gpus))),
-            count,
+            min(count, _OLD),
             *profile,
         ]
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from schedmate.schedulers.model import Job, Profile
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
+
+T = TypeVar("T")
+
+_PARALLEL = ("duration_s", "profiles", "states", "vcs", "configs", "metadata")
+"""The lists that have one entry for each job, or none at all."""
 
 
 @dataclass
@@ -37,6 +43,21 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    def select(self, positions: Iterable[int]) -> Workload:
+        """The workload of these jobs alone, by position, in order of submission."""
+        kept = sorted(set(positions))
+
+        def part(values: list[T]) -> list[T]:
+            return [values[position] for position in kept] if values else []
+
+        jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
+        return replace(
+            self,
+            jobs=jobs,
+            columns={name: part(values) for name, values in self.columns.items()},
+            **{name: part(getattr(self, name)) for name in _PARALLEL},
+        )
 
     @classmethod
     def of(
