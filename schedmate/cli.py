@@ -22,6 +22,7 @@ from schedmate.commands import (
     simulate,
     track,
     triage,
+    tune,
 )
 from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
 from schedmate.terminal import clean, say
@@ -45,6 +46,7 @@ app.command("diagnose")(diagnose.diagnose)
 app.command("triage")(triage.triage)
 app.add_typer(rules.app, name="rules")
 app.command("simulate")(simulate.simulate)
+app.command("tune")(tune.tune)
 app.command("policies")(policies.policies)
 app.add_typer(policies.traces_app, name="traces")
 app.command("doctor")(doctor.doctor)

@@ -52,7 +52,7 @@ class Ga2m:
         features: Sequence[str],
         *,
         increasing: Sequence[str] = (),
-        rounds: int = 2000,
+        rounds: int = 500,
         objective: str = "rmse",
     ) -> None:
         from interpret.glassbox import ExplainableBoostingRegressor

@@ -96,7 +96,7 @@ class LearnedLoad(Load):
     name: ClassVar[str] = "ga2m"
 
     def __init__(
-        self, update_s: float = 7 * DAY_S, least_s: float = 14 * DAY_S, rounds: int = 2000
+        self, update_s: float = 7 * DAY_S, least_s: float = 14 * DAY_S, rounds: int = 500
     ) -> None:
         require("interpret")
         self.update_s = update_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -51,13 +52,12 @@ class Workload:
         def part(values: list[T]) -> list[T]:
             return [values[position] for position in kept] if values else []
 
-        jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
-        return replace(
-            self,
-            jobs=jobs,
-            columns={name: part(values) for name, values in self.columns.items()},
-            **{name: part(getattr(self, name)) for name in _PARALLEL},
-        )
+        cut = copy(self)
+        for name in _PARALLEL:
+            setattr(cut, name, part(getattr(self, name)))
+        cut.jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
+        cut.columns = {name: part(values) for name, values in self.columns.items()}
+        return cut
 
     @classmethod
     def of(

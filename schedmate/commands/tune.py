@@ -1,0 +1,151 @@
+"""`schedmate tune`: settings of a policy that would have served the recent past best."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schedmate.commands.history_common import JsonOption
+from schedmate.commands.simulate import (
+    MapOption,
+    SkipBadOption,
+    TraceArgument,
+    load,
+)
+from schedmate.durations import format_duration, parse_duration
+from schedmate.errors import UsageError
+from schedmate.terminal import clean, progress
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.tuner import Trial
+
+SCHEMA = "schedmate.tune/v1"
+
+
+def tune(
+    trace: TraceArgument,
+    policy: Annotated[str, typer.Option(metavar="P", help="The policy to tune.")],
+    cluster: Annotated[str, typer.Option(metavar="SPEC", help="As in `simulate`: 108x8.")],
+    estimator: Annotated[
+        str, typer.Option(metavar="E", help="What it is told of durations, as in `simulate`.")
+    ] = "user-mean",
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="The moment of tuning, as time since the first submission; default: two thirds "
+            "of the trace.",
+        ),
+    ] = None,
+    window: Annotated[
+        str, typer.Option(metavar="TIME", help="How much of the past to simulate.")
+    ] = "30d",
+    tries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="NAME=V1,V2",
+            help="Values of a setting to try; may be given again. Default: a list for each "
+            "bundled policy that has settings worth tuning.",
+        ),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="The number to make small, as `simulate --json` calls it.")
+    ] = "avg_jct_h",
+    most: Annotated[int, typer.Option(min=1, help="Simulations at most.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of noise and intervals.")] = 0,
+    columns: MapOption = None,
+    skip_bad: SkipBadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the settings of a policy under which the recent past would have gone best.
+
+    The jobs after that moment are not part of the search; the answer says what the settings do
+    for them, too.
+
+    Example: schedmate tune jobs.csv --policy lucid --cluster 108x8 --window 30d
+    """
+    from schedmate.schedulers.model import Cluster
+    from schedmate.schedulers.sim.parameters import HONEST
+    from schedmate.schedulers.sim.runs import Plan
+    from schedmate.schedulers.sim.tuner import candidates, compare, search, spelled, split
+
+    plan = Plan((policy,), Cluster.parse(cluster), estimator, HONEST, seed, check=False)
+    wanted = candidates(policy) if not tries else dict(map(_parse, tries))
+    workload = load(trace, columns, skip_bad)
+    span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
+    moment = span * 2 / 3 if at is None else parse_duration(at)
+    past, later = split(workload, moment, parse_duration(window))
+    done: list[Trial] = []
+    with progress("tuning", most) as advance:
+        for trial in search(past, plan, policy, wanted, metric, most):
+            done.append(trial)
+            advance(len(done), spelled(policy, trial.settings))
+    best = [trial for trial in done if trial.best][-1]
+    answer = spelled(policy, best.settings)
+    plain, tuned, difference = compare(later, plan, policy, best.settings)
+    document = {
+        "schema": SCHEMA,
+        "trace": trace.name,
+        "synthetic": workload.synthetic,
+        "policy": answer,
+        "metric": metric,
+        "past": {
+            "jobs": len(past),
+            "default": done[0].value,
+            "tuned": best.value,
+            "simulations": len(done),
+        },
+        "later": {
+            "jobs": len(later),
+            "default": plain.numbers[metric],
+            "tuned": tuned.numbers[metric],
+            "jct_less_default_h": difference,
+        },
+        "trials": [
+            {"policy": spelled(policy, one.settings), metric: one.value, "best": one.best}
+            for one in done
+        ],
+    }
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        _show(document, format_duration(moment))
+
+
+def _parse(text: str) -> tuple[str, list[Any]]:
+    name, _, values = text.partition("=")
+    listed = [value.strip() for value in values.split(",") if value.strip()]
+    if not name.strip() or not listed:
+        raise UsageError(f"--try {text!r}: write NAME=V1,V2.")
+    return name.strip(), listed
+
+
+def _show(document: dict[str, Any], moment: str) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from schedmate.terminal import console
+
+    screen = console(sys.stdout)
+    past, later, metric = document["past"], document["later"], document["metric"]
+    mean, low, high = later["jct_less_default_h"]
+    settings, jobs = clean(document["policy"]), f"{past['jobs']:,}"
+    after = f"{later['default']:.3f} with the defaults, {later['tuned']:.3f} tuned"
+    lines = [
+        f"{settings}: best of {past['simulations']} simulations of the {jobs} jobs before {moment}",
+        f"there {metric} {past['default']:.3f} with the defaults, {past['tuned']:.3f} tuned",
+        f"on the {later['jobs']:,} jobs after it {after}",
+        f"their JCT {mean:+.3f} h a job (95 %: {low:+.3f} to {high:+.3f})",
+    ]
+    screen.print("\n".join(lines), soft_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("settings that were better than all before")
+    table.add_column(metric, justify="right")
+    for trial in document["trials"]:
+        if trial["best"]:
+            table.add_row(clean(trial["policy"], 100), f"{trial[metric]:.3f}")
+    screen.print(table)
