@@ -63,6 +63,15 @@ def simulate(
         str,
         typer.Option(help="honest: everything is paid for; published: as the Lucid simulator."),
     ] = "honest",
+    load_model: Annotated[
+        str,
+        typer.Option(
+            "--load",
+            metavar="season|ga2m",
+            help="How policies forecast submissions: the last hour and the same hour of past "
+            "days, or Lucid's throughput model, fitted every week.",
+        ),
+    ] = "season",
     colocation: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="CSV of measured speeds of packed pairs."),
@@ -127,7 +136,7 @@ def simulate(
     if ray is not None and processes > 1:
         raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
     plans = [
-        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec)
+        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
     workload = load(trace, columns, skip_bad)

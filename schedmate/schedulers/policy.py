@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar, NamedTuple
 
 from schedmate.schedulers.lanes import Lanes, Rank
+from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.space import Space
 
@@ -77,9 +78,9 @@ class View:
     the decisions it returns are carried out.
     """
 
-    __slots__ = ("now", "pending", "running", "space", "submitted")
+    __slots__ = ("load", "now", "pending", "running", "space", "submitted")
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, load: Load | None = None) -> None:
         self.now = 0.0
         """[s]"""
         self.space = space
@@ -89,6 +90,12 @@ class View:
         """Holding GPUs, by the same two."""
         self.submitted: list[float] = []
         """When the jobs so far were submitted, ascending [s]."""
+        self.load = Load() if load is None else load
+        """Forecasts how many are to come."""
+
+    def expected(self) -> float:
+        """Jobs to be submitted in the next ten minutes, by the forecast."""
+        return self.load.expected(self.submitted, self.now)
 
 
 class Policy:

@@ -6,6 +6,7 @@ import math
 import random
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +17,10 @@ from schedmate.schedulers.learned.ga2m import Ga2m
 from schedmate.schedulers.learned.names import NameGroups, masked
 from schedmate.schedulers.learned.throughput import FEATURES, LearnedLoad, features
 from schedmate.schedulers.load import BIN_S, DAY_S, HOUR_S, Load
+from schedmate.schedulers.model import Cluster, Profile
+from schedmate.schedulers.registry import make
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.workload import Workload
 
 
 def test_names_of_one_campaign_are_one_group() -> None:
@@ -136,3 +141,36 @@ def test_load_before_there_is_a_past_to_learn_from() -> None:
 def test_load_is_of_the_last_hour_at_first(kind: type[Load]) -> None:
     times = [float(second) for second in range(0, 3600, 60)]
     assert kind().expected(times, 3600.0) == 10.0
+
+
+class Told(Load):
+    """A forecast that is always the same."""
+
+    def __init__(self, jobs: float) -> None:
+        self.jobs = jobs
+
+    def expected(self, submitted: Sequence[float], now: float) -> float:
+        return self.jobs
+
+
+@pytest.mark.parametrize(("jobs", "shared"), [(1.0, False), (3.0, True)])
+def test_lucid_shares_only_when_many_jobs_are_to_come(jobs: float, *, shared: bool) -> None:
+    small = Profile(10.0, 5.0, 1000.0)
+    workload = Workload.of([(0, 5000, 2), (1, 5000, 2), (2, 5000, 2)], profiles=[small] * 3)
+    decided = Simulation(
+        workload, make("lucid:quiet_jobs=2"), Cluster.parse("4x2"), load=Told(jobs)
+    ).run()
+    assert ("Pack" in decided.decisions) is shared
+
+
+def test_lucid_lends_nodes_to_the_profiler_before_the_wave_is_there() -> None:
+    def profiled_at(jobs: float) -> float:
+        workload = Workload.of([(0, 5000, 2), (0, 5000, 2)])
+        outcome = Simulation(
+            workload, make("lucid:burst=5"), Cluster.parse("4x2"), load=Told(jobs)
+        ).run()
+        return max(outcome.first_start)
+
+    # Ten jobs in the 200 s that a profile takes are to come: the second waits for no profiler.
+    assert profiled_at(30.0) == 0.0
+    assert profiled_at(3.0) > 0.0

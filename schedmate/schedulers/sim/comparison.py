@@ -19,7 +19,7 @@ from schedmate.pool import spread
 from schedmate.schedulers import registry
 from schedmate.schedulers.sim.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.results import Result, read, result_of, write
-from schedmate.schedulers.sim.runs import Plan, make_estimator, run_policy
+from schedmate.schedulers.sim.runs import Plan, make_estimator, make_load, run_policy
 from schedmate.schedulers.sim.workload import Workload
 
 Progress = Callable[[int, str], None]
@@ -57,6 +57,8 @@ def compare(
         for policy in plan.policies:
             registry.make(policy)
         make_estimator(plan.estimator, workload, plan.seed)
+        make_load(plan.load)
+        make_load(plan.load)
     digest = "" if out is None else _digest(workload)
     tasks = []
     for plan in plans:
@@ -173,7 +175,7 @@ def _folder(out: Path | None, plans: Sequence[Plan], plan: Plan, policy: str) ->
 
 
 def _inputs(workload: str, plan: Plan, policy: str) -> str:
-    parts = (policy, plan.cluster, plan.estimator, plan.parameters, plan.seed, workload)
+    parts = (policy, plan.cluster, plan.estimator, plan.parameters, plan.seed, plan.load, workload)
     return hashlib.sha256(repr((*parts, _code(policy))).encode()).hexdigest()[:16]
 
 

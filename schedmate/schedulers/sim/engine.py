@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from schedmate.errors import InputError
 from schedmate.schedulers.estimators import Estimator
+from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
 from schedmate.schedulers.sim.execution import (
@@ -64,7 +65,7 @@ class Simulation:
     """One policy on one cluster over one workload.
 
     `physics` says how fast jobs progress (by default `TracePhysics`), `faults` when jobs fail and
-    what becomes of them, `observers` watch.
+    what becomes of them, `load` how many jobs are to be expected, `observers` watch.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Simulation:
         parameters: Parameters = HONEST,
         physics: Physics | None = None,
         faults: Faults | None = None,
+        load: Load | None = None,
         observers: Iterable[Observer] = (),
         seed: int = 0,
     ) -> None:
@@ -85,7 +87,7 @@ class Simulation:
         self.cluster = policy.set_aside(cluster)
         self.estimator = estimator
         self.parameters = parameters
-        self.view = View(Space(self.cluster))
+        self.view = View(Space(self.cluster), load)
         has_vcs = any(node.vc for node in self.cluster.nodes)
         for job, vc in zip(workload.jobs, workload.vcs or [""] * len(workload), strict=True):
             job.reset()

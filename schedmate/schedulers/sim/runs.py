@@ -10,6 +10,7 @@ from typing import Any
 from schedmate.errors import UsageError
 from schedmate.schedulers import registry
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean, noisy
+from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.audit import audit
 from schedmate.schedulers.sim.engine import Outcome, Simulation
@@ -58,6 +59,17 @@ def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | 
     raise UsageError(f"no estimator {text!r}; there are {', '.join(ESTIMATORS)}.")
 
 
+def make_load(text: str) -> Load:
+    """The forecast of submissions called `text`: `season` or `ga2m`. Raises `UsageError`."""
+    if text == "season":
+        return Load()
+    if text == "ga2m":
+        from schedmate.schedulers.learned import LearnedLoad
+
+        return LearnedLoad()
+    raise UsageError(f"no forecast {text!r}; there are season and ga2m.")
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to run: everything that the result depends on besides the trace."""
@@ -70,6 +82,8 @@ class Plan:
     check: bool = True
     cluster_name: str = ""
     """What the cluster is called in results."""
+    load: str = "season"
+    """The forecast of submissions (`make_load`)."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,7 @@ def run_policy(
         plan.cluster,
         estimator=estimator,
         parameters=plan.parameters,
+        load=make_load(plan.load),
         seed=plan.seed,
     )
     outcome = simulation.run(progress)

@@ -5,18 +5,16 @@ Section numbers are those of the paper (Hu et al., ASPLOS'23).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from schedmate.schedulers.lanes import Rank
+from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import PROFILING, Cluster, Job
 from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
 from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import Decision, Pack, Policy, Profile, Start, View
-
-_HOUR, _DAY = 3600.0, 86_400.0
 
 
 class Lucid(Policy):
@@ -26,8 +24,9 @@ class Lucid(Policy):
         profiler_nodes: nodes kept for profiling, at most a quarter of the cluster (section 3.2).
         profile_limit_s: T_prof [s].
         profile_gpus: N_prof; larger jobs are not profiled before they run.
-        burst: jobs waiting to be profiled above which T_prof is halved and free nodes of the
-            others are lent to the profiler (time-aware scaling).
+        burst: jobs waiting to be profiled, with those that the forecast says will join them
+            within T_prof, above which T_prof is halved and free nodes of the others are lent to the
+            profiler (time-aware scaling).
         space_aware: profile the jobs of fewest GPUs first, instead of the first submitted.
         capacity: GPU sharing capacity G_SS: the most that the Sharing Scores of a pair add up to;
             -1: never share (section 3.3).
@@ -82,8 +81,7 @@ class Lucid(Policy):
     def decide(self, view: View) -> Sequence[Decision]:
         decisions: list[Decision] = []
         capacity = self._capacity(view)
-        profiling = [view.pending.count(lane) for lane in view.pending.lanes() if _profiles(lane)]
-        burst = sum(profiling) > self.burst
+        burst = self._burst(view)
         packed: set[int] = set()
         stopped: set[Hashable] = set()
 
@@ -169,18 +167,20 @@ class Lucid(Policy):
                     return other
         return None
 
+    def _burst(self, view: View) -> bool:
+        """Whether the profiler has more to do than it can do soon (time-aware scaling)."""
+        lanes = view.pending.lanes()
+        waiting = sum(view.pending.count(lane) for lane in lanes if _profiles(lane))
+        if not waiting or waiting > self.burst:
+            return waiting > 0
+        coming = view.expected() * self.profile_limit_s / BIN_S
+        return waiting + coming > self.burst
+
     def _capacity(self, view: View) -> int:
         """G_SS now: less when few submissions are to be expected (dynamic strategy)."""
         if not self.quiet_jobs or self.capacity < 0:
             return self.capacity
-        # The last hour, and the same hour of the days before: trend and season (section 3.5.2).
-        hours = [_between(view.submitted, view.now - _HOUR, view.now)]
-        for day in range(1, 8):
-            begin = view.now - day * _DAY
-            if begin < view.submitted[0]:
-                break
-            hours.append(_between(view.submitted, begin, begin + _HOUR))
-        expected = max(hours[0], sum(hours) / len(hours)) / 6
+        expected = view.expected()
         if expected <= self.quiet_jobs:
             return -1
         return min(self.capacity, 1) if expected <= 2 * self.quiet_jobs else self.capacity
@@ -188,7 +188,3 @@ class Lucid(Policy):
 
 def _profiles(lane: Hashable) -> bool:
     return isinstance(lane, tuple) and lane[0] == "profile"
-
-
-def _between(times: Sequence[float], begin: float, end: float) -> int:
-    return bisect_left(times, end) - bisect_left(times, begin)
