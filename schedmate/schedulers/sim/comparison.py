@@ -58,7 +58,6 @@ def compare(
             registry.make(policy)
         make_estimator(plan.estimator, workload, plan.seed)
         make_load(plan.load)
-        make_load(plan.load)
     digest = "" if out is None else _digest(workload)
     tasks = []
     for plan in plans:
