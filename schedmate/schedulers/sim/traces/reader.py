@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
 from schedmate.errors import InputError, UsageError
+from schedmate.jobs import TaskType, WorkloadMetadata
 from schedmate.schedulers.model import Job, Profile
 from schedmate.schedulers.sim.traces.values import (
     gpus_of_tres,
@@ -165,11 +166,40 @@ def _row(row: Mapping[str, str | None], layout: Mapping[str, Any]) -> dict[str, 
             number(util, "gpu_util"),
             number(cell("memory_util"), "memory_util", 0.0),
             number(cell("memory_mb"), "memory_mb", 0.0),
-            cell("amp") in ("1", "true", "True"),
+            cell("amp").lower() in ("1", "true"),
         ),
+        "metadata": _metadata(cell, gpus),
         "config": "/".join((row.get(name) or "").strip() for name in names if name in row),
         "columns": {name: row.get(name) for name in layout.get("columns", ()) if name is not None},
     }
+
+
+def _metadata(cell: Callable[[str], str], gpus: int) -> WorkloadMetadata | None:
+    """What the trace says of the training, null where it does not; None: it says nothing."""
+    if not any(cell(field) for field in ("model", "train", "iters")):
+        return None
+    batch, iters, lr = cell("batch_size"), cell("iters"), cell("lr")
+    kind, task = cell("iter_type").lower() or None, cell("task") or None
+    if kind not in (None, "step", "epoch"):
+        raise ValueError(f"iter_type is {kind!r}, neither step nor epoch")
+    if task not in (None, *get_args(TaskType)):
+        raise ValueError(f"task is {task!r}, none of {', '.join(get_args(TaskType))}")
+    training: dict[str, Any] = {
+        "iters": whole(iters, "iterations") if iters else None,
+        "iter_type": kind,
+        "batch_size": whole(batch, "batch size") if batch else None,
+        "lr": number(lr, "lr") if lr else None,
+        "optimizer": cell("optimizer") or None,
+        "precision": {"": None, "0": "fp32", "false": "fp32"}.get(cell("amp").lower(), "amp"),
+    }
+    given = {key: value for key, value in training.items() if value is not None}
+    return WorkloadMetadata.model_validate(
+        {
+            "model_config": {"model_name": cell("model") or None, "task_type": task},
+            "training_config": {**given, "num_gpus": gpus},
+            "dataset_config": {"train": cell("train") or None, "valid": cell("valid") or None},
+        }
+    )
 
 
 def _duration(cell: Any) -> float:
@@ -207,6 +237,7 @@ def _workload(path: Path, rows: list[dict[str, Any]], notes: list[str]) -> Workl
         )
         for index, row in enumerate(rows)
     ]
+    metadata = [row["metadata"] for row in rows]
     columns: dict[str, list[float | None]] = {}
     for name in rows[0]["columns"]:
         values = [_optional(row["columns"].get(name)) for row in rows]
@@ -220,6 +251,7 @@ def _workload(path: Path, rows: list[dict[str, Any]], notes: list[str]) -> Workl
         states=[row["state"] for row in rows],
         vcs=[row["vc"] for row in rows],
         configs=[row["config"] for row in rows] if rows[0]["config"] else [],
+        metadata=metadata if any(metadata) else [],
         columns=columns,
         notes=notes,
     )

@@ -1,0 +1,254 @@
+"""Give the jobs of a trace workloads: what they train, who submits them, what is submitted again.
+
+Public traces say how long a job ran and on how many GPUs, not what it trained. The Lucid paper
+(section 4.1) draws a model for each job by its size; here the unit is a *workload*, that several jobs
+can share, because on real clusters most jobs are resubmissions (its section 2.2). Jobs of one
+virtual cluster, user and number of GPUs, with run times that resemble each other, become one.
+
+What can be known from a job's metadata, and no more: which workload it is, and how long the code says
+that it trains. The stated iterations come from the mean over the workload's jobs, each with noise of
+the size of their spread, times a factor of its own, and are round numbers as people write them. How
+far a job is from the others of its workload, and whether it ends early, is in the run time alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.jobs import WorkloadMetadata
+from schedmate.schedulers.model import Profile
+from schedmate.schedulers.sim.traces.recipe import Choice, Recipe, Settings
+from schedmate.schedulers.sim.workload import Workload
+
+GROUP = "workload"
+"""The column that numbers the workloads: the right answer of a search for similar jobs."""
+
+_JOBS_OF_A_USER = 300
+"""Jobs for each user where a trace has none; Philly: 319 users, some 100,000 jobs."""
+
+_LOYAL = 0.5
+"""Share of workloads whose user is the one with workloads of their size: why users predict."""
+
+_TELLING = 0.5
+"""Share of workloads whose name says what they train."""
+
+_TRIES = 12
+
+_MOST_EPOCHS = 1000
+
+_NAMES = ("train", "run", "job", "exp", "test", "debug", "main", "finetune", "eval")
+_ROUND = np.log([m * 10.0**e for e in range(10) for m in (1, 2, 3, 5)])
+
+
+def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
+    """The same jobs with metadata, names, users and profiles; deterministic for a seed.
+
+    Users and names of the trace are kept where it has them. The result is marked as synthetic, has
+    a column `workload` with the number of each job's workload, and says in a note what share of
+    jobs are resubmissions and how far their run times spread. A trace can hold fewer resubmissions
+    than asked for: a user's only job of its size is one of a kind.
+    """
+    rng = np.random.default_rng(settings.seed)
+    jobs = workload.jobs
+    count = len(jobs)
+    vcs = workload.vcs or [""] * count
+    logs = np.log(np.maximum(workload.duration_s, 1.0))
+    early = _early(workload, settings.early, rng)
+    # A job that ended early ran for a share of its workload that may be any.
+    full = logs - np.where(early, np.log(rng.uniform(0.02, 1.0, count)), 0.0)
+    table: dict[tuple[str, str, int, float], int] = {}
+    buckets = np.array(
+        [
+            table.setdefault((vc, job.user, job.gpus, job.share), len(table))
+            for vc, job in zip(vcs, jobs, strict=True)
+        ]
+    )
+    groups, cells = _groups(buckets, full, early, settings, rng)
+    number = int(groups.max()) + 1
+    first = np.unique(groups, return_index=True)[1]
+    blurred = full + rng.normal(0.0, settings.spread, count)
+    typical = np.exp(np.bincount(groups, blurred) / np.bincount(groups))
+    users = _users(workload, vcs, first, cells, rng)
+    draws = rng.random((number, 5))
+    misses = np.exp(rng.normal(0.0, settings.noise, number))
+    known: dict[object, WorkloadMetadata] = {}
+    choices, metadata, names = [], [], []
+    for group, job in enumerate(jobs[position] for position in first.tolist()):
+        a, b, c, d, e = draws[group].tolist()
+        choice = recipe.draw(job.gpus, typical[group] / 3600, (a, b, c))
+        length = _length(choice, job.gpus, typical[group] * misses[group])
+        key = (choice, job.gpus, length)
+        if key not in known:
+            known[key] = _metadata(choice, job.gpus, *length)
+        choices.append(choice)
+        metadata.append(known[key])
+        name = _NAMES[int(e * len(_NAMES))]
+        if d < _TELLING:
+            name = f"{choice.model}-{choice.train}".lower().replace(" ", "-")
+        names.append(f"{name}-{int(d * 1e4) % 10}")
+    util = np.exp(rng.normal(0.0, 0.05, count)).tolist()
+    chosen = [(choices[group], group) for group in groups.tolist()]
+    recurrence, spread = realised(groups, logs, early)
+    replaced = " and replace those of the trace" * any(workload.metadata)
+    note = (
+        f"what jobs train, and what it uses, is made up by recipe {recipe.name} (seed "
+        f"{settings.seed}){replaced}: {number:,} workloads, {recurrence:.0%} of jobs are "
+        f"resubmissions ({settings.recurrence:.0%} asked), run times of a workload spread by a "
+        f"factor of {math.exp(spread):.2f} ({math.exp(settings.spread):.2f} asked), "
+        f"{early.mean():.0%} ended early"
+    )
+    return replace(
+        workload,
+        jobs=[
+            replace(job, name=job.name or names[group], user=job.user or users[group])
+            for job, group in zip(jobs, groups.tolist(), strict=True)
+        ],
+        profiles=[
+            Profile(min(100.0, one.gpu_util * noise), one.memory_util, one.memory_mb, one.amp)
+            for (one, _), noise in zip(chosen, util, strict=True)
+        ],
+        configs=[one.config for one, _ in chosen],
+        metadata=[metadata[group] for _, group in chosen],
+        columns={**workload.columns, GROUP: groups.astype(float).tolist()},
+        synthetic=True,
+        notes=[*workload.notes, note],
+    )
+
+
+def realised(
+    groups: NDArray[np.int64], logs: NDArray[np.float64], early: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """How often workloads recur and how far their run times spread.
+
+    Returns the share of jobs that are not the first of their workload, and the standard deviation
+    of the logarithms of run times [log s] within workloads, without jobs that ended early.
+    """
+    recurrence = 1 - len(np.unique(groups)) / len(groups)
+    kept, logs = groups[~early], logs[~early]
+    if not len(kept):
+        return recurrence, 0.0
+    sizes = np.bincount(kept)
+    means = np.bincount(kept, logs) / np.maximum(sizes, 1)
+    freedom = int(len(kept) - (sizes > 0).sum())
+    squares = float(((logs - means[kept]) ** 2).sum())
+    return recurrence, math.sqrt(squares / freedom) if freedom else 0.0
+
+
+def _early(workload: Workload, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which jobs end early: where the trace has states, only ones that did not complete."""
+    eligible = np.array([state != "COMPLETED" for state in workload.states], dtype=bool)
+    if not eligible.any():
+        eligible = np.ones(len(workload), dtype=bool)
+    return (rng.random(len(workload)) < share / eligible.mean()) & eligible
+
+
+def _groups(
+    buckets: NDArray[np.int64],
+    logs: NDArray[np.float64],
+    early: NDArray[np.bool_],
+    settings: Settings,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The workload of each job, numbered by first submission, and the cell of each workload.
+
+    Jobs of a bucket are sorted by run time with noise, and cut into cells. How much noise gives the
+    spread asked for depends on how dense run times are, so it is found by trying.
+    """
+    noise = rng.normal(0.0, 1.0, len(buckets))
+    luck = rng.random(len(buckets))
+    width = max(settings.spread, 0.05)
+    size = settings.spread
+    for _ in range(_TRIES):
+        bins = np.floor((logs + noise * size) / width).astype(np.int64)
+        groups, cells = _cut(buckets, bins, settings.recurrence, luck)
+        spread = realised(groups, logs, early)[1]
+        if size == 0 or spread == 0 or abs(spread / settings.spread - 1) < 0.03:
+            break
+        size *= min(2.0, max(0.5, settings.spread / spread))
+    return groups, cells
+
+
+def _cut(
+    buckets: NDArray[np.int64],
+    bins: NDArray[np.int64],
+    recurrence: float,
+    luck: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """In each cell of like jobs, one workload follows the other in time, as people move on."""
+    count = len(buckets)
+    order = np.lexsort((np.arange(count), bins, buckets))
+    starts = np.ones(count, dtype=bool)
+    starts[1:] = np.diff(buckets[order]).astype(bool) | np.diff(bins[order]).astype(bool)
+    cell = np.cumsum(starts) - 1
+    cells = int(cell[-1]) + 1
+    wanted = (1 - recurrence) * count
+    more = max(0.0, (wanted - cells) / (count - cells)) if count > cells else 0.0
+    starts |= luck < more
+    groups = np.empty(count, dtype=np.int64)
+    groups[order] = np.cumsum(starts) - 1
+    by_time = np.argsort(np.unique(groups, return_index=True)[1], kind="stable")
+    rank = np.empty_like(by_time)
+    rank[by_time] = np.arange(len(by_time))
+    return rank[groups], cell[starts][by_time]
+
+
+def _users(
+    workload: Workload,
+    vcs: list[str],
+    first: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> list[str]:
+    """A user for each workload; few of a virtual cluster submit most."""
+    people: dict[str, tuple[int, NDArray[np.float64]]] = {}
+    names, sizes = np.unique(vcs, return_counts=True)
+    for name, size in zip(names.tolist(), sizes.tolist(), strict=True):
+        total = max(1, round(size / _JOBS_OF_A_USER))
+        people[name] = (len(people), np.cumsum(1.0 / np.arange(1, total + 1)))
+    own = rng.random(len(first))
+    loyal = rng.random(len(first)) < _LOYAL
+    of_cell = rng.random(int(cells.max()) + 1)
+    users = []
+    for group, position in enumerate(first.tolist()):
+        vc, weights = people[vcs[position]]
+        luck = of_cell[cells[group]] if loyal[group] else own[group]
+        user = int(np.searchsorted(weights, luck * weights[-1], side="right"))
+        users.append(f"u{vc:02d}-{user:03d}")
+    return users
+
+
+def _length(choice: Choice, gpus: int, seconds: float) -> tuple[int, str]:
+    """Iterations that take about `seconds`, a round number of epochs or else of steps."""
+    steps = seconds / choice.step_s
+    if choice.samples is not None:
+        epochs = steps * choice.batch_size * gpus / choice.samples
+        if 0.8 <= epochs <= _MOST_EPOCHS:
+            return _rounded(epochs), "epoch"
+    return _rounded(steps), "step"
+
+
+def _rounded(value: float) -> int:
+    nearest = int(np.abs(_ROUND - math.log(max(value, 1.0))).argmin())
+    return round(math.exp(_ROUND[nearest]))
+
+
+def _metadata(choice: Choice, gpus: int, iters: int, iter_type: str) -> WorkloadMetadata:
+    return WorkloadMetadata.model_validate(
+        {
+            "model_config": {"model_name": choice.model, "task_type": choice.task},
+            "training_config": {
+                "iters": iters,
+                "iter_type": iter_type,
+                "batch_size": choice.batch_size,
+                "lr": choice.lr,
+                "optimizer": choice.optimizer,
+                "precision": "amp" if choice.amp else "fp32",
+                "num_gpus": gpus,
+            },
+            "dataset_config": {"train": choice.train, "valid": choice.train},
+        }
+    )

@@ -1,0 +1,188 @@
+"""Recipes: which models, datasets and batch sizes the jobs of a trace are given, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from schedmate.errors import InputError, UsageError
+
+WEIGHTS = ("heavy", "medium", "light")
+"""How much of a GPU a type uses; each size class draws among them with shares of its own."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a recipe is applied: `lucid:recurrence=0.8;spread=0.2`."""
+
+    recurrence: float = 0.6
+    """Share of jobs that are resubmissions of a workload seen before."""
+    spread: float = 0.4
+    """Standard deviation of the logarithm of run times within one workload."""
+    early: float = 0.1
+    """Share of jobs that end before their workload is done."""
+    noise: float = 0.3
+    """Standard deviation of the logarithm of what is wrong with iterations x step time."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("recurrence", "early"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name):g} is no share from 0 to below 1.")
+        for name in ("spread", "noise"):
+            if not 0 <= getattr(self, name) <= 5:
+                raise UsageError(f"{name}={getattr(self, name):g} is not from 0 to 5.")
+        if self.seed < 0:
+            raise UsageError(f"seed={self.seed} is negative.")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One type of workload with everything chosen: what its code says and what it uses."""
+
+    model: str
+    task: str
+    train: str
+    batch_size: int
+    amp: bool
+    gpu_util: float
+    """[%]"""
+    memory_util: float
+    """[%]"""
+    memory_mb: float
+    """[MB of one GPU]"""
+    step_s: float
+    """[s on one GPU]"""
+    samples: int | None
+    """Samples in the training set; None: it has no epochs."""
+    optimizer: str
+    lr: float
+
+    @property
+    def config(self) -> str:
+        """The key of a colocation table: model, dataset, batch size, AMP."""
+        return f"{self.model}/{self.train}/{self.batch_size}/{int(self.amp)}"
+
+
+class Recipe:
+    """The types of one recipe; `recipes/` has the bundled ones."""
+
+    def __init__(self, name: str, document: Mapping[str, Any]) -> None:
+        self.name = name
+        self.title = str(document["title"])
+        self._classes = document["classes"]
+        factors = document["amp"]
+        self._choices: dict[str, list[list[Choice]]] = {weight: [] for weight in WEIGHTS}
+        for entry in document["types"]:
+            self._choices[entry["weight"]].append(_choices(entry, factors))
+
+    @classmethod
+    def read(cls, name: str) -> Self:
+        """The bundled recipe called `name`, or the YAML file of that path.
+
+        Raises `UsageError` for neither, `InputError` for a file that is no recipe.
+        """
+        if name in recipes():
+            text = (files(__package__) / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+        else:
+            try:
+                text = Path(name).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                raise UsageError(
+                    f"no recipe {name!r}; there are {', '.join(recipes())}, or a YAML file of "
+                    "your own with the same keys."
+                ) from None
+        try:
+            return cls(Path(name).stem, yaml.safe_load(text))
+        except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"{name} is no recipe: {type(error).__name__} {reason}; see docs/traces.md."
+            ) from None
+
+    def shares(self, gpus: int, hours: float) -> tuple[float, ...]:
+        """The share of each of `WEIGHTS` among workloads of this size."""
+        for one in self._classes:
+            if gpus >= one.get("gpus", 1 << 30) or hours >= one.get("hours", float("inf")):
+                return tuple(float(one[weight]) for weight in WEIGHTS)
+        raise InputError(f"recipe {self.name} has no class for {gpus} GPUs and {hours:g} h.")
+
+    def draw(self, gpus: int, hours: float, random: tuple[float, float, float]) -> Choice:
+        """A type for a workload of this size, from three numbers in [0, 1)."""
+        shares = self.shares(gpus, hours)
+        left = random[0] * sum(shares)
+        weight = WEIGHTS[-1]
+        for weight, share in zip(WEIGHTS, shares, strict=True):
+            left -= share
+            if left < 0:
+                break
+        types = self._choices[weight]
+        choices = types[int(random[1] * len(types))]
+        return choices[int(random[2] * len(choices))]
+
+
+@cache
+def recipes() -> tuple[str, ...]:
+    """Names of the bundled recipes."""
+    folder = files(__package__) / "recipes"
+    return tuple(
+        sorted(one.name.removesuffix(".yaml") for one in folder.iterdir() if one.name[0] != "_")
+    )
+
+
+def parse(text: str) -> tuple[Recipe, Settings]:
+    """A recipe and its settings from `lucid` or `lucid:recurrence=0.8,spread=0.2`.
+
+    Raises `UsageError` for an unknown recipe or setting.
+    """
+    name, _, rest = text.partition(":")
+    known = {one.name: one.default for one in fields(Settings)}
+    values: dict[str, Any] = {}
+    for part in filter(None, rest.replace(";", ",").split(",")):
+        key, _, value = part.partition("=")
+        key = key.strip()
+        try:
+            values[key] = type(known[key])(value)
+        except (KeyError, ValueError):
+            raise UsageError(
+                f"workloads {text!r}: {part!r} is no setting; there are "
+                f"{', '.join(f'{key}={default}' for key, default in known.items())}."
+            ) from None
+    return Recipe.read(name), Settings(**values)
+
+
+def _choices(entry: Mapping[str, Any], factors: Mapping[str, float]) -> list[Choice]:
+    precisions = {"both": (False, True), "always": (True,), "never": (False,)}[entry["amp"]]
+    columns = ("batch_sizes", "gpu_util", "memory_util", "memory_mb", "step_ms")
+    found = []
+    for batch, *numbers in zip(*(entry[column] for column in columns), strict=True):
+        for amp in precisions:
+            scale = factors if amp and entry["amp"] == "both" else {}
+            used = [
+                number * scale.get(column, 1.0)
+                for column, number in zip(columns[1:], numbers, strict=True)
+            ]
+            found += [
+                Choice(
+                    entry["model"],
+                    entry["task"],
+                    entry["train"],
+                    batch,
+                    amp,
+                    *used[:3],
+                    used[3] / 1000,
+                    entry.get("samples"),
+                    entry["optimizer"],
+                    lr,
+                )
+                for lr in entry["lr"]
+            ]
+    if not found:
+        raise ValueError(f"{entry['model']} has no batch size or learning rate")
+    return found
