@@ -20,6 +20,7 @@ from schedmate.commands import (
     policies,
     rules,
     simulate,
+    traces,
     track,
     triage,
     tune,
@@ -48,7 +49,7 @@ app.add_typer(rules.app, name="rules")
 app.command("simulate")(simulate.simulate)
 app.command("tune")(tune.tune)
 app.command("policies")(policies.policies)
-app.add_typer(policies.traces_app, name="traces")
+app.add_typer(traces.app, name="traces")
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 

@@ -10,28 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.commands.history_common import JsonOption, tell
+from schedmate.commands.trace_options import (
+    MapOption,
+    SkipBadOption,
+    TraceArgument,
+    WorkloadsOption,
+    load,
+)
 from schedmate.durations import parse_duration
 from schedmate.errors import UsageError
 from schedmate.terminal import clean, progress
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.parameters import Parameters
-    from schedmate.schedulers.sim.workload import Workload
 
 SCHEMA = "schedmate.simulate/v1"
-
-TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or sacct file of jobs.")]
-MapOption = Annotated[
-    str | None,
-    typer.Option(
-        "--map",
-        metavar="FIELD=COLUMN,...",
-        help="Columns of a trace of unknown format, as submit=t0,duration=len,gpus=n.",
-    ),
-]
-SkipBadOption = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave bad rows out instead of refusing the trace.")
-]
 
 
 def simulate(
@@ -107,6 +100,7 @@ def simulate(
     ] = None,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    workloads: WorkloadsOption = None,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Prove that each run could have happened.")
     ] = True,
@@ -139,7 +133,7 @@ def simulate(
         Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
-    workload = load(trace, columns, skip_bad)
+    workload = load(trace, columns, skip_bad, workloads)
     with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
         done = list(
             compare(workload, plans, out=out, processes=processes, ray=ray, progress=advance)
@@ -148,7 +142,8 @@ def simulate(
         tell("note: no Parquet files are written beside the CSV; pip install 'schedmate[parquet]'.")
     numbers = [result.numbers for result in done]
     if as_json:
-        document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name, "runs": numbers}
+        document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
+        document |= {"synthetic": workload.synthetic, "runs": numbers}
         if seeds := over_seeds(numbers):
             document["over_seeds"] = seeds
         typer.echo(json.dumps(document, indent=1))
@@ -184,22 +179,6 @@ def seeds_of(text: str) -> list[int]:
     except ValueError:
         raise UsageError(f"--seed {text!r}: write whole numbers as 0 or 0,1,2.") from None
     return list(dict.fromkeys(seeds))
-
-
-def load(trace: Path, columns: str | None, skip_bad: bool) -> Workload:
-    """The workload in a file, with what the reader noticed said on standard error."""
-    from schedmate.schedulers.sim.traces import read_trace
-
-    mapping = None
-    if columns is not None:
-        pairs = [part.partition("=") for part in columns.split(",")]
-        if not all(field.strip() and column.strip() for field, _, column in pairs):
-            raise UsageError(f"--map {columns!r}: write FIELD=COLUMN,FIELD=COLUMN.")
-        mapping = {field.strip(): column.strip() for field, _, column in pairs}
-    workload = read_trace(trace, columns=mapping, skip_bad=skip_bad)
-    for note in workload.notes:
-        tell(f"note: {trace.name}: {note}.")
-    return workload
 
 
 def show(runs: list[dict[str, Any]]) -> None:

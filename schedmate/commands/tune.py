@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.commands.history_common import JsonOption
-from schedmate.commands.simulate import (
+from schedmate.commands.trace_options import (
     MapOption,
     SkipBadOption,
     TraceArgument,
+    WorkloadsOption,
     load,
 )
 from schedmate.durations import format_duration, parse_duration
@@ -59,6 +60,7 @@ def tune(
     seed: Annotated[int, typer.Option(help="Seed of noise and intervals.")] = 0,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the settings of a policy under which the recent past would have gone best.
@@ -75,7 +77,7 @@ def tune(
 
     plan = Plan((policy,), Cluster.parse(cluster), estimator, HONEST, seed, check=False)
     wanted = candidates(policy) if not tries else dict(map(_parse, tries))
-    workload = load(trace, columns, skip_bad)
+    workload = load(trace, columns, skip_bad, workloads)
     span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
     moment = span * 2 / 3 if at is None else parse_duration(at)
     past, later = split(workload, moment, parse_duration(window))

@@ -1,14 +1,15 @@
 """Give the jobs of a trace workloads: what they train, who submits them, what is submitted again.
 
 Public traces say how long a job ran and on how many GPUs, not what it trained. The Lucid paper
-(section 4.1) draws a model for each job by its size; here the unit is a *workload*, that several jobs
-can share, because on real clusters most jobs are resubmissions (its section 2.2). Jobs of one
+(section 4.1) draws a model for each job by its size; here the unit is a *workload* that several
+jobs can share, because on real clusters most jobs are resubmissions (its section 2.2). Jobs of one
 virtual cluster, user and number of GPUs, with run times that resemble each other, become one.
 
-What can be known from a job's metadata, and no more: which workload it is, and how long the code says
-that it trains. The stated iterations come from the mean over the workload's jobs, each with noise of
-the size of their spread, times a factor of its own, and are round numbers as people write them. How
-far a job is from the others of its workload, and whether it ends early, is in the run time alone.
+What can be known from a job's metadata, and no more: which workload it is, and how long the code
+says that it trains. The stated iterations come from the mean over the workload's jobs, each with
+noise of the size of their spread, times a factor of its own, and are round numbers as people write
+them. How far a job is from the others of its workload, and whether it ends early, is in the run
+time alone.
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ def _early(workload: Workload, share: float, rng: np.random.Generator) -> NDArra
     eligible = np.array([state != "COMPLETED" for state in workload.states], dtype=bool)
     if not eligible.any():
         eligible = np.ones(len(workload), dtype=bool)
-    return (rng.random(len(workload)) < share / eligible.mean()) & eligible
+    chosen: NDArray[np.bool_] = eligible & (rng.random(len(workload)) < share / eligible.mean())
+    return chosen
 
 
 def _groups(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
 
@@ -115,14 +117,8 @@ class Recipe:
 
     def draw(self, gpus: int, hours: float, random: tuple[float, float, float]) -> Choice:
         """A type for a workload of this size, from three numbers in [0, 1)."""
-        shares = self.shares(gpus, hours)
-        left = random[0] * sum(shares)
-        weight = WEIGHTS[-1]
-        for weight, share in zip(WEIGHTS, shares, strict=True):
-            left -= share
-            if left < 0:
-                break
-        types = self._choices[weight]
+        shares = list(accumulate(self.shares(gpus, hours)))
+        types = self._choices[WEIGHTS[bisect_right(shares, random[0] * shares[-1])]]
         choices = types[int(random[1] * len(types))]
         return choices[int(random[2] * len(choices))]
 
@@ -142,7 +138,7 @@ def parse(text: str) -> tuple[Recipe, Settings]:
     Raises `UsageError` for an unknown recipe or setting.
     """
     name, _, rest = text.partition(":")
-    known = {one.name: one.default for one in fields(Settings)}
+    known: dict[str, Any] = {one.name: one.default for one in fields(Settings)}
     values: dict[str, Any] = {}
     for part in filter(None, rest.replace(";", ",").split(",")):
         key, _, value = part.partition("=")
@@ -175,7 +171,9 @@ def _choices(entry: Mapping[str, Any], factors: Mapping[str, float]) -> list[Cho
                     entry["train"],
                     batch,
                     amp,
-                    *used[:3],
+                    used[0],
+                    used[1],
+                    used[2],
                     used[3] / 1000,
                     entry.get("samples"),
                     entry["optimizer"],

@@ -1,0 +1,64 @@
+"""What every command that reads a trace has in common: its options, and reading it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.commands.history_common import tell
+from schedmate.errors import UsageError
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.workload import Workload
+
+TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or sacct file of jobs.")]
+MapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN,...",
+        help="Columns of a trace of unknown format, as submit=t0,duration=len,gpus=n.",
+    ),
+]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave bad rows out instead of refusing the trace.")
+]
+WorkloadsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RECIPE[:SETTING=V,...]",
+        help="Make up what each job trains, as lucid:recurrence=0.8,spread=0.3,seed=1; recipes: "
+        "lucid, schedmate, or a YAML file.",
+    ),
+]
+
+
+def load(
+    trace: Path, columns: str | None, skip_bad: bool, workloads: str | None = None
+) -> Workload:
+    """The workload in a file, with what the reader noticed said on standard error.
+
+    With `workloads`, its jobs are given types by that recipe.
+    """
+    from schedmate.schedulers.sim.traces import read_trace
+
+    recipe = None
+    if workloads is not None:
+        from schedmate.schedulers.sim.traces.assign import assign
+        from schedmate.schedulers.sim.traces.recipe import parse
+
+        recipe = parse(workloads)
+    mapping = None
+    if columns is not None:
+        pairs = [part.partition("=") for part in columns.split(",")]
+        if not all(field.strip() and column.strip() for field, _, column in pairs):
+            raise UsageError(f"--map {columns!r}: write FIELD=COLUMN,FIELD=COLUMN.")
+        mapping = {field.strip(): column.strip() for field, _, column in pairs}
+    workload = read_trace(trace, columns=mapping, skip_bad=skip_bad)
+    if recipe is not None:
+        workload = assign(workload, *recipe)
+    for note in workload.notes:
+        tell(f"note: {trace.name}: {note}.")
+    return workload
