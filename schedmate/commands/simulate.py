@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,8 @@ from schedmate.commands.trace_options import (
     load,
 )
 from schedmate.durations import parse_duration
-from schedmate.errors import UsageError
+from schedmate.errors import InputError, UsageError
+from schedmate.files import open_output
 from schedmate.terminal import clean, progress
 
 if TYPE_CHECKING:
@@ -84,7 +86,19 @@ def simulate(
         typer.Option(
             metavar="DIR",
             help="Write each run's jobs and segments (CSV, Parquet), summary.json and trace.json "
-            "(for Perfetto) there; runs that are already there are not repeated.",
+            "(for Perfetto) and report.html there; runs that are already there are not repeated.",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the report, one HTML file, here."),
+    ] = None,
+    gantt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FROM..TO",
+            help="Stretch of the report's Gantt charts, after the first submission, as 3d..3d12h; "
+            "default: around the longest queue.",
         ),
     ] = None,
     processes: Annotated[
@@ -129,6 +143,10 @@ def simulate(
         raise UsageError("--policy names none; `schedmate policies` lists them.")
     if ray is not None and processes > 1:
         raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
+    window = None if gantt is None else window_of(gantt)
+    page = report or (None if out is None else out / "report.html")
+    if report is not None and not report.absolute().parent.is_dir():
+        raise InputError(f"cannot write {report}: there is no such directory; make it first.")
     plans = [
         Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
@@ -141,11 +159,21 @@ def simulate(
     if out is not None and not parquet_is_there():
         tell("note: no Parquet files are written beside the CSV; pip install 'schedmate[parquet]'.")
     numbers = [result.numbers for result in done]
+    document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
+    document |= {"synthetic": workload.synthetic, "runs": numbers}
+    if seeds := over_seeds(numbers):
+        document["over_seeds"] = seeds
+    if page is not None:
+        from schedmate.report.simulation import Comparison, simulation_page
+
+        command = shlex.join(["schedmate", *sys.argv[1:]])
+        whole = Comparison(
+            plans, done, document, trace.name, workload.synthetic, workload.notes, command
+        )
+        with open_output(page) as stream:
+            stream.write(simulation_page(whole, window))
+        tell(f"report: {page}")
     if as_json:
-        document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
-        document |= {"synthetic": workload.synthetic, "runs": numbers}
-        if seeds := over_seeds(numbers):
-            document["over_seeds"] = seeds
         typer.echo(json.dumps(document, indent=1))
     else:
         show(numbers)
@@ -179,6 +207,15 @@ def seeds_of(text: str) -> list[int]:
     except ValueError:
         raise UsageError(f"--seed {text!r}: write whole numbers as 0 or 0,1,2.") from None
     return list(dict.fromkeys(seeds))
+
+
+def window_of(text: str) -> tuple[float, float]:
+    """The stretch of time [s] in `3d..3d12h`."""
+    start, dots, end = text.partition("..")
+    window = (parse_duration(start), parse_duration(end)) if dots else (0.0, 0.0)
+    if window[0] >= window[1]:
+        raise UsageError(f"--gantt {text!r}: write a stretch of time as 3d..3d12h.")
+    return window
 
 
 def show(runs: list[dict[str, Any]]) -> None:

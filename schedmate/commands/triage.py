@@ -103,7 +103,7 @@ def triage(
         found = summarise(batch.source, verdicts, shown, store, batch.warnings)
         store.finish()
     if out is not None:
-        from schedmate.report import triage_page
+        from schedmate.report.triage import triage_page
 
         page = triage_page(found, _strip_of)
         with open_output(out) as stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,12 @@ FOLDER = Path(__file__).parent
 
 
 def render(name: str, **values: Any) -> str:
-    """The page `NAME.html.j2` with `NAME.css` and `NAME.js` inside it.
+    """The page `NAME.html.j2` with `page.css`, `NAME.css`, `page.js` and `NAME.js` inside it.
 
     Whatever `values` hold is escaped. Nothing but that style and that script, known by their
     digests, may run or be loaded, whatever a text brought with it.
     """
-    style = (FOLDER / f"{name}.css").read_text(encoding="utf-8")
-    script = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+    style, script = (_joined("page", name, kind) for kind in ("css", "js"))
     policy = (
         f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -37,6 +37,20 @@ def shown(text: object, limit: int = 500) -> str:
     """Text of a log on one line, every invisible or control character as an escape."""
     line = visible(strip_escapes(str(text))).replace("\n", "\\n").replace("\t", " ")
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def embedded(document: Any) -> str:
+    """A JSON document as the content of a script element that nothing runs."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u007f":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _joined(first: str, second: str, kind: str) -> str:
+    return "".join(
+        (FOLDER / f"{one}.{kind}").read_text(encoding="utf-8") for one in (first, second)
+    )
 
 
 def _source(text: str) -> str:
@@ -57,5 +71,5 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["shown"] = shown
-    environment.filters["ours"] = Markup  # only for the style and the script of this folder
+    environment.filters["ours"] = Markup  # the style and the script of this folder, and `embedded`
     return environment

@@ -10,6 +10,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -172,13 +173,16 @@ def _write_csv(path: Path, table: Table) -> None:
 
 
 def _read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
+    columns: list[list[str]] = [[] for _ in kinds]
     with path.open(encoding="utf-8", newline="") as stream:
         reader = csv.reader(stream)
         if next(reader) != list(kinds):
             raise ValueError(f"{path} has other columns")
-        columns = list(zip(*reader, strict=True)) or [()] * len(kinds)
+        while rows := list(islice(reader, 10_000)):
+            for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+                column.extend(values)
     return {
-        name: np.array(values, dtype=str).astype(kind)
+        name: np.array(values if kind is str else list(map(kind, values)), dtype=kind)
         for (name, kind), values in zip(kinds.items(), columns, strict=True)
     }
 
