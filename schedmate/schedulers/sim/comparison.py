@@ -206,6 +206,7 @@ def _digest(workload: Workload) -> str:
         workload.states,
         workload.vcs,
         workload.configs,
+        [one and one.model_dump_json() for one in workload.metadata],
         *sorted(workload.columns.items()),
     ):
         digest.update(repr(column).encode(errors="replace"))
