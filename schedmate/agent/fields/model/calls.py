@@ -1,0 +1,132 @@
+"""Models that third-party calls name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    argument,
+    matches,
+    rules,
+    source_bonus,
+    text_of,
+)
+from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, TARGET
+from schedmate.agent.fields.words import model_name
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.objects import Call
+from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.values import Origin
+
+_NOT_A_MODEL_CALL = re.compile(
+    r"^(torch\.(nn|optim|utils|cuda|distributed|jit|load|device|tensor|zeros|ones|randn|no_grad|"
+    r"autocast|amp|compile|save|manual_seed)|numpy|os\b|sys\b|logging|json|yaml|time|random|"
+    r"collections|datetime|argparse|re\b|wandb|tensorboard|pathlib|typing|dataclasses|copy|math|"
+    r"functools|itertools|shutil|accelerate|deepspeed|omegaconf|hydra|open|print|jax\.(numpy|random|"
+    r"lax)|optax|tensorflow\.(constant|random|data|config|distribute|train|keras\.(Input|layers))|"
+    r"keras\.(Input|layers|optimizers|callbacks|losses|models\.load_model)|ray|absl|ml_collections)"
+)
+
+
+def from_calls(trace: Trace) -> list[Candidate]:
+    out: list[Candidate] = []
+    for event in trace.calls:
+        if len(event.inside) > 1 or event.cls is not None:
+            continue
+        known = False
+        for rule in rules("calls")["model"]:
+            if not matches(event, rule):
+                continue
+            known = True
+            found = _named_by(event, rule)
+            if found is not None:
+                out.append(found)
+                break
+        keras = event.path in ("keras.Model", "keras.models.Model", "keras.Sequential",
+                               "keras.models.Sequential")  # fmt: skip
+        if (
+            not known
+            and (keras or TARGET.match(event.target))
+            and not AUXILIARY.search(event.target)
+        ):
+            generic = _generic(event)
+            if generic is not None:
+                out.append(generic)
+    return out
+
+
+def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
+    last = classes.last(event.path)
+    if "skip" in rule and re.search(rule["skip"], event.path):
+        return None
+    if "only" in rule and not re.search(rule["only"], last):
+        return None
+    score = 84.0 if event.certain else 66.0
+    if rule.get("weak"):
+        score -= 22
+    if AUXILIARY.search(event.target) or (event.inside and not rule.get("weak")):
+        score -= 14
+    if event.inside and rule["name"] == "path":
+        score -= 4
+    if MEASURING.search(event.site.file):
+        score -= 24
+    spec = rule["name"]
+    site = event.result.origin if event.result is not None else None
+    if spec == "path":
+        if not last[:1].isalpha() or last in ("from_pretrained", "load", "list_models"):
+            return None
+        return Candidate(last, site, score, None)
+    if spec == "owner":
+        return Candidate(classes.last(event.path.rsplit(".", 1)[0]), site, score, None)
+    value = argument(event, spec)
+    if rule.get("via_config") and value is not None and isinstance(value.data, Call):
+        config = value.data
+        value = (
+            config.args[0] if config.args else config.kwargs.get("pretrained_model_name_or_path")
+        )
+    text = text_of(value)
+    name = model_name(text) if text is not None else None
+    if name is None:
+        return None
+    origin = value.origin if value is not None and value.origin is not None else site
+    return Candidate(name, origin, score + 6 + source_bonus(origin) / 2, None)
+
+
+_BUILDER = re.compile(
+    r"^_*(main|run|train|fit|setup|init|__\w+__|((build|create|get|make|define|load|init|construct|"
+    r"compile|prepare|setup|model)_?)+(the_)?(model|net|network|nn|keras_model)?s?|"
+    r"model|net|network|call|forward|fn|wrapper|worker|do_\w+|train_\w+|run_\w+)$",
+    re.IGNORECASE,
+)
+
+
+def _site(event: CallEvent) -> Origin:
+    return Origin("code", event.site.file, event.site.line)
+
+
+def _generic(event: CallEvent) -> Candidate | None:
+    """A third-party class or factory whose result goes into a variable called model."""
+    if _NOT_A_MODEL_CALL.match(event.path) or event.path.startswith("?") or event.in_loop:
+        return None
+    last = classes.last(event.path)
+    if event.path.count("()") > 0 or not last[:1].isupper():
+        return None
+    score = 64.0 if event.certain else 50.0
+    if last.endswith(("Registry", "Config", "Factory", "Cfg", "Builder", "Type", "Enum")):
+        return None
+    if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
+        if event.owner is not None and event.function == "__init__":
+            # built by the constructor of the program's own model class
+            return Candidate(event.owner.name, _site(event), score + 6, "the class that builds it")
+        given = event.kwargs.get("name")
+        if given is not None and isinstance(given.data, str) and given.data not in ("model", "net"):
+            # of nested models the outermost is built last
+            place = event.site.line / 1e6
+            return Candidate(given.data, given.origin, score + 4 + place, "the model's own name")
+        if event.function and not _BUILDER.match(event.function):
+            return Candidate(event.function, _site(event), score - 4, "the function that builds it")
+        score -= 20
+    origin = event.result.origin if event.result is not None else None
+    return Candidate(last, origin, score, "class constructed")

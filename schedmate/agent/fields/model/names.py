@@ -1,0 +1,20 @@
+"""Names of variables and files that mean the model, or something that serves it."""
+
+from __future__ import annotations
+
+import re
+
+TARGET = re.compile(r"^(\w*_)?(model|net|network|classifier|policy|agent|backbone|generator|netg|"
+                     r"actor_critic|q_network|unet|transformer|student|"
+                     r"detector|llm|lm|ac|pi)(_\w*)?\d*$", re.IGNORECASE)  # fmt: skip
+AUXILIARY = re.compile(
+    r"teacher|ema|target|discriminator|netd|critic|loss|criterion|tokenizer|vae|text_encoder|"
+    r"reward|ref(erence)?_?model|ref_|head|embed|sampler|metric|scheduler|extractor|vgg|lpips|averag",
+    re.IGNORECASE,
+)
+MEASURING = re.compile(
+    r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.IGNORECASE
+)
+PLAIN_FILE = re.compile(
+    r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.IGNORECASE
+)

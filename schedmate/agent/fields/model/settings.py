@@ -1,0 +1,152 @@
+"""Models that settings and configuration files name."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    named,
+    normal,
+    rules,
+    source_bonus,
+    text_of,
+)
+from schedmate.agent.fields.words import is_known, model_name
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.trace import Trace
+
+_FILES = ("cfg", "weights", "checkpoint")
+"""Settings that hold a file; only a file named after a known model names one."""
+
+_PRETRAINED = 2
+"""Names up to this rank mean a pretrained model and nothing else."""
+
+_STRONG = 24
+"""Names up to this rank mean the model wherever they stand on a command line."""
+
+
+def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate]) -> list[Candidate]:
+    out: list[Candidate] = []
+    used = _used_words(trace, built)
+    answered = _configs_with_a_model(settings)
+    for rank, setting in named(settings, rules("names")["model"]):
+        if _wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
+            continue
+        text = text_of(setting.value)
+        name = model_name(text) if text is not None else None
+        if name is None:
+            continue
+        if setting.key in _FILES and (
+            not is_known(name, "models") or is_known(name, "datasets") or text in answered
+        ):
+            continue  # a file named after a dataset holds an experiment
+        origin = setting.value.origin
+        # a name that the program looked something up by weighs more than one that stands alone
+        linked = normal(name) in used
+        score = 78.0 if linked else 62.0
+        score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
+        if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
+            score = max(score, 86 - 0.2 * rank)
+        elif setting.explicit and setting.kind == "arguments":
+            variant = setting.key in _FILES and re.search(r"\d", name)
+            score = max(score, 86 if variant else 76 - 0.1 * rank)
+        if not built:
+            score += 6
+        if rank <= _PRETRAINED and origin is not None and origin.source == "config":
+            score += 8
+        if is_known(name, "models"):
+            # a variant such as resnet50 or swin_tiny says more than the class it is made from
+            score += 18 if re.search(r"\d|[-_]", name) else 8
+        if setting.kind == "globals":
+            score -= 8
+        if origin is not None and origin.source == "library":
+            score -= 25
+        out.append(Candidate(name, origin, score))
+    out.extend(_config_classes(settings))
+    out.extend(_looked_up(trace, settings))
+    return out
+
+
+def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
+    """Known models that the program looked up by a setting's value, whatever the setting's name."""
+    found = []
+    names = {normal(name) for name in trace.looked_up}
+    for setting in settings:
+        text = setting.value.data
+        if not isinstance(text, str) or normal(text) not in names or _wrong_part(setting):
+            continue
+        key = setting.path[-1]
+        if not is_known(text, "models") or not re.search(r"model|arch|net|backbone", key):
+            continue
+        score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux", key) else 0)
+        found.append(Candidate(text, setting.value.origin, score))
+    return found
+
+
+def _configs_with_a_model(settings: list[Setting]) -> set[str]:
+    """Configuration files that name the model themselves: their own name is a label of the run."""
+    return {
+        setting.owner.removeprefix("./")
+        for rank, setting in named(settings, rules("names")["model"])
+        if setting.kind == "config" and rank <= _STRONG and isinstance(setting.value.data, str)
+    }
+
+
+def _wrong_part(setting: Setting) -> bool:
+    return any(
+        re.search(r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|"
+                  r"callback|metric|critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|"
+                  r"aug|lora|slm$|vocoder|speaker", part, re.IGNORECASE)
+        for part in setting.path[:-1]
+    )  # fmt: skip
+
+
+def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
+    """Normalised names that were called, or passed to something that was."""
+    words = {normal(str(candidate.data)) for candidate in built}
+    words |= {normal(name) for name in trace.looked_up}
+    for event in trace.calls:
+        if event.function:
+            words.add(normal(event.function))
+        words.add(normal(classes.last(event.path)))
+        for value in event.args[:3]:
+            if isinstance(value.data, str) and len(value.data) < 80:
+                words.add(normal(value.data))
+    return words
+
+
+_MODEL_SECTION = re.compile(
+    r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
+    r"init_args|denoiser|backbone_model|embedding_model|transformer|enc|encoder|generator)$"
+)
+_INNER = ("net", "network", "network_g", "net_g", "unet", "arch", "architecture", "unet_config")
+
+
+_CLASS_KEYS = ("type", "_target_", "class_path", "target", "_class_name", "__tag__")
+
+
+def _config_classes(settings: list[Setting]) -> list[Candidate]:
+    """`model: {type: X}` and `model: {_target_: pkg.X}` of config-driven programs."""
+    out: list[Candidate] = []
+    for setting in settings:
+        key, parts = setting.path[-1], [part.lower() for part in setting.path[:-1]]
+        if key not in _CLASS_KEYS or not parts:
+            continue
+        if not _MODEL_SECTION.match(parts[-1]) and parts[0] != "model":
+            continue
+        if _wrong_part(setting) or len(parts) > 4:
+            continue
+        text = text_of(setting.value)
+        if text is None or (key == "__tag__" and not text.startswith(("!new:", "!name:"))):
+            continue
+        score = 76.0 - 3 * max(0, len(parts) - 1)
+        name = text.rsplit(".", 1)[-1]
+        inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
+        if inner:
+            score += 8
+        if re.search(r"Lit|Module$|Wrapper|Lightning|Task$", name) and not inner:
+            score -= 12
+        out.append(Candidate(name, setting.value.origin, score))
+    return out
