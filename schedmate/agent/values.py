@@ -95,6 +95,17 @@ class Unknown:
     hints: tuple[str, ...] = field(default=())
 
 
+def lifted(data: Any, origin: Origin | None = None) -> Value:
+    """Plain data as a `Value` with `Value`s inside."""
+    if isinstance(data, dict):
+        return Value({key: lifted(item, origin) for key, item in data.items()}, origin)
+    if isinstance(data, list):
+        return Value([lifted(item, origin) for item in data], origin)
+    if isinstance(data, tuple):
+        return Value(tuple(lifted(item, origin) for item in data), origin)
+    return Value(data, origin)
+
+
 def unknown(text: str | None = None, origin: Origin | None = None) -> Value:
     """An unknown value."""
     return Value(Unknown(text), origin)

@@ -45,7 +45,8 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if isinstance(data, Call):
         if name in data.attrs:
             return data.attrs[name]
-        return Value(Symbol(f"{data.path}().{name}", base), base.origin)
+        constant = state.library.constant(state, f"{data.path}().{name}")
+        return constant or Value(Symbol(f"{data.path}().{name}", base), base.origin)
     if isinstance(data, Class):
         return _of_class(state, base, data, name)
     if isinstance(data, Function):

@@ -30,7 +30,7 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.interp.source import parse_tolerant
 from schedmate.agent.interp.values_ops import iterate, origin_of, truth
 from schedmate.agent.syntax import parse_expression
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Unknown, Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -329,7 +329,7 @@ def _numeric(name: str) -> Callable[..., Value]:
         if not args or not all(value.known for value in args):
             return unknown(origin=origin_of(*args))
         try:
-            return Value(function(*(value.plain() for value in args)), origin_of(*args))
+            return lifted(function(*(value.plain() for value in args)), origin_of(*args))
         except (TypeError, ValueError, OverflowError):
             return unknown(origin=origin_of(*args))
 

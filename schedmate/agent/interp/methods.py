@@ -10,7 +10,7 @@ from schedmate.agent.interp.expressions import MAX_DATA
 from schedmate.agent.interp.objects import AttrDict, FileHandle, Native, PathStr, Site
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.interp.values_ops import iterate, plain_key
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -356,7 +356,7 @@ def _get(
 def _keys(
     state: State, base: Value, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
-    return Value([Value(key, item.origin) for key, item in base.data.items()], base.origin)
+    return Value([lifted(key, item.origin) for key, item in base.data.items()], base.origin)
 
 
 def _values(
@@ -368,7 +368,7 @@ def _values(
 def _items(
     state: State, base: Value, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
-    pairs = [Value((Value(key, item.origin), item)) for key, item in base.data.items()]
+    pairs = [Value((lifted(key, item.origin), item)) for key, item in base.data.items()]
     return Value(pairs, base.origin)
 
 

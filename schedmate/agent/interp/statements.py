@@ -32,7 +32,14 @@ def execute(state: State, body: Sequence[ast.stmt], scope: Scope) -> Flow | None
         state.tick()
         handler = _EXECUTE.get(type(node))
         if handler is not None:
-            flow = handler(state, node, scope)
+            try:
+                flow = handler(state, node, scope)
+            except (AttributeError, TypeError, ValueError, LookupError) as error:
+                # no single statement of a repository may end the analysis of its job
+                state.trace.complete = False
+                where = f"{scope.module.file}:{node.lineno}"
+                state.trace.warn(f"{where}: not followed ({type(error).__name__}: {error})")
+                continue
             if flow is not None:
                 return flow
     return None
@@ -441,6 +448,9 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
             value.data.cls = cls
     cls.attrs = inner.names
     value = Value(cls, Origin("code", scope.module.file, node.lineno))
+    copied = state.library.stands_for(cls)
+    if copied is not None:
+        value = classes.symbol(state, copied)
     scope.names[node.name] = value
     for decorator_node in reversed(node.decorator_list):
         decorator = evaluate(state, decorator_node, scope)

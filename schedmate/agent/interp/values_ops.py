@@ -14,7 +14,7 @@ from schedmate.agent.interp.objects import (
     Partial,
     RangeOf,
 )
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Origin, Value, lifted
 
 MAX_RANGE = 64
 
@@ -39,7 +39,7 @@ def iterate(value: Value) -> list[Value] | None:
     if isinstance(data, list | tuple):
         return list(data)
     if isinstance(data, dict):
-        return [Value(key, item.origin) for key, item in data.items()]
+        return [lifted(key, item.origin) for key, item in data.items()]
     if isinstance(data, str):
         return [Value(char, value.origin) for char in data[:2000]]
     if isinstance(data, Instance) and data.items is not None:

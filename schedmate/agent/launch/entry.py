@@ -28,6 +28,13 @@ _LAUNCHING_MODULES = re.compile(
     r"(run|launch\w*|runner)(\.|$)"
 )
 
+_OF_PROGRAMS = frozenset(
+    ("argparse", "absl", "click", "fire", "hydra", "typer", "tyro", "torch", "tensorflow", "keras",
+     "jax", "flax", "paddle", "mindspore", "mxnet", "chainer", "transformers", "lightning",
+     "pytorch_lightning", "accelerate", "deepspeed", "sklearn", "xgboost")
+)  # fmt: skip
+"""What a program that trains imports, and a configuration file does not."""
+
 
 @dataclass(slots=True)
 class Call:
@@ -137,8 +144,9 @@ def _starts_another(follower: Follower, call: Call, path: str) -> bool:
     if target is None or target == path or not follower.repo.is_file(target):
         return False
     target_text = follower.repo.read(target) or ""
-    if "__main__" not in target_text and "argparse" not in target_text and "=" not in target_text:
-        return False
+    imported = {name.split(".")[0] for name in _imports(target_text)}
+    if "__main__" not in target_text and not imported & _OF_PROGRAMS:
+        return False  # a configuration file, given to a program that also starts others
     return any(_LAUNCHING_MODULES.match(name) for name in _imports(follower.repo.read(path) or ""))
 
 

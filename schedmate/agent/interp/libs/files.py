@@ -30,7 +30,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import Origin, Unknown, Value, lifted, unknown
 from schedmate.errors import InputError
 
 if TYPE_CHECKING:
@@ -607,7 +607,7 @@ def ini_items(state: State, call: Invocation) -> Value:
     if mapping is None:
         return unknown()
     inner = state.mapping(mapping.get(section, Value({}))) if section is not None else mapping
-    return Value([Value((Value(key), value)) for key, value in (inner or {}).items()])
+    return Value([Value((lifted(key), value)) for key, value in (inner or {}).items()])
 
 
 _LOADERS = (

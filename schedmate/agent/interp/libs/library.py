@@ -120,6 +120,15 @@ class Library:
         data = call.args[0].data if call.args else None
         return isinstance(data, Call) and data.path in argparse.CONSTRUCTORS
 
+    def stands_for(self, cls: Class) -> str | None:
+        """The library's class of which this one of the repository is a copy, by its parts."""
+        for path, parts in _data()["copies"].items():
+            if path.rsplit(".", 1)[-1] == cls.name and all(
+                part in cls.attrs or part in cls.module.scope.names for part in parts
+            ):
+                return str(path)
+        return None
+
     @staticmethod
     def constructed(state: State, instance: Value, cls: Class, call: Invocation) -> Value | None:
         """The object, where constructing a class built on a library's is the library's doing."""

@@ -19,7 +19,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import Origin, Unknown, Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import Handler, Invocation, State
@@ -125,16 +125,8 @@ def set_field(record: Value, name: str, values: list[Value], flag: Value) -> boo
         fields[key] = Value([Value(cast(v.data, like, inner), origin) for v in values], origin)
     else:
         data = cast(values[0].data, like, annotation)
-        fields[key] = _wrap(data, origin) if not isinstance(values[0].data, Unknown) else values[0]
+        fields[key] = lifted(data, origin) if not isinstance(values[0].data, Unknown) else values[0]
     return True
-
-
-def _wrap(data: Any, origin: Origin | None) -> Value:
-    if isinstance(data, dict):
-        return Value({k: _wrap(v, origin) for k, v in data.items()}, origin)
-    if isinstance(data, list | tuple):
-        return Value([_wrap(item, origin) for item in data], origin)
-    return Value(data, origin)
 
 
 def _origin(flag: Value) -> Origin | None:
@@ -384,7 +376,7 @@ def call_with_flags(
         else:
             target = key
             like = holder.get(key, unknown())
-            value = _wrap(cast(values[0].data, like, annotations.get(key, "")), origin)
+            value = lifted(cast(values[0].data, like, annotations.get(key, "")), origin)
             if len(values) > 1:
                 loose.extend(values[1:])
         assert target is not None
@@ -392,7 +384,7 @@ def call_with_flags(
     free = [name for name in names if name not in holder]
     for name, token in zip(free, loose, strict=False):
         like = unknown()
-        holder[name] = _wrap(cast(token.data, like, annotations.get(name, "")), token.origin)
+        holder[name] = lifted(cast(token.data, like, annotations.get(name, "")), token.origin)
     if spec.kwarg is not None:
         holder.update(extra)
     state.trace.settings.append(Settings(function.data.name, Value(holder), "arguments"))

@@ -22,6 +22,7 @@ from schedmate.agent.interp.objects import (
     Partial,
     PathStr,
     RangeOf,
+    Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of
 from schedmate.agent.values import Value, unknown
@@ -107,6 +108,12 @@ def make_path(state: State, call: Invocation) -> Value:
     return Value(PathStr(posixpath.join(*parts)), origin_of(*call.args))
 
 
+def open_file(state: State, call: Invocation) -> Value | None:
+    """A library's own `open`."""
+    opener = state.builtin("open")
+    return state.call(opener, call.args, call.kwargs, call.site) if opener is not None else None
+
+
 def import_module(state: State, call: Invocation) -> Value:
     name = call.argument(0, "name")
     if name is None or not isinstance(name.data, str):
@@ -120,6 +127,10 @@ def import_module(state: State, call: Invocation) -> Value:
     if not text.replace(".", "").replace("_", "").isalnum():
         return unknown(text)
     value = state.import_module(text, importer)
+    if isinstance(value.data, Symbol) and state.expects("ImportError", "ModuleNotFoundError"):
+        outer = text.rpartition(".")[0]
+        if outer and state.sources.find(outer, importer, state.search_path()) is not None:
+            raise Raised("ModuleNotFoundError")  # a name inside a module, which is tried next
     return Value(value.data, name.origin)
 
 
@@ -303,6 +314,20 @@ HANDLERS: dict[str, Handler] = {
     "pathlib.PosixPath": make_path,
     "pathlib.PurePath": make_path,
     "importlib.import_module": import_module,
+    **dict.fromkeys(
+        (
+            "io.open",
+            "codecs.open",
+            "fvcore.common.file_io.PathManager.open",
+            "iopath.common.file_io.PathManager().open",
+            "iopath.common.file_io.g_pathmgr.open",
+            "tensorflow.io.gfile.GFile",
+            "tensorflow.gfile.Open",
+            "tensorflow.gfile.GFile",
+            "fsspec.open",
+        ),
+        open_file,
+    ),
     "importlib.util.spec_from_file_location": spec_from_file,
     "importlib.machinery.SourceFileLoader": spec_from_file,
     "importlib.util.module_from_spec": module_from_spec,
