@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schedmate.agent.fields import dataset, extras, flags, length, model, task
+from schedmate.agent.fields import about, dataset, extras, flags, length, model, task
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.state import Limits
@@ -72,7 +72,7 @@ def extract(
         trace = follow(root, plan, _facts(root, plan, completed), limits)
     _add_launch_settings(root, trace, plan)
     warnings.extend(trace.warnings)
-    metadata = assemble(trace, plan, completed)
+    metadata = assemble(trace, plan, completed, about.read(root, plan.entry))
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
     return Extraction(metadata, completed, warnings, time.monotonic() - start, plan.entry)
@@ -157,8 +157,10 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
         trace.settings.append(Settings(name, value, "config"))
 
 
-def assemble(trace: Trace, plan: LaunchPlan, launch: LaunchConfig) -> WorkloadMetadata:
-    """Choose every field's value from what was seen."""
+def assemble(
+    trace: Trace, plan: LaunchPlan, launch: LaunchConfig, said: about.About | None = None
+) -> WorkloadMetadata:
+    """Choose every field's value from what was seen, and `said`, what the README says."""
     settings = leaves(trace)
     sections: dict[str, dict[str, Any]] = {
         "model_config": {},
@@ -172,12 +174,12 @@ def assemble(trace: Trace, plan: LaunchPlan, launch: LaunchConfig) -> WorkloadMe
             sections[section][key] = candidate.data
             evidence[f"{section}.{key}"] = candidate.evidence()
 
-    name = model.find(trace, settings, plan.entry)
+    name = model.find(trace, settings, plan.entry, said)
     put("model_config", "model_name", name)
     train, valid = dataset.find(trace, settings)
     put("dataset_config", "train", train)
     put("dataset_config", "valid", valid)
-    domain = task.find(trace, settings, name, [d for d in (train,) if d is not None])
+    domain = task.find(trace, settings, name, [d for d in (train,) if d is not None], said)
     if domain is not None:
         put("model_config", "task_type", domain[0])
     for key, candidate in extras.architecture(settings).items():

@@ -64,6 +64,7 @@ EXPLICIT = ("command", "script", "environment", "launch")
 _SOURCE_BONUS = {"command": 6, "script": 6, "environment": 5, "launch": 5, "config": 3}
 MAX_SETTINGS = 6000
 MAX_LIST = 4
+MAX_NAMED = 1000
 
 
 @dataclass(slots=True)
@@ -161,6 +162,11 @@ def _items(value: Value, group: Settings, depth: int) -> dict[Any, Value] | None
     return data if isinstance(data, dict) else None
 
 
+def _is_table(items: dict[Any, Value]) -> bool:
+    """Whether this is a table of one kind of thing, such as a vocabulary, and no settings."""
+    return len(items) > MAX_NAMED and len({type(item.data) for item in items.values()}) == 1
+
+
 def _collect(
     value: Value,
     path: tuple[str, ...],
@@ -175,7 +181,7 @@ def _collect(
         return
     items = _items(value, group, depth)
     if items is not None:
-        if id(data) in seen:
+        if id(data) in seen or _is_table(items):
             return
         seen.add(id(data))
         if group.kind == "globals" and depth >= 1 and type(data) is dict:

@@ -38,6 +38,12 @@ _ENVIRONMENT_STEPS = frozenset(
     ]
 )
 
+_ENDLESS = 10**8
+"""So many epochs or steps mean that something else ends the training."""
+
+_CLIP = 1000
+"""Fewer frames than this are a clip's, not a training's."""
+
 Kind = Literal["step", "epoch"]
 
 _EPOCH = re.compile(r"epoch|(^|_)ep(s|och)?($|_)|nepoch", re.IGNORECASE)
@@ -67,8 +73,12 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
     for event in trace.calls:
         _from_call(event, epochs, steps)
     _from_training_arguments(trace, epochs, steps)
+    around: dict[int, LoopEvent] = {}
     for loop in trace.loops:
-        _from_loop(loop, epochs, steps)
+        if not _is_inner(loop, around.get(loop.depth - 1)):
+            _from_loop(loop, epochs, steps)
+        if loop.kind == "for":
+            around[loop.depth] = loop
     if not any(_unresolved(event) for event in trace.calls):
         _from_settings(settings, epochs, steps)
     epoch, step = best(epochs), best(steps)
@@ -129,7 +139,8 @@ def _from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]
             steps.append(_candidate(step, base + 2))
         if _positive(epoch) and epoch is not None:
             # `fit(epochs=30, initial_epoch=20)` goes on to the total
-            further = 1 if "initial_epoch" in event.kwargs else 0
+            begun = event.kwargs.get("initial_epoch")
+            further = 0 if begun is None else 1 if begun.data == 0 else 2
             epochs.append(_candidate(epoch, base + further))
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not _positive(step) and (step is None or step.known):
@@ -166,8 +177,22 @@ def _duration(
 
 
 def _candidate(value: Value, score: float, note: str | None = None) -> Candidate:
+    if value.data >= _ENDLESS:
+        score -= 40
     return Candidate(
         _whole(value.data), value.origin, score + source_bonus(value.origin) / 10, note
+    )
+
+
+def _is_inner(loop: LoopEvent, outer: LoopEvent | None) -> bool:
+    """Whether a loop passes over what one step of the training loop around it gathered."""
+    if outer is None or loop.kind != "for" or loop.function != outer.function:
+        return False
+    if not outer.has_backward or loop.site.file != outer.site.file:
+        return False
+    named = f"{outer.counter} {outer.bound_text}"
+    return bool(_STEP.search(outer.counter) or _STEP.search(outer.bound_text)) or (
+        bool(_EPOCH.search(named)) and not _positive(outer.bound)
     )
 
 
@@ -232,6 +257,8 @@ def _from_settings(
             data = int(number) if isinstance(number, str) else _whole(number)
             score = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
             if setting.key in _ENVIRONMENT_STEPS:
+                if isinstance(data, int | float) and data < _CLIP:
+                    continue  # the frames of a video clip
                 score += 18
             if setting.kind == "globals":
                 score -= 6

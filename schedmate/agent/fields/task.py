@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import cast
 
+from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
@@ -26,8 +27,12 @@ def find(
     settings: list[Setting],
     model: Candidate | None,
     datasets: list[Candidate],
+    said: About | None = None,
 ) -> tuple[Candidate, TaskType] | None:
-    """The job's domain and what decided it, None when nothing or too little speaks for one."""
+    """The job's domain and what decided it, None when nothing or too little speaks for one.
+
+    `said`, the README, is asked only where the program itself leaves it open.
+    """
     votes: dict[str, float] = defaultdict(float)
     reasons: dict[str, tuple[float, Origin | None, str]] = {}
 
@@ -56,17 +61,43 @@ def find(
         if found:
             vote(domain, min(2.0, 0.7 * len(found)), found[0].value.origin,
                  f"setting {found[0].path[-1]}")  # fmt: skip
-    if not votes:
+    decided = _decided(votes)
+    if decided is None and said is not None:
+        _vote_readme(said, words, vote)
+        decided = _decided(votes)
+    if decided is None:
         return None
-    ordered = sorted(votes.items(), key=lambda item: -item[1])
-    domain, weight = ordered[0]
-    runner_up = ordered[1][1] if len(ordered) > 1 else 0.0
-    if weight < _ENOUGH or weight - runner_up < _MARGIN:
-        return None
+    domain, weight, runner_up = decided
     _, origin, reason = reasons[domain]
     score = 55 + 40 * min(1.0, (weight - runner_up) / 8)
     where = Origin("derived", origin.file if origin else None, origin.line if origin else None)
     return Candidate(domain, where, score, f"from {reason}"), cast("TaskType", domain)
+
+
+def _decided(votes: dict[str, float]) -> tuple[str, float, float] | None:
+    """The domain with the most votes, its votes and the next one's, if that is clear enough."""
+    ordered = sorted(votes.items(), key=lambda item: -item[1])
+    if not ordered:
+        return None
+    domain, weight = ordered[0]
+    runner_up = ordered[1][1] if len(ordered) > 1 else 0.0
+    clear = weight >= _ENOUGH and weight - runner_up >= _MARGIN
+    return (domain, weight, runner_up) if clear else None
+
+
+def _vote_readme(said: About, tables: dict[str, dict[str, str]], vote: Callable[..., None]) -> None:
+    """What the README is about: its heading says more than the lines below it."""
+    origin = Origin("code", said.file, said.line)
+    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (said.title, said.text))
+    for domain, pattern in tables["words"].items():
+        if re.search(pattern, title):
+            vote(domain, 2.0, origin, f"the README's heading, {said.title[:60]}")
+        found = set(re.findall(pattern, text))
+        if found:
+            vote(domain, min(1.8, 0.6 * len(found)), origin, f"{said.file}")
+    for domain, pattern in tables["models"].items():
+        if re.search(pattern, title):
+            vote(domain, 2.0, origin, f"the README's heading, {said.title[:60]}")
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:

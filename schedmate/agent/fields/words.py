@@ -98,8 +98,13 @@ def dataset_name(text: str, path: bool = False) -> str | None:
     return None if _is_generic(text) else text
 
 
+_PLAIN_PARTS = frozenset(
+    ["model", "models", "net", "network", "base", "main", "default", "train", "finetune"]
+)
+"""Parts of an import path that name no model."""
+
 _MODEL_FILE = re.compile(
-    r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|hdf5|keras|tf|gguf|onnx|cfg|msgpack)$"
+    r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|hdf5|keras|tf|gguf|onnx|cfg|msgpack|pkl)$"
 )
 
 
@@ -122,6 +127,7 @@ def model_name(text: str) -> str | None:
     if (
         re.match(r"^(/|\./|\.\./|~|s3://|gs://)", text)
         or text.count("/") > 1
+        or text.endswith("/")
         or _MODEL_FILE.search(text)
     ):
         parts = [p for p in re.split(r"/", text) if p not in ("", ".", "..", "~")]
@@ -143,6 +149,10 @@ def model_name(text: str) -> str | None:
         return None
     if re.match(r"^(path|your|<|\$|\{)", text, re.IGNORECASE):
         return None
+    if re.fullmatch(r"[a-z_]\w*(\.[A-Za-z_]\w*)+", text):
+        # a module or class by its import path
+        parts = [part for part in text.split(".") if part.lower() not in _PLAIN_PARTS]
+        return parts[-1] if parts else text
     return text
 
 

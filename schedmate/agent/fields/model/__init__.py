@@ -4,17 +4,75 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, rules
 from schedmate.agent.fields.model.built import built
 from schedmate.agent.fields.model.calls import from_calls
 from schedmate.agent.fields.model.names import PLAIN_FILE
 from schedmate.agent.fields.model.settings import from_settings
+from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
 
 
-def find(trace: Trace, settings: list[Setting], entry: str | None = None) -> Candidate | None:
-    """The model's name, None when the code does not say. `entry` is the program's file."""
+def find(
+    trace: Trace, settings: list[Setting], entry: str | None = None, said: About | None = None
+) -> Candidate | None:
+    """The model's name, None when the code does not say.
+
+    `entry` is the program's file. `said` names what the code leaves nameless.
+    """
+    found = _from_code(trace, settings, entry)
+    if found is not None and _BARE.fullmatch(str(found.data)):
+        named = from_settings(trace, settings, [])
+        other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
+        if other is not None:
+            return other
+    if said is not None and (found is None or _says_little(found, said)):
+        title = _from_title(trace, said, found)
+        return title or found
+    return found
+
+
+def _says_little(found: Candidate, said: About) -> bool:
+    """Whether a name could be of any model, or is less of one than the README's."""
+    name = str(found.data)
+    if _BARE.fullmatch(name):
+        return True
+    weak = found.score < 50 or (found.score <= 72 and not is_known(name, "models"))
+    return weak and is_known(said.name, "models") and normal(said.name) in normal(said.folder)
+
+
+def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate | None:
+    """The README's name for it, where that is a model's or the program's own names have it."""
+    name = said.name
+    letters = normal(name)
+    if len(letters) < 3 or not trace.calls or _KIND.fullmatch(name):
+        return None
+    own = {event.cls.name for event in trace.calls if event.cls is not None}
+    own |= set(trace.functions)
+    mentioned = any(letters in normal(text) for text in own)
+    cased = re.search(r"[a-z].*[A-Z]|[A-Z].*[A-Z]|\d", name)
+    if not mentioned and not is_known(name, "models") and not (cased and found is not None):
+        return None
+    if is_known(name, "datasets") and not is_known(name, "models"):
+        return None
+    return Candidate(name, Origin("code", said.file, said.line), 55, "the README's heading")
+
+
+_KIND = re.compile(
+    r"(GAN|VAE|Diffusion|Transformers?|CNN|RNN|LSTM|GNN|LLM|RL|NLP)s?", re.IGNORECASE
+)
+"""Headings that name a kind of model, of which the repository may have many."""
+
+_BARE = re.compile(
+    r"(Base|My|Simple|The|Full)?(Auto[eE]ncoder|Generator|Model|Net|Network|Module|Backbone|Encoder|"
+    r"Decoder|Sequential|NN|Net[GD]|(Un|Self|Semi)Sup(ervised)?Model)"
+)
+"""Names of classes that could be of any model."""
+
+
+def _from_code(trace: Trace, settings: list[Setting], entry: str | None) -> Candidate | None:
     networks = built(trace)
     given = from_settings(trace, settings, networks)
     found = best([*given, *from_calls(trace), *networks, *_from_entry(trace, entry)])

@@ -11,14 +11,20 @@ from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call, Class, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
 
+_AGENT = re.compile(
+    r"(\w*_)?(agent|algo|algorithm|learner|trainer|ppo|sac|dqn|ddpg|td3|a2c)s?\d*$", re.IGNORECASE
+)
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE|Agent)$")
 _PART = re.compile(
     r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
     r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
+_WRAPPER = re.compile(
+    r"(Wrapper|WithLoss|WithCriterion|Bench(Train)?|Trainer|Engine|Task|Learner|Solver|System)$"
+)
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _NOT_NETWORK = re.compile(
-    r"loss|criterion|metric|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
+    r"loss|criterion|metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
     r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
     r"preprocess|postprocess|tokenizer|logger|policyhead|flow$|(shift|crop|random\w*)s?aug$",
     re.IGNORECASE,
@@ -29,16 +35,21 @@ def built(trace: Trace) -> list[Candidate]:
     """The repository's own network classes, the outermost ones."""
     out: list[Candidate] = []
     optimised = _optimised(trace)
-    parts = _parts(trace)
+    parts = given_to_networks(trace)
     for event in trace.calls:
         cls = event.cls
-        if cls is None or event.inside:
+        if cls is None or any(not _WRAPPER.search(name) for name in event.inside):
             continue
         if classes.is_training_module(cls):
             out.append(_training_module(event, cls))
             continue
         if not classes.is_network(cls):
-            if re.match(r"Random|Dummy|Mock", cls.name):
+            if event.inside or re.match(r"Random|Dummy|Mock", cls.name):
+                continue
+            if _is_agent(cls.name) and (TARGET.match(event.target) or _AGENT.match(event.target)):
+                origin = event.result.origin if event.result is not None else None
+                score = 80.0 if event.certain else 65.0
+                out.append(Candidate(cls.name, origin, score, "class constructed"))
                 continue
             if _PLAIN_MODEL.search(cls.name) and (
                 TARGET.match(event.target) or _MAKER.match(event.function)
@@ -50,10 +61,20 @@ def built(trace: Trace) -> list[Candidate]:
             continue
         if _NOT_NETWORK.search(cls.name):
             continue
-        score = _class_score(event, cls, optimised, parts)
+        score = _class_score(event, cls, optimised, parts) - (8 if event.inside else 0)
         origin = event.result.origin if event.result is not None else None
         out.append(Candidate(_class_name(cls), origin, score, "class constructed"))
     return out
+
+
+def _is_agent(name: str) -> bool:
+    """Whether a class is named after a reinforcement learning algorithm: `SAC`, `PPOAgent`."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).lower()
+    text = re.sub(r"-?(agent|trainer|learner|algo(rithm)?|policy)$", "", text)
+    return any(
+        match is not None and match.end() == len(text)
+        for match in [re.match(rules("vocabulary")["models"]["RL"], text)]
+    )
 
 
 def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[int]) -> float:
@@ -69,6 +90,8 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
         score -= 15
     if _PART.search(cls.name):
         score -= 16
+    if _WRAPPER.search(cls.name):
+        score -= 12
     if not is_known(cls.name, "models"):
         score -= 6
     if AUXILIARY.search(target) or AUXILIARY.search(cls.name):
@@ -84,20 +107,25 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
 
 def _class_name(cls: Class) -> str:
     """The class's name; a class called Model is named by its module."""
+    if cls.name.endswith("Task") and len(cls.name) > 8:
+        return cls.name.removesuffix("Task")
     if cls.name.strip("_") not in ("Model", "Net", "Network"):
         return cls.name
     stem = cls.module.name.rsplit(".", 1)[-1]
     return cls.name if PLAIN_FILE.fullmatch(stem) else stem
 
 
-def _parts(trace: Trace) -> set[int]:
-    """Identities of networks that were given to another network's constructor."""
+def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
+    """Identities of what was given to another network's constructor, `known`: to a named one's."""
     found: set[int] = set()
     for event in trace.calls:
-        if event.cls is not None and classes.is_network(event.cls):
-            for value in [*event.args, *event.kwargs.values()]:
-                if isinstance(value.data, Instance | Call):
-                    found.add(id(value.data))
+        if event.cls is None or not classes.is_network(event.cls):
+            continue
+        if known and (not is_known(event.cls.name, "models") or _WRAPPER.search(event.cls.name)):
+            continue
+        for value in [*event.args, *event.kwargs.values()]:
+            if isinstance(value.data, Instance | Call):
+                found.add(id(value.data))
     return found
 
 

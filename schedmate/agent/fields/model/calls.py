@@ -13,6 +13,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
+from schedmate.agent.fields.model.built import given_to_networks
 from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, TARGET
 from schedmate.agent.fields.words import model_name
 from schedmate.agent.interp import classes
@@ -32,6 +33,7 @@ _NOT_A_MODEL_CALL = re.compile(
 
 def from_calls(trace: Trace) -> list[Candidate]:
     out: list[Candidate] = []
+    parts = given_to_networks(trace, known=True)
     for event in trace.calls:
         if len(event.inside) > 1 or event.cls is not None:
             continue
@@ -42,6 +44,8 @@ def from_calls(trace: Trace) -> list[Candidate]:
             known = True
             found = _named_by(event, rule)
             if found is not None:
+                if event.result is not None and id(event.result.data) in parts:
+                    found.score -= 20
                 out.append(found)
                 break
         keras = event.path in ("keras.Model", "keras.models.Model", "keras.Sequential",
@@ -75,8 +79,10 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
     spec = rule["name"]
     site = event.result.origin if event.result is not None else None
     if spec == "path":
-        if not last[:1].isalpha() or last in ("from_pretrained", "load", "list_models"):
+        if not last[:1].isalpha() or last in _METHODS:
             return None
+        if "()" in event.path or (last[:1].islower() and re.search(_METHOD, event.path)):
+            return None  # of an object of the library's
         return Candidate(last, site, score, None)
     if spec == "owner":
         return Candidate(classes.last(event.path.rsplit(".", 1)[0]), site, score, None)
@@ -93,6 +99,12 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
     origin = value.origin if value is not None and value.origin is not None else site
     return Candidate(name, origin, score + 6 + source_bonus(origin) / 2, None)
 
+
+_METHOD = re.compile(r"\.[A-Z]\w*\.\w+$")
+_METHODS = (
+    "from_pretrained", "load", "list_models", "parameters", "named_parameters", "state_dict",
+    "load_state_dict", "modules", "named_modules", "to", "cuda", "train", "eval", "apply",
+)  # fmt: skip
 
 _BUILDER = re.compile(
     r"^_*(main|run|train|fit|setup|init|__\w+__|((build|create|get|make|define|load|init|construct|"
@@ -114,7 +126,27 @@ def _generic(event: CallEvent) -> Candidate | None:
     if event.path.count("()") > 0 or not last[:1].isupper():
         return None
     score = 64.0 if event.certain else 50.0
-    if last.endswith(("Registry", "Config", "Factory", "Cfg", "Builder", "Type", "Enum")):
+    if last.endswith(
+        (
+            "Registry",
+            "Config",
+            "Factory",
+            "Cfg",
+            "Builder",
+            "Type",
+            "Enum",
+            "Processor",
+            "Tokenizer",
+            "Saver",
+            "Session",
+            "Writer",
+            "Logger",
+            "Space",
+            "Client",
+            "Parser",
+            "Reader",
+        )
+    ):
         return None
     if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
         if event.owner is not None and event.function == "__init__":

@@ -23,7 +23,7 @@ _FILES = ("cfg", "weights", "checkpoint")
 _PRETRAINED = 2
 """Names up to this rank mean a pretrained model and nothing else."""
 
-_STRONG = 24
+_STRONG = rules("names")["model"].index("model")
 """Names up to this rank mean the model wherever they stand on a command line."""
 
 
@@ -61,6 +61,8 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             score += 18 if re.search(r"\d|[-_]", name) else 8
         if setting.kind == "globals":
             score -= 8
+        if setting.key in _FILES and not setting.explicit:
+            score -= 25  # what a part of it starts from
         if origin is not None and origin.source == "library":
             score -= 25
         out.append(Candidate(name, origin, score))
@@ -98,7 +100,7 @@ def _wrong_part(setting: Setting) -> bool:
     return any(
         re.search(r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|"
                   r"callback|metric|critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|"
-                  r"aug|lora|slm$|vocoder|speaker", part, re.IGNORECASE)
+                  r"aug|lora|slm$|vocoder|speaker|text_enc|content_enc|condition", part, re.IGNORECASE)
         for part in setting.path[:-1]
     )  # fmt: skip
 
@@ -124,6 +126,13 @@ _MODEL_SECTION = re.compile(
 _INNER = ("net", "network", "network_g", "net_g", "unet", "arch", "architecture", "unet_config")
 
 
+_ASSEMBLY = re.compile(
+    r"(Cascade)?EncoderDecoder(Decoupled)?|(\w*Image)?Classifier|(TopDown|Topdown|BottomUp|Bottomup)\w*|"
+    r"Recognizer(2D|3D|GCN)|(Single|Two)StageDetector|BaseDetector|TextRecognizer|\w*Wrapper|"
+    r"MODNet|DiffusionEngine"
+)
+"""Classes that only put parts together, of which one gives the model its name."""
+
 _CLASS_KEYS = ("type", "_target_", "class_path", "target", "_class_name", "__tag__")
 
 
@@ -143,10 +152,36 @@ def _config_classes(settings: list[Setting]) -> list[Candidate]:
             continue
         score = 76.0 - 3 * max(0, len(parts) - 1)
         name = text.rsplit(".", 1)[-1]
+        if _ASSEMBLY.fullmatch(name):
+            out.extend(_assembled(setting, settings))
+            score -= 20
         inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
         if inner:
             score += 8
-        if re.search(r"Lit|Module$|Wrapper|Lightning|Task$", name) and not inner:
+        if re.search(r"^Lit[A-Z]|Lit$|Module$|Wrapper|Lightning|Task$", name) and not inner:
             score -= 12
         out.append(Candidate(name, setting.value.origin, score))
     return out
+
+
+def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
+    """The name of an assembly: from its configuration file's name, its head, or its backbone."""
+    found: list[Candidate] = []
+    file = setting.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    for word in re.split(r"[_.]", file):
+        if is_known(word, "models") and not is_known(word, "datasets"):
+            found.append(Candidate(word, setting.value.origin, 78, "the configuration's name"))
+            break
+    for other in settings:
+        parts = [part.lower() for part in other.path]
+        if other.owner != setting.owner or len(parts) < 3 or parts[-1] not in _CLASS_KEYS:
+            continue
+        text = text_of(other.value)
+        if parts[:-2] != [part.lower() for part in setting.path[:-1]] or text is None:
+            continue
+        name = text.rsplit(".", 1)[-1]
+        if parts[-2] == "backbone":
+            found.append(Candidate(name, other.value.origin, 74))
+        elif parts[-2] == "decode_head" and is_known(name, "models"):
+            found.append(Candidate(name.removesuffix("Head"), other.value.origin, 77))
+    return found
