@@ -96,13 +96,16 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
     }
 
 
+_WRONG_PART = re.compile(
+    r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
+    r"critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora|slm$|vocoder|speaker|"
+    r"text_enc|content_enc|condition",
+    re.IGNORECASE,
+)
+
+
 def _wrong_part(setting: Setting) -> bool:
-    return any(
-        re.search(r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|"
-                  r"callback|metric|critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|"
-                  r"aug|lora|slm$|vocoder|speaker|text_enc|content_enc|condition", part, re.IGNORECASE)
-        for part in setting.path[:-1]
-    )  # fmt: skip
+    return any(_WRONG_PART.search(part) for part in setting.path[:-1])
 
 
 def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
