@@ -14,7 +14,6 @@ No trace at hand has job names and users; a virtual cluster or a QoS class stand
 from __future__ import annotations
 
 import csv
-import heapq
 import math
 import sys
 import time
@@ -39,7 +38,9 @@ from schedmate.schedulers.learned.ga2m import Ga2m
 from schedmate.schedulers.learned.throughput import FEATURES as SERIES
 from schedmate.schedulers.learned.throughput import features
 from schedmate.schedulers.load import BIN_S
+from schedmate.schedulers.sim.explain import replay
 from schedmate.schedulers.sim.traces import read_trace
+from schedmate.schedulers.sim.workload import Workload
 
 Array = NDArray[np.float64]
 
@@ -117,10 +118,7 @@ def run_times(data: Path) -> None:
         if vc_as_user:
             for job, vc in zip(workload.jobs, workload.vcs or [""] * len(workload), strict=True):
                 job.user = job.user or vc
-        else:
-            for job, profile in zip(workload.jobs, workload.profiles, strict=True):
-                job.profile = profile
-        rows, ended = described(workload.jobs, workload.duration_s)
+        rows, ended = described(workload)
         cut = len(rows) * 2 // 3
         past = [i for i in range(cut) if ended[i] <= workload.jobs[cut].submit_time]
         varies = [c for c in range(rows.shape[1]) if len(set(rows[past, c])) > 1]
@@ -153,20 +151,14 @@ def run_times(data: Path) -> None:
     )
 
 
-def described(jobs: list[Any], durations: list[float]) -> tuple[Array, list[float]]:
-    """What is known of each job at its submission, when every job starts at once."""
-    learned = Learned("ga2m", least=len(jobs) + 1)
-    rows, ends = [], []
-    running: list[tuple[float, int]] = []
-    for index, job in enumerate(jobs):
-        while running and running[0][0] <= job.submit_time:
-            _, ended = heapq.heappop(running)
-            learned.observe(jobs[ended], durations[ended], True)
-        learned.estimate(job)
-        rows.append(learned.describe(job))
-        ends.append(job.submit_time + durations[index])
-        heapq.heappush(running, (ends[-1], index))
-    matrix = np.array(rows, dtype=float)
+def described(workload: Workload) -> tuple[Array, list[float]]:
+    """What is known of each job at its submission, when every job starts at once; and its end."""
+    learned = Learned("ga2m", least=len(workload) + 1)
+    matrix = np.array([learned.describe(job) for job in replay(workload, learned)], dtype=float)
+    ends = [
+        job.submit_time + duration
+        for job, duration in zip(workload.jobs, workload.duration_s, strict=True)
+    ]
     return np.where(np.isnan(matrix), -1.0, matrix), ends
 
 

@@ -15,6 +15,7 @@ from schedmate.commands import (
     config,
     diagnose,
     doctor,
+    explain,
     history,
     llm,
     policies,
@@ -48,6 +49,7 @@ app.command("triage")(triage.triage)
 app.add_typer(rules.app, name="rules")
 app.command("simulate")(simulate.simulate)
 app.command("tune")(tune.tune)
+app.command("explain")(explain.explain)
 app.command("policies")(policies.policies)
 app.add_typer(traces.app, name="traces")
 app.command("doctor")(doctor.doctor)

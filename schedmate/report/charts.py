@@ -62,12 +62,19 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
+def factor(score: float) -> str:
+    """What a term of a logarithm does: `x 1.20` or `: 1.50`."""
+    return f"x {math.exp(score):.2f}" if score >= 0 else f": {math.exp(-score):.2f}"
+
+
 _TEXTS: dict[str, Callable[[float], str]] = {
     "duration": _duration,
     "count": lambda value: f"{value:,.6g}",
     "share": lambda value: f"{100 * value:.3g} %",
     "ratio": lambda value: f"{value:.3g}x",
     "hours": lambda value: f"{value:,.4g} h",
+    "effect": factor,
+    "logarithm": lambda value: _duration(math.expm1(max(value, 0.0))),
 }
 _STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, *(3600 * n for n in (1, 2, 3, 6, 12, 24)))
 """Round steps of time below a day [s]."""
@@ -211,6 +218,37 @@ def density(about: str, first: Floats, second: Floats, axes: tuple[Axis, Axis]) 
         )
     ]
     return _svg(about, x, y, Markup("").join(marks) + diagonal, "density")
+
+
+def heat(
+    about: str, values: Floats, axes: tuple[Axis, Axis], text: Callable[[float], str]
+) -> Markup:
+    """A value for each cell of a grid over both axes (columns x rows), more and less than zero.
+
+    `text` writes a value.
+    """
+    x, y = axes
+    px = np.linspace(LEFT, WIDTH - RIGHT, values.shape[0] + 1)
+    py = np.linspace(HEIGHT - BOTTOM, TOP, values.shape[1] + 1)
+    most = float(np.abs(values).max()) or 1.0
+    marks = [
+        Markup(
+            '<rect class="{} d{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">'
+            "<title>{}</title></rect>"
+        ).format(
+            "more" if value > 0 else "less",
+            min(4, int(5 * abs(value) / most)),
+            px[column],
+            py[row + 1],
+            px[column + 1] - px[column],
+            py[row] - py[row + 1],
+            text(value),
+        )
+        for column, cells in enumerate(values.tolist())
+        for row, value in enumerate(cells)
+        if abs(value) > most / 100
+    ]
+    return _svg(about, x, y, Markup("").join(marks), "heat")
 
 
 def _svg(about: str, x: Axis, y: Axis, inside: Markup, kind: str) -> Markup:

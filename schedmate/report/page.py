@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 
 
-def render(name: str, **values: Any) -> str:
-    """The page `NAME.html.j2` with `page.css`, `NAME.css`, `page.js` and `NAME.js` inside it.
+def render(name: str, *shared: str, **values: Any) -> str:
+    """The page `NAME.html.j2` with style and script inside it.
 
-    Whatever `values` hold is escaped. Nothing but that style and that script, known by their
-    digests, may run or be loaded, whatever a text brought with it.
+    They are those of every page (`page.css`, `page.js`), those it shares with others (`charts`)
+    and its own (`NAME.css`), where there is such a file. Whatever `values` hold is escaped. Nothing
+    but that style and that script, known by their digests, may run or be loaded, whatever a text
+    brought with it.
     """
-    style, script = (_joined("page", name, kind) for kind in ("css", "js"))
+    style, script = (_joined(("page", *shared, name), kind) for kind in ("css", "js"))
     policy = (
         f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -47,10 +50,9 @@ def embedded(document: Any) -> str:
     return text
 
 
-def _joined(first: str, second: str, kind: str) -> str:
-    return "".join(
-        (FOLDER / f"{one}.{kind}").read_text(encoding="utf-8") for one in (first, second)
-    )
+def _joined(names: Sequence[str], kind: str) -> str:
+    files = (FOLDER / f"{name}.{kind}" for name in names)
+    return "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
 
 
 def _source(text: str) -> str:

@@ -67,6 +67,7 @@ def simulation_page(found: Comparison, window: tuple[float, float] | None = None
     keys = varied(runs)
     return render(
         "simulation",
+        "charts",
         found=found,
         plan=plan,
         runs=runs,

@@ -35,6 +35,9 @@ FEATURES = (
     "memory_mb",
 )
 
+LOGARITHMS = ("user_mean", "user_last", "name_mean", "like_names_mean")
+"""Those of them that are log(1 + seconds)."""
+
 UNKNOWN = -1.0
 
 _OLD = 50
@@ -92,13 +95,10 @@ class Learned(Estimator):
         row = self._features[job.index] = self.describe(job)
         due = job.submit_time - self._fitted_at >= self.update_s
         if due and len(self._rows) >= self.least:
-            self._fit(job.submit_time)
+            self.fit(job.submit_time)
         if self.fitted is None:
             return self._fallback.estimate(job)
-        # One row at a time, threads cost a thousand times what they save.
-        with self._threads.limit(limits=1):
-            (value,) = self.fitted.predict(self.matrix([row]))
-        return Forecast(math.expm1(min(max(float(value), 0.0), 20.0)), method=self.model)
+        return Forecast(self.seconds(row), method=self.model)
 
     def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
         self._fallback.observe(job, run_time_s, completed)
@@ -110,6 +110,11 @@ class Learned(Estimator):
         name = masked(job.name)
         _add(self._names, (job.user, name, job.gpus), target, 1)
         _add(self._like, (job.user, self._groups.group(name), job.gpus), target, 1)
+
+    @property
+    def ended(self) -> int:
+        """Jobs to learn from so far."""
+        return len(self._rows)
 
     def describe(self, job: Job) -> list[float]:
         """`FEATURES` of a job as known now; NaN where there is nothing to know."""
@@ -138,7 +143,15 @@ class Learned(Estimator):
         every: NDArray[np.float64] = np.array(rows, dtype=float)
         return np.where(np.isnan(every), UNKNOWN, every)[:, self.columns]
 
-    def _fit(self, now: float) -> None:
+    def seconds(self, row: list[float]) -> float:
+        """The fitted model's answer for a job of these `FEATURES` [s]."""
+        # One row at a time, threads cost a thousand times what they save.
+        with self._threads.limit(limits=1):
+            (value,) = self.fitted.predict(self.matrix([row]))
+        return math.expm1(min(max(float(value), 0.0), 20.0))
+
+    def fit(self, now: float) -> None:
+        """Fit the model to the jobs that have ended by `now` [s], with a feature that varies."""
         self._fitted_at = now
         self.fits += 1
         # What the trace does not say, or says the same of all, teaches nothing.

@@ -91,6 +91,11 @@ class Ga2m:
         answer: NDArray[np.float64] = self._model.predict(rows)
         return answer
 
+    @property
+    def intercept(self) -> float:
+        """What is added to all terms."""
+        return float(self._model.intercept_)
+
     def terms(self) -> list[Term]:
         """Every term, the most important first: the global explanation."""
         model = self._model
@@ -121,4 +126,4 @@ class Ga2m:
             for columns, score in zip(model.term_features_, scores, strict=True)
         }
         ordered = dict(sorted(named.items(), key=lambda pair: -abs(pair[1])))
-        return {"intercept": float(model.intercept_), **ordered}
+        return {"intercept": self.intercept, **ordered}

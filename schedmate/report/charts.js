@@ -4,6 +4,8 @@ const written = {
   count: (n) => (+n.toPrecision(4)).toLocaleString("en"),
   share: (p) => `${(100 * p).toFixed(1)} %`,
   ratio: (r) => `${+r.toPrecision(3)}x`,
+  effect: (s) => (s >= 0 ? `x ${Math.exp(s).toFixed(2)}` : `: ${Math.exp(-s).toFixed(2)}`),
+  logarithm: (v) => written.duration(Math.expm1(Math.max(v, 0))),
   hours: (h) => `${h.toFixed(2)} h`,
 };
 const spot = "http://www.w3.org/2000/svg";

@@ -1,0 +1,146 @@
+"""`schedmate explain`: what Lucid's learnt models say of a trace, and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schedmate.commands.history_common import JsonOption, tell
+from schedmate.commands.trace_options import MapOption, SkipBadOption, TraceArgument, load
+from schedmate.durations import format_duration
+from schedmate.errors import UsageError
+from schedmate.terminal import clean
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.explain import Explanation
+
+SCHEMA = "schedmate.explain/v1"
+
+MODELS = ("run-times", "submissions")
+
+
+def explain(
+    trace: TraceArgument,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(MODELS),
+            help="Lucid's Workload Estimate Model, or its Throughput Predict Model.",
+        ),
+    ] = "run-times",
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Take the estimate of this job apart, as at its start."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write plots as HTML.")
+    ] = None,
+    columns: MapOption = None,
+    skip_bad: SkipBadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit one of Lucid's models to a trace, and show what it has learnt.
+
+    Every answer is a sum of terms over one or two features: the terms are the explanation.
+
+    Example: schedmate explain jobs.csv --job 4711 -o why.html
+    """
+    if model not in MODELS:
+        raise UsageError(f"--model {model!r} is none of {', '.join(MODELS)}.")
+    if job is not None and model != "run-times":
+        raise UsageError("--job takes an estimate of a run time apart; leave --model out.")
+    from schedmate.schedulers.sim.explain import explain_run_times, explain_submissions
+
+    workload = load(trace, columns, skip_bad)
+    if model == "run-times":
+        found = explain_run_times(workload, job)
+    else:
+        found = explain_submissions(workload)
+    if output is not None:
+        from schedmate.files import open_output
+        from schedmate.report.explanation import explanation_page
+
+        with open_output(output) as stream:
+            stream.write(explanation_page(found, trace.name, synthetic=workload.synthetic))
+        tell(f"wrote {output}")
+    if as_json:
+        typer.echo(json.dumps(_document(found, trace.name), indent=1))
+    else:
+        _show(found)
+
+
+def _document(found: Explanation, trace: str) -> dict[str, Any]:
+    local = found.local
+    return {
+        "schema": SCHEMA,
+        "trace": trace,
+        "model": found.model,
+        "fitted_on": found.fitted_on,
+        "intercept": found.intercept,
+        "terms": [
+            {
+                "features": term.features,
+                "importance": term.importance,
+                "cuts": term.cuts,
+                "scores": term.scores,
+            }
+            for term in found.terms
+        ],
+        "job": None
+        if local is None
+        else {
+            "id": local.job,
+            "estimate_s": local.answer_s,
+            "true_s": local.true_s,
+            "contributions": local.contributions,
+            "values": local.values,
+        },
+    }
+
+
+def _show(found: Explanation) -> None:
+    import math
+
+    from rich import box
+    from rich.table import Table
+
+    from schedmate.report.charts import factor
+    from schedmate.terminal import console
+
+    screen = console(sys.stdout)
+    unit = "ended jobs" if found.model == "run-times" else "bins of ten minutes"
+    what = {"run-times": "run times", "submissions": "submissions in ten minutes"}[found.model]
+    screen.print(f"{what}: a GA2M fitted on {found.fitted_on:,} {unit}", soft_wrap=True)
+    if found.local is not None:
+        local = found.local
+        screen.print(
+            f"job {clean(local.job, 60)}: {format_duration(local.answer_s)} estimated, "
+            f"{format_duration(local.true_s)} in the trace",
+            soft_wrap=True,
+        )
+        table = Table("term", "value", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("makes it", justify="right")
+        for name, score in local.contributions.items():
+            if name == "intercept":
+                table.add_row("all jobs", "", format_duration(math.exp(score)))
+            else:
+                known = [_value(part, local.values.get(part)) for part in name.split(" & ")]
+                table.add_row(name, ", ".join(known), factor(score))
+    else:
+        table = Table("term", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("moves the answer by", justify="right")
+        for term in found.terms:
+            table.add_row(term.name, factor(term.importance))
+    screen.print(table)
+
+
+def _value(feature: str, value: float | None) -> str:
+    from schedmate.schedulers.learned.durations import LOGARITHMS
+
+    if value is None:
+        return "unknown"
+    return format_duration(value) if feature in LOGARITHMS else f"{value:g}"

@@ -1,0 +1,114 @@
+"""The page of a learnt model: what each term adds to the answer, and one answer taken apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from schedmate import __version__
+from schedmate.durations import format_duration
+from schedmate.report import charts
+from schedmate.report.charts import Axis, Series, factor
+from schedmate.report.page import render
+from schedmate.schedulers.learned.durations import LOGARITHMS
+from schedmate.schedulers.learned.ga2m import Term
+from schedmate.schedulers.sim.explain import Explanation, Local
+
+SHAPES = 12
+"""Terms that are drawn, the most important first."""
+CELLS = 24
+"""Rows and columns of the picture of an interaction."""
+
+TITLES = {
+    "run-times": ("Run times", "ended jobs"),
+    "submissions": ("Submissions in ten minutes", "bins of ten minutes"),
+}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One term, drawn."""
+
+    title: str
+    chart: Markup
+
+
+def explanation_page(found: Explanation, trace: str, *, synthetic: bool) -> str:
+    """The whole page as HTML; `trace` is the name of the file."""
+    title, rows = TITLES[found.model]
+    return render(
+        "explanation",
+        "charts",
+        found=found,
+        trace=trace,
+        synthetic=synthetic,
+        title=title,
+        rows=rows,
+        importances=_importances(found.terms),
+        shapes=[_shape(term) for term in found.terms[:SHAPES]],
+        left=len(found.terms) - SHAPES,
+        local=None if found.local is None else _local(found.local),
+        base="" if found.local is None else format_duration(math.exp(found.intercept)),
+        duration=format_duration,
+        factor=factor,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=__version__,
+    )
+
+
+def _importances(terms: Sequence[Term]) -> Markup:
+    rows = [(term.name, 0, term.importance, 0.0, term.importance) for term in terms]
+    return charts.intervals("Mean effect of each term", rows, _effects([r[2] for r in rows]))
+
+
+def _local(local: Local) -> Markup:
+    scores = [(name, s) for name, s in local.contributions.items() if name != "intercept"]
+    rows = [(name, int(s > 0), s, min(s, 0.0), max(s, 0.0)) for name, s in scores]
+    about = "What each term makes of the mean of all jobs, for this one"
+    return charts.intervals(about, rows, _effects([s for _, s in scores]))
+
+
+def _effects(scores: Sequence[float]) -> Axis:
+    """An axis of factors: scores are logarithms, zero changes nothing."""
+    low, high = min([*scores, 0.0]), max([*scores, 0.0])
+    margin = 0.05 * max(high - low, 0.1)
+    return charts.linear("makes the answer", low - margin * (low < 0), high + margin, "effect")
+
+
+def _shape(term: Term) -> Shape:
+    title = f"{term.name}: {factor(term.importance)} on average"
+    if len(term.features) == 1:
+        x, edges = _feature_axis(term.features[0], term.cuts[0])
+        scores = np.array(term.scores, dtype=float)
+        y = _effects(scores.tolist())
+        line = Series(term.name, 0, edges, np.append(scores, scores[-1]), steps=True)
+        return Shape(title, charts.lines(f"What {term.name} adds", [line], x, y))
+    axes = [_feature_axis(name, cuts) for name, cuts in zip(term.features, term.cuts, strict=True)]
+    columns, rows = (np.linspace(axis.low, axis.high, CELLS + 1) for axis, _ in axes)
+    scores = np.array(term.scores, dtype=float)
+    picked = scores[np.ix_(_bins(columns, term.cuts[0]), _bins(rows, term.cuts[1]))]
+    about = f"What {term.features[0]} and {term.features[1]} add together"
+    return Shape(title, charts.heat(about, picked, (axes[0][0], axes[1][0]), factor))
+
+
+def _bins(edges: Floats, cuts: Sequence[float]) -> NDArray[np.int64]:
+    middles = (edges[:-1] + edges[1:]) / 2
+    return np.searchsorted(np.array(cuts), middles, side="right")
+
+
+def _feature_axis(name: str, cuts: Sequence[float]) -> tuple[Axis, Floats]:
+    """The axis of a feature, and where each of its bins begins, with the end of the last."""
+    inner = np.array(cuts, dtype=float)
+    # The outer bins are open: they are drawn as wide as the inner ones are on average.
+    width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
+    low, high = (inner[0] - width, inner[-1] + width) if len(inner) else (0.0, 1.0)
+    kind = "logarithm" if name in LOGARITHMS else "count"
+    return charts.linear(name, low, high, kind), np.array([low, *inner, high])

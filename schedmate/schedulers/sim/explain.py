@@ -1,0 +1,121 @@
+"""What the learnt models say and why: of all jobs, and of one (Lucid, section 3.5 and figure 7)."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schedmate.durations import format_duration
+from schedmate.errors import InputError
+from schedmate.schedulers.learned.durations import FEATURES, LOGARITHMS, Learned
+from schedmate.schedulers.learned.ga2m import Ga2m, Term
+from schedmate.schedulers.learned.throughput import LearnedLoad
+from schedmate.schedulers.load import BIN_S
+from schedmate.schedulers.model import Job
+from schedmate.schedulers.sim.workload import Workload
+
+LEAST = 20
+"""Ended jobs without which nothing is fitted."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """One answer, taken apart."""
+
+    job: str
+    answer_s: float
+    true_s: float
+    """What the trace says [s]."""
+    contributions: dict[str, float]
+    """By term; they add up to the logarithm of `answer_s` + 1."""
+    values: dict[str, float | None]
+    """Of each feature, means of run times in seconds; None: nothing was known."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A fitted model, taken apart. The answer is the exponential of the sum of all terms."""
+
+    model: str
+    """`run-times` or `submissions`."""
+    fitted_on: int
+    """Ended jobs, or bins of ten minutes."""
+    intercept: float
+    terms: list[Term]
+    local: Local | None = None
+
+
+def explain_run_times(workload: Workload, job: str | None = None) -> Explanation:
+    """The Workload Estimate Model, fitted on a trace as if every job started at its submission.
+
+    With `job`, an id, it is the model that would have answered at that job's submission, and its
+    answer is taken apart. Raises `InputError` when there is no such job, or too little before it.
+    """
+    if job is not None and job not in {one.id for one in workload.jobs}:
+        raise InputError(f"the trace has no job {job!r}.")
+    learned = Learned("ga2m", least=len(workload) + 1)
+    target = None
+    for one in replay(workload, learned):
+        if one.id == job:
+            target = one
+            break
+    row = None if target is None else learned.describe(target)
+    if learned.ended < LEAST:
+        raise InputError(
+            f"only {learned.ended} jobs had ended by then; a model of run times needs {LEAST}."
+        )
+    learned.fit(0.0)
+    fitted: Ga2m = learned.fitted
+    local = None
+    if target is not None and row is not None:
+        (known,) = learned.matrix([row]).tolist()
+        local = Local(
+            target.id,
+            learned.seconds(row),
+            workload.duration_s[target.index],
+            fitted.contributions(known),
+            {FEATURES[column]: _value(FEATURES[column], row[column]) for column in learned.columns},
+        )
+    return Explanation("run-times", learned.ended, fitted.intercept, fitted.terms(), local)
+
+
+def explain_submissions(workload: Workload) -> Explanation:
+    """The Throughput Predict Model, fitted on all submissions of a trace.
+
+    Raises `InputError` when the trace is too short.
+    """
+    load = LearnedLoad()
+    times = [job.submit_time for job in workload.jobs]
+    if times[-1] - times[0] < load.least_s:
+        raise InputError(
+            "the throughput model needs two weeks of submissions; this trace has "
+            f"{format_duration(times[-1] - times[0])}."
+        )
+    load.expected(times, times[-1])
+    bins = int((times[-1] - times[0]) // BIN_S)
+    return Explanation("submissions", bins, load.model.intercept, load.model.terms())
+
+
+def replay(workload: Workload, learned: Learned) -> Iterator[Job]:
+    """Every job at its submission, after `learned` was told of all that had ended by then.
+
+    Every job starts when it is submitted, and what it uses is known, as after profiling.
+    """
+    running: list[tuple[float, int]] = []
+    jobs = workload.jobs
+    for index, job in enumerate(jobs):
+        while running and running[0][0] <= job.submit_time:
+            _, ended = heapq.heappop(running)
+            learned.observe(jobs[ended], workload.duration_s[ended], completed=True)
+        job.profile = workload.profiles[index]
+        yield job
+        learned.estimate(job)
+        heapq.heappush(running, (job.submit_time + workload.duration_s[index], index))
+
+
+def _value(feature: str, value: float) -> float | None:
+    if math.isnan(value):
+        return None
+    return math.expm1(value) if feature in LOGARITHMS else value
