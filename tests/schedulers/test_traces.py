@@ -57,7 +57,9 @@ def test_slurm_accounting_with_typed_gpus_and_a_cancelled_job(tmp_path: Path) ->
     assert (job.gpus, job.user, job.time_limit_s) == (4, "ann", 7200.0)
     assert workload.duration_s == [7200.0]
     assert workload.states == ["CANCELLED"]
-    assert workload.notes == ["2 rows that are no job with a GPU left out"]
+    assert workload.notes == [
+        "2 rows left out: no GPU, not a job of its own, never ran or not over"
+    ]
 
 
 def test_fractions_of_a_gpu(tmp_path: Path) -> None:
@@ -92,7 +94,8 @@ HEADER = "job_id,submit_s,duration_s,gpus\n"
         ("b,nan,5,1", "line 3: submission is 'nan'"),
         ("b,1,5,1.5", "line 3: gpus is '1.5', not a whole number"),
         ("b,1,5,-1", "line 3: gpus is '-1'"),
-        ("b,1,5", "line 3: gpus is ''"),
+        ("b,1,5", "line 3: it has 3 cells, the header 4"),
+        ("b,1,5,", "line 3: gpus is ''"),
         ("a,1,5,1", "line 3: job a is already on line 2"),
     ],
 )

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 
+from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
-from schedmate.jobs import TaskType, WorkloadMetadata
-from schedmate.schedulers.model import Job, Profile
-from schedmate.schedulers.sim.traces.values import (
-    gpus_of_tres,
-    number,
-    seconds,
-    state_of,
-    whole,
-)
+from schedmate.schedulers.model import Job
+from schedmate.schedulers.sim.traces.row import FIELDS, TIMES, Entry, entry_of
 from schedmate.schedulers.sim.workload import Workload
 
 _SHOWN = 5
@@ -40,81 +36,138 @@ def formats() -> tuple[Mapping[str, Any], ...]:
     return tuple(yaml.safe_load(text))
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Where the fields are in the rows of one file."""
+
+    name: str
+    at: Mapping[str, int]
+    """Field -> position in the row."""
+    units: Mapping[str, float]
+    """Seconds in a unit of each time field."""
+    config: Sequence[int] = ()
+    others: Mapping[str, int] | None = None
+    """Columns that are no field."""
+    sums: bool = False
+    """Whether rows of one id are parts of one job."""
+
+
 def read_trace(
     path: Path, *, columns: Mapping[str, str] | None = None, skip_bad: bool = False
 ) -> Workload:
-    """The workload in a CSV or `sacct --parsable2` file.
+    """The workload in a CSV, Parquet or `sacct --parsable2` file.
 
     Args:
         path: the file; its format is found from its columns.
         columns: field -> column for a file of another format, as {"gpus": "n_gpu"}; fields as in
-            formats.yaml.
+            formats.yaml. A time in another unit than seconds says it: {"submit": "t0:m"}.
         skip_bad: leave bad rows out and say how many, instead of refusing the trace.
 
     Raises `InputError` when the file cannot be read or no format has its columns, and `TraceError`
     naming the line and the reason of bad rows.
     """
-    text = _text(path)
-    header, _, _ = text.partition("\n")
-    delimiter = "|" if header.count("|") > header.count(",") else ","
-    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
-    layout = _layout(path, [name.strip() for name in reader.fieldnames or ()], columns)
-    reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-    rows: list[dict[str, Any]] = []
+    names, rows = _table(path)
+    layout = _layout(path, names, columns)
+    has = frozenset(layout.at)
+    entries: list[Entry] = []
+    kept: list[list[str]] = []
     bad: list[str] = []
-    seen: dict[str, int] = {}
-    idle = 0
+    seen: dict[str, tuple[int, int]] = {}
+    idle, line = 0, 1
+    current: list[str] = []
+
+    def cell(field: str) -> str:
+        position = layout.at.get(field)
+        return "" if position is None else current[position].strip()
+
     try:
-        for row in reader:
+        for line, row in rows:
+            current = row
             try:
-                job = _row(row, layout)
-                if job is None:
+                if len(row) != len(names):
+                    raise ValueError(f"it has {len(row)} cells, the header {len(names)}")
+                entry = entry_of(cell, layout.units, has)
+                if entry is None:
                     idle += 1
                     continue
-                key = job["id"] or f"line{reader.line_num}"
-                if key in seen:
-                    raise ValueError(f"job {key} is already on line {seen[key]}")
-                seen[key] = reader.line_num
-                job["id"] = key
-                rows.append(job)
+                entry.id = entry.id or f"line{line}"
+                if entry.id in seen:
+                    first, position = seen[entry.id]
+                    if not layout.sums:
+                        raise ValueError(f"job {entry.id} is already on line {first}")
+                    entries[position] = _sum(entries[position], entry)
+                    continue
+                seen[entry.id] = (line, len(entries))
+                entries.append(entry)
+                kept.append(row)
             except ValueError as error:
-                bad.append(f"line {reader.line_num}: {error}")
+                bad.append(f"line {line}: {error}")
     except csv.Error as error:
-        raise TraceError(f"{path}, line {reader.line_num}: {error}.") from None
+        raise TraceError(f"{path}, after line {line}: {error}.") from None
     if bad and not skip_bad:
         more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
         raise TraceError(
             f"{path} has {len(bad)} bad rows: {'; '.join(bad[:_SHOWN])}{more}. Mend them, or leave "
             "them out with --skip-bad."
         )
-    if not rows:
+    if not entries:
         raise TraceError(f"{path} has no job that used a GPU.")
     notes = [f"{len(bad)} bad rows left out"] if bad else []
-    notes += [f"{idle} rows that are no job with a GPU left out"] if idle else []
-    return _workload(path, rows, notes)
+    if idle:
+        notes.append(f"{idle:,} rows left out: no GPU, not a job of its own, never ran or not over")
+    return _workload(path.name, entries, kept, layout, notes)
 
 
-def _text(path: Path) -> str:
+def _table(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """The header, and each row with its line."""
+    if path.suffix == ".parquet":
+        return _parquet(path)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is no text in UTF-8; a trace is a CSV file.") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from None
+    header, _, _ = text.partition("\n")
+    delimiter = max(",|\t;", key=header.count)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+    names = [name.strip() for name in next(reader, [])]
+    return names, ((reader.line_num, row) for row in reader if row)
 
 
-def _layout(path: Path, names: list[str], columns: Mapping[str, str] | None) -> Mapping[str, Any]:
+def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    try:
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import read_table
+    except ImportError:
+        raise UsageError(
+            f"{path} needs pyarrow: pip install 'schedmate[parquet]', or give a CSV file."
+        ) from None
+    try:
+        table = read_table(path)
+    except (OSError, ArrowInvalid) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"cannot read {path} as Parquet: {reason}.") from None
+    columns = [column.to_pylist() for column in table.columns]
+    rows = (["" if value is None else str(value) for value in row] for row in zip(*columns, strict=True))
+    return list(table.column_names), enumerate(rows, 1)
+
+
+def _layout(path: Path, names: list[str], columns: Mapping[str, str] | None) -> _Layout:
+    position = {name: at for at, name in enumerate(names)}
     if columns:
-        missing = [column for column in columns.values() if column not in names]
-        if missing:
-            raise UsageError(
-                f"{path} has no column {missing[0]!r}; it has {', '.join(names) or 'none'}."
+        return _mapped(path, names, columns)
+    for one in formats():
+        if set(one["needs"]) <= set(names):
+            used = one["fields"]
+            return _Layout(
+                one["name"],
+                {field: position[name] for field, name in used.items() if name in position},
+                dict.fromkeys(TIMES, float(one.get("unit", 1))),
+                [position[name] for name in one.get("config", ()) if name in position],
+                {name: at for name, at in position.items() if name not in used.values()},
+                one.get("sum", False),
             )
-        return {"fields": dict(columns), "times": "any", "used": names}
-    for layout in formats():
-        if set(layout["needs"]) <= set(names):
-            used = layout["fields"].values()
-            return {**layout, "used": names, "columns": [n for n in names if n not in used]}
     raise InputError(
         f"{path} has the columns {', '.join(names) or 'none'}, which are those of no known trace; "
         "name them with --map submit=COLUMN,duration=COLUMN,gpus=COLUMN, or see "
@@ -122,142 +175,96 @@ def _layout(path: Path, names: list[str], columns: Mapping[str, str] | None) -> 
     )
 
 
-def _row(row: Mapping[str, str | None], layout: Mapping[str, Any]) -> dict[str, Any] | None:
-    """One job; None for one without GPUs. Raises `ValueError` with the reason."""
-    fields = layout["fields"]
-
-    def cell(field: str) -> str:
-        column = fields.get(field)
-        return (row.get(column) or "").strip() if isinstance(column, str) else ""
-
-    gpus = gpus_of_tres(cell("gpus_tres")) if "gpus_tres" in fields else whole(cell("gpus"), "gpus")
-    # A step of a Slurm job (17.batch, 17.0) is a part of a job that has a row of its own.
-    if gpus == 0 or ("gpus_tres" in fields and "." in cell("id")):
-        return None
-    submit = seconds(cell("submit"), "submission")
-    duration = _duration(cell)
-    share = number(cell("share_milli"), "gpu_milli", 1000.0) / 1000.0
-    if not 0 < share <= 1 or (share < 1 and gpus != 1):
-        raise ValueError(f"{share * 1000:g} thousandths of {gpus} GPUs is no request")
-    util = cell("gpu_util")
-    names = fields.get("config") or []
-    limit = number(cell("time_limit_minutes"), "time limit", 0.0) * 60 or number(
-        cell("time_limit"), "time limit", 0.0
-    )
-    return {
-        "id": cell("id"),
-        "submit": submit,
-        "duration": duration,
-        "gpus": gpus,
-        "share": share,
-        "vc": cell("vc"),
-        "user": cell("user"),
-        "name": cell("name"),
-        "gpu_type": cell("gpu_type").split("|")[0],
-        "state": state_of(cell("state")),
-        "cpus": number(cell("cpus"), "cpus", 0.0)
-        or number(cell("cpus_milli"), "cpu_milli", 0.0) / 1000.0,
-        "memory": number(cell("host_memory_mb"), "memory", 0.0),
-        "priority": whole(cell("priority") or "0", "priority", negative=True),
-        "limit": limit or None,
-        "profile": None
-        if not util
-        else Profile(
-            number(util, "gpu_util"),
-            number(cell("memory_util"), "memory_util", 0.0),
-            number(cell("memory_mb"), "memory_mb", 0.0),
-            cell("amp").lower() in ("1", "true"),
-        ),
-        "metadata": _metadata(cell, gpus),
-        "config": "/".join((row.get(name) or "").strip() for name in names if name in row),
-        "columns": {name: row.get(name) for name in layout.get("columns", ()) if name is not None},
-    }
+def _mapped(path: Path, names: list[str], columns: Mapping[str, str]) -> _Layout:
+    at, units = {}, {}
+    for field, text in columns.items():
+        if field not in FIELDS:
+            raise UsageError(
+                f"--map: no field {field!r}; there are {', '.join(sorted(FIELDS))}."
+            )
+        column, _, unit = text.rpartition(":")
+        if text in names or field not in TIMES or unit not in ("s", "m", "h", "d"):
+            column, unit = text, "s"
+        if column not in names:
+            raise UsageError(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}.")
+        at[field], units[field] = names.index(column), parse_duration(f"1{unit}")
+    asked = {"submit"} | (set() if "end" in at else {"duration"})
+    if missing := sorted(asked - set(at)):
+        raise UsageError(f"--map names no column for {missing[0]}; write {missing[0]}=COLUMN.")
+    if not any(field.startswith("gpus") for field in at):
+        raise UsageError("--map names no column for gpus; write gpus=COLUMN.")
+    used = set(at.values())
+    others = {name: position for position, name in enumerate(names) if position not in used}
+    return _Layout("mapped", at, units, others=others)
 
 
-def _metadata(cell: Callable[[str], str], gpus: int) -> WorkloadMetadata | None:
-    """What the trace says of the training, null where it does not; None: it says nothing."""
-    if not any(cell(field) for field in ("model", "train", "iters")):
-        return None
-    batch, iters, lr = cell("batch_size"), cell("iters"), cell("lr")
-    kind, task = cell("iter_type").lower() or None, cell("task") or None
-    if kind not in (None, "step", "epoch"):
-        raise ValueError(f"iter_type is {kind!r}, neither step nor epoch")
-    if task not in (None, *get_args(TaskType)):
-        raise ValueError(f"task is {task!r}, none of {', '.join(get_args(TaskType))}")
-    training: dict[str, Any] = {
-        "iters": whole(iters, "iterations") if iters else None,
-        "iter_type": kind,
-        "batch_size": whole(batch, "batch size") if batch else None,
-        "lr": number(lr, "lr") if lr else None,
-        "optimizer": cell("optimizer") or None,
-        "precision": {"": None, "0": "fp32", "false": "fp32"}.get(cell("amp").lower(), "amp"),
-    }
-    given = {key: value for key, value in training.items() if value is not None}
-    return WorkloadMetadata.model_validate(
-        {
-            "model_config": {"model_name": cell("model") or None, "task_type": task},
-            "training_config": {**given, "num_gpus": gpus},
-            "dataset_config": {"train": cell("train") or None, "valid": cell("valid") or None},
-        }
+def _sum(one: Entry, other: Entry) -> Entry:
+    """Two parts of a job: their GPUs together, from the first start to the last end."""
+    submit = min(one.submit, other.submit)
+    end = max(one.submit + one.duration, other.submit + other.duration)
+    worse = other.state if one.state == "COMPLETED" else one.state
+    return replace(
+        one,
+        submit=submit,
+        duration=end - submit,
+        gpus=one.gpus + other.gpus,
+        cpus=one.cpus + other.cpus,
+        state=worse,
     )
 
 
-def _duration(cell: Any) -> float:
-    text = cell("duration")
-    if text:
-        duration = seconds(text, "duration")
-    else:
-        start = cell("start") or cell("submit")
-        duration = seconds(cell("end"), "end") - seconds(start, "start")
-    if duration < 0:
-        raise ValueError(f"the duration is negative ({duration:g} s)")
-    return duration
-
-
-def _workload(path: Path, rows: list[dict[str, Any]], notes: list[str]) -> Workload:
-    unsorted = any(a["submit"] > b["submit"] for a, b in pairwise(rows))
-    if unsorted:
-        rows.sort(key=lambda row: row["submit"])
+def _workload(
+    name: str, entries: list[Entry], rows: list[list[str]], layout: _Layout, notes: list[str]
+) -> Workload:
+    if any(a.submit > b.submit for a, b in pairwise(entries)):
+        order = sorted(range(len(entries)), key=lambda at: entries[at].submit)
+        entries, rows = [entries[at] for at in order], [rows[at] for at in order]
         notes.append("rows put in order of submission")
+    if rounded := sum(one.gpus > 1 and one.gpus % 1 != 0 for one in entries):
+        notes.append(f"{rounded:,} jobs with a part of a further GPU were given all of it")
     jobs = [
         Job(
-            row["id"],
+            one.id,
             index,
-            row["submit"],
-            row["gpus"],
-            name=row["name"],
-            user=row["user"],
-            vc=row["vc"],
-            gpu_type=row["gpu_type"],
-            share=row["share"],
-            cpus=row["cpus"],
-            memory_mb=row["memory"],
-            priority=row["priority"],
-            time_limit_s=row["limit"],
+            one.submit,
+            math.ceil(one.gpus),
+            name=one.name,
+            user=one.user,
+            vc=one.vc,
+            gpu_type=one.gpu_type,
+            share=min(1.0, one.gpus),
+            cpus=one.cpus,
+            memory_mb=one.memory_mb,
+            priority=one.priority,
+            time_limit_s=one.time_limit_s,
         )
-        for index, row in enumerate(rows)
+        for index, one in enumerate(entries)
     ]
-    metadata = [row["metadata"] for row in rows]
     columns: dict[str, list[float | None]] = {}
-    for name in rows[0]["columns"]:
-        values = [_optional(row["columns"].get(name)) for row in rows]
+    for column, at in (layout.others or {}).items():
+        values = [_optional(row[at]) for row in rows]
         if any(value is not None for value in values):
-            columns[name] = values
+            columns[column] = values
+    metadata = [one.metadata for one in entries]
+    made_up = sorted({one.synthetic for one in entries} - {""})
     return Workload(
-        path.name,
+        name,
         jobs,
-        [row["duration"] for row in rows],
-        [row["profile"] for row in rows],
-        states=[row["state"] for row in rows],
-        vcs=[row["vc"] for row in rows],
-        configs=[row["config"] for row in rows] if rows[0]["config"] else [],
+        [one.duration for one in entries],
+        [one.profile for one in entries],
+        states=[one.state for one in entries],
+        vcs=[one.vc for one in entries],
+        configs=["/".join(row[at].strip() for at in layout.config) for row in rows]
+        if layout.config
+        else [],
         metadata=metadata if any(metadata) else [],
         columns=columns,
-        notes=notes,
+        synthetic=bool(made_up),
+        notes=[*notes, *(f"synthetic: {one}" for one in made_up)],
     )
 
 
-def _optional(text: str | None) -> float | None:
+def _optional(text: str) -> float | None:
     try:
         return float(text) if text else None
     except ValueError:

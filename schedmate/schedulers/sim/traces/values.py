@@ -22,6 +22,8 @@ _STATES = {
     "preempted": "PREEMPTED",
     "running": "RUNNING",
     "pending": "PENDING",
+    "waiting": "PENDING",
+    "configuring": "PENDING",
 }
 
 
@@ -46,12 +48,12 @@ def whole(text: str, what: str, *, negative: bool = False) -> int:
     return int(value)
 
 
-def seconds(text: str, what: str) -> float:
-    """Seconds from a number, or from a date and time (UTC where it names no zone)."""
+def seconds(text: str, what: str, unit: float = 1.0) -> float:
+    """Seconds from a number of `unit` seconds, or a date and time (UTC where it names no zone)."""
     if not text:
         raise ValueError(f"{what} is missing")
     try:
-        value = float(text)
+        value = float(text) * unit
     except ValueError:
         try:
             moment = datetime.fromisoformat(text)

@@ -1,0 +1,105 @@
+"""Write a workload in schedmate's own format, which reads back as the same workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from schedmate.errors import UsageError
+from schedmate.schedulers.sim.results import parquet_is_there, write_csv, write_parquet
+from schedmate.schedulers.sim.workload import Workload
+
+_ALWAYS = ("job_id", "submit_s", "duration_s", "gpus", "synthetic")
+
+
+def write_trace(workload: Workload, path: Path | None, label: str = "") -> None:
+    """Write `workload` to `path`, by its ending CSV or Parquet; None: CSV to standard output.
+
+    Columns that no job has are left out. `label` says what of it was made up, in every row, so that
+    no tool that the file goes through loses it. Of the metadata, the keys that have a column are
+    kept. Raises `UsageError` when Parquet cannot be written, `InputError` when the place cannot.
+    """
+    table = {
+        name: np.array(values, dtype=object)
+        for name, values in _columns(workload, label).items()
+        if name in _ALWAYS or any(value not in ("", None) for value in values)
+    }
+    if path is None or path.suffix != ".parquet":
+        write_csv(path, table)
+    elif parquet_is_there():
+        write_parquet(path, table)
+    else:
+        raise UsageError(f"{path} needs pyarrow: pip install 'schedmate[parquet]'.")
+
+
+def _columns(workload: Workload, label: str) -> dict[str, list[Any]]:
+    jobs = workload.jobs
+    count = len(jobs)
+    blank: list[Any] = [""] * count
+    columns: dict[str, list[Any]] = {
+        "job_id": [job.id for job in jobs],
+        "submit_s": [job.submit_time for job in jobs],
+        "duration_s": list(workload.duration_s),
+        "gpus": [job.gpus for job in jobs],
+        "share": [job.share if job.share < 1 else "" for job in jobs],
+        "vc": workload.vcs or blank,
+        "user": [job.user for job in jobs],
+        "name": [job.name for job in jobs],
+        "state": workload.states or blank,
+        "gpu_type": [job.gpu_type for job in jobs],
+        "cpus": [job.cpus or "" for job in jobs],
+        "memory_mb": [job.memory_mb or "" for job in jobs],
+        "time_limit_s": [job.time_limit_s or "" for job in jobs],
+        "priority": [job.priority or "" for job in jobs],
+        "synthetic": [label] * count,
+    }
+    profiles = workload.profiles
+    for name, field in (
+        ("gpu_util_pct", "gpu_util"),
+        ("gmem_util_pct", "memory_util"),
+        ("gmem_mb", "memory_mb"),
+    ):
+        columns[name] = ["" if one is None else getattr(one, field) for one in profiles]
+    columns["amp"] = ["" if one is None else int(one.amp) for one in profiles]
+    columns |= _training(workload)
+    for name, values in workload.columns.items():
+        columns.setdefault(name, ["" if value is None else value for value in values])
+    return columns
+
+
+def _training(workload: Workload) -> dict[str, list[Any]]:
+    known: dict[int, dict[str, Any]] = {}
+    rows = []
+    for one in workload.metadata:
+        if one is None:
+            rows.append({})
+            continue
+        if id(one) not in known:
+            sections = one.sections()
+            known[id(one)] = {
+                "model": sections["model_config"]["model_name"],
+                "task": sections["model_config"]["task_type"],
+                "dataset": sections["dataset_config"]["train"],
+                "validation": sections["dataset_config"]["valid"],
+                "batchsize": sections["training_config"].get("batch_size"),
+                "iterations": sections["training_config"]["iters"],
+                "iter_type": sections["training_config"]["iter_type"],
+                "optimizer": sections["training_config"].get("optimizer"),
+                "lr": sections["training_config"].get("lr"),
+            }
+        rows.append(known[id(one)])
+    names = list(dict.fromkeys(name for row in known.values() for name in row))
+    return {
+        name: ["" if row.get(name) is None else row[name] for row in rows] for name in names
+    }
+
+
+def describe(workload: Workload) -> str:
+    """What of a workload was made up, for the label: its notes that say so."""
+    return "; ".join(
+        note.removeprefix("synthetic: ") for note in workload.notes if note.startswith("synthetic:")
+    )
+
+
