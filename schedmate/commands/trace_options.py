@@ -13,13 +13,16 @@ from schedmate.errors import UsageError
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.workload import Workload
 
-TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or sacct file of jobs.")]
+TraceArgument = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="CSV, Parquet or sacct file of jobs.")
+]
 MapOption = Annotated[
     str | None,
     typer.Option(
         "--map",
         metavar="FIELD=COLUMN,...",
-        help="Columns of a trace of unknown format, as submit=t0,duration=len,gpus=n.",
+        help="Columns of a trace of unknown format, as submit=t0,duration=len:h,gpus=n; a time "
+        "in another unit says s, m, h or d.",
     ),
 ]
 SkipBadOption = Annotated[

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import statistics
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from schedmate.cli import app
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.sim.traces import TraceError, read_trace
+from schedmate.schedulers.sim.traces.assign import assign
+from schedmate.schedulers.sim.traces.recipe import parse
+from schedmate.schedulers.sim.traces.sample import count_of, share_of, window
+from schedmate.schedulers.sim.traces.writer import write_trace
+from schedmate.schedulers.sim.workload import Workload
 
 
 def write(folder: Path, text: str) -> Path:
@@ -128,3 +139,224 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="no text in UTF-8"):
         read_trace(binary)
+
+
+HELIOS = (
+    "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    "1425511,uXBbc,vcJkd,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,"
+    "2020-06-10 04:55:09,36848,0\n"
+    "1425512,uVMrF,vchbv,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,"
+    "2020-06-09 18:45:36,249,0\n"
+    "1425513,uzqls,vcpDC,0,1,1,CANCELLED,2020-06-09 18:41:28,2020-06-09 18:41:28,"
+    "2020-06-17 14:15:21,675233,0\n"
+)
+
+
+def test_the_sample_rows_of_helios(tmp_path: Path) -> None:
+    workload = read_trace(write(tmp_path, HELIOS))
+    assert [job.id for job in workload.jobs] == ["1425511", "1425512"]
+    assert workload.duration_s == [36848.0, 249.0]
+    assert workload.states == ["COMPLETED", "FAILED"]
+    assert workload.vcs == ["vcJkd", "vchbv"]
+    assert workload.jobs[1].user == "uVMrF"
+    assert workload.jobs[1].cpus == 16
+    assert workload.notes == [
+        "1 rows left out: no GPU, not a job of its own, never ran or not over"
+    ]
+
+
+def test_the_sample_rows_of_acme_whose_durations_count_the_wait_in_kalos(tmp_path: Path) -> None:
+    seren = read_trace(
+        write(
+            tmp_path,
+            "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,"
+            "duration,queue,gpu_time\n"
+            "5778432,u5907,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,"
+            "2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32,936.0\n",
+        )
+    )
+    assert seren.duration_s == [117.0]
+    assert seren.jobs[0].submit_time == 1677601102.0
+    assert seren.jobs[0].name == "Other"
+    kalos = read_trace(
+        write(
+            tmp_path,
+            "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,"
+            "submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time\n"
+            "dlctk,uf794,8,64,960,1000,100.0,Other,FAILED,2023-05-17 11:00:58+00:00,"
+            "2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,2023-05-17 11:01:16+00:00,,18,"
+            "10.0,1152.0\n"
+            "dlc2,uf794,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:00:59+00:00,,"
+            "2023-05-17 11:01:16+00:00,,,18,10.0,1152.0\n",
+        )
+    )
+    assert kalos.duration_s == [8.0]
+    assert "1 rows left out" in kalos.notes[0]
+
+
+def test_tasks_of_pai_add_up_to_jobs(tmp_path: Path) -> None:
+    workload = read_trace(
+        write(
+            tmp_path,
+            "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,"
+            "gpu_type\n"
+            "a,tensorflow,1.0,Terminated,1739162.0,1739200.0,600.0,29.3,50.0,MISC\n"
+            "b,ps,1.0,Terminated,2000000.0,2000100.0,600.0,29.3,,MISC\n"
+            "b,worker,2.0,Terminated,2000010.0,2000100.0,400.0,29.3,100.0,T4\n"
+            "b,evaluator,1.0,Failed,2000020.0,2000090.0,400.0,29.3,50.0,T4\n"
+            "c,worker,1.0,Running,2000020.0,,400.0,29.3,50.0,T4\n",
+        )
+    )
+    first, second = workload.jobs
+    assert (first.gpus, first.share, first.cpus) == (1, 0.5, 6.0)
+    assert (second.gpus, second.share, second.cpus) == (3, 1.0, 12.0)
+    assert workload.duration_s == [38.0, 90.0]
+    assert workload.states == ["COMPLETED", "FAILED"]
+    assert "1 jobs with a part of a further GPU were given all of it" in workload.notes
+
+
+def test_the_file_of_pais_simulator(tmp_path: Path) -> None:
+    workload = read_trace(
+        write(
+            tmp_path,
+            "job_id,user,num_gpu,num_cpu,submit_time,duration,gpu_type\n"
+            "1,u,0.25,6,10,100,V100\n2,u,2,6,20,50,T4\n",
+        )
+    )
+    assert [(job.gpus, job.share) for job in workload.jobs] == [(1, 0.25), (2, 1.0)]
+    with pytest.raises(TraceError, match="line 2: it asks for -1 GPUs"):
+        read_trace(write(tmp_path, "job_id,num_gpu,num_cpu,submit_time,duration\n1,-1,6,10,100\n"))
+
+
+def test_chronus_counts_minutes_and_names_models(tmp_path: Path) -> None:
+    workload = read_trace(
+        write(
+            tmp_path,
+            "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,"
+            "expect_time_list,expect_value_list,best_effort,job_type\n"
+            "0,vc_6214e9,1,8555,5049,vgg16,747,14,1105,10,0,strict\n",
+        )
+    )
+    assert (workload.jobs[0].submit_time, workload.duration_s) == (8555 * 60, [747 * 60])
+    assert workload.vcs == ["vc_6214e9"]
+    metadata = workload.metadata[0]
+    assert metadata is not None
+    assert metadata.get("model_config.model_name") == "vgg16"
+    assert metadata.get("training_config.iters") == 5049
+
+
+def test_a_pod_that_never_ran_has_no_duration(tmp_path: Path) -> None:
+    header = (
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+        "deletion_time,scheduled_time\n"
+    )
+    ran = "a,6000,12288,1,460,,LS,Failed,100,500,200\n"
+    workload = read_trace(write(tmp_path, header + ran + "b,6,1,1,460,,LS,Pending,100,500,\n"))
+    assert len(workload) == 1
+    assert "1 rows left out" in workload.notes[0]
+
+
+def test_running_and_pending_jobs_of_slurm_are_left_out(tmp_path: Path) -> None:
+    workload = read_trace(
+        write(
+            tmp_path,
+            "JobID|Submit|Start|End|State|AllocTRES|TimelimitRaw|\n"
+            "7|2026-01-01T00:00:00|2026-01-01T01:00:00|2026-01-01T03:00:00|TIMEOUT|"
+            "gres/gpu=4|UNLIMITED|\n"
+            "8|2026-01-01T00:00:00|2026-01-01T01:00:00|Unknown|RUNNING|gres/gpu=4|60|\n"
+            "9|2026-01-01T00:00:00|Unknown|Unknown|PENDING|gres/gpu=4|60|\n",
+        )
+    )
+    assert [(job.id, job.time_limit_s) for job in workload.jobs] == [("7", None)]
+
+
+def test_a_mapping_says_units_and_its_own_mistakes(tmp_path: Path) -> None:
+    path = write(tmp_path, "t0;len;n\n5;1.5;2\n")
+    workload = read_trace(path, columns={"submit": "t0:m", "duration": "len:h", "gpus": "n"})
+    assert (workload.jobs[0].submit_time, workload.duration_s) == (300.0, [5400.0])
+    for columns, message in (
+        ({"submit": "t0", "length": "len"}, "no field 'length'"),
+        ({"submit": "t0", "gpus": "n"}, "names no column for duration"),
+        ({"submit": "t0", "duration": "len"}, "names no column for gpus"),
+        ({"submit": "t0", "duration": "len:x", "gpus": "n"}, "no column 'len:x'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            read_trace(path, columns=columns)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_what_is_written_reads_back_the_same(
+    tmp_path: Path, ending: str, data: st.DataObject
+) -> None:
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    seconds = st.floats(0, 1e9, allow_nan=False)
+    one = st.tuples(seconds, seconds, st.integers(1, 99))
+    rows = data.draw(st.lists(one, min_size=1, max_size=8))
+    text = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), max_size=8)
+    workload = Workload.of(rows)
+    for job in workload.jobs:
+        job.user, job.name = data.draw(text), data.draw(text)
+        job.share = data.draw(st.sampled_from([1.0, 0.25])) if job.gpus == 1 else 1.0
+        job.priority, job.vc = data.draw(st.integers(-3, 3)), data.draw(st.sampled_from("ab"))
+    workload.vcs = [job.vc for job in workload.jobs]
+    workload.states = [data.draw(st.sampled_from(["COMPLETED", "TIMEOUT"])) for _ in rows]
+    if data.draw(st.booleans()):
+        workload = assign(workload, *parse(f"lucid:seed={data.draw(st.integers(0, 9))}"))
+    path = tmp_path / f"trace.{ending}"
+    write_trace(workload, path)
+    again = read_trace(path)
+    assert [asdict(job) for job in again.jobs] == [asdict(job) for job in workload.jobs]
+    for name in ("duration_s", "profiles", "states", "vcs", "columns", "made_up", "synthetic"):
+        assert getattr(again, name) == getattr(workload, name), name
+    assert again.metadata == workload.metadata
+    assert again.configs == workload.configs
+
+
+def test_parts_of_a_trace_keep_whole_users_windows_and_counts() -> None:
+    workload = Workload.of([(float(at), 10.0, 1) for at in range(1000)])
+    for job in workload.jobs:
+        job.user = f"u{job.index % 10}"
+    part = window(workload, 100, 200)
+    assert [job.submit_time for job in part.jobs] == [float(at) for at in range(100, 200)]
+    assert part.jobs[0].index == 0
+    some = share_of(workload, [job.user for job in workload.jobs], 0.3, seed=5)
+    assert len({job.user for job in some.jobs}) == 3
+    assert len(some) == 300
+    few = count_of(workload, 250, seed=1)
+    assert len(few) == 250
+    assert [job.id for job in few.jobs] == [job.id for job in count_of(workload, 250, 1).jobs]
+    assert 400 < statistics.median(job.submit_time for job in few.jobs) < 600
+    for wrong in (
+        lambda: window(workload, 5000, 6000),
+        lambda: share_of(workload, [""] * 1000, 0.5, 0),
+        lambda: share_of(workload, ["a"] * 1000, 0, 0),
+        lambda: count_of(workload, 1001, 0),
+    ):
+        with pytest.raises(UsageError):
+            wrong()
+
+
+def test_convert_and_sample_commands(tmp_path: Path) -> None:
+    source = write(tmp_path, HELIOS)
+    run = CliRunner().invoke(app, ["traces", "convert", str(source)])
+    assert run.exit_code == 0, run.output
+    assert run.stdout.splitlines()[0].startswith("job_id,submit_s,duration_s,gpus,vc,user,state")
+    out = tmp_path / "out.csv"
+    command = ["traces", "convert", str(source), "--workloads", "lucid:seed=3", "-o", str(out)]
+    run = CliRunner().invoke(app, command)
+    assert "2 jobs written" in run.stderr
+    assert "synthetic: workloads by lucid, seed 3" in run.stderr
+    run = CliRunner().invoke(app, ["traces", "check", str(out)])
+    assert "made up = workloads by lucid, seed 3" in run.stdout
+    run = CliRunner().invoke(app, ["traces", "sample", str(out), "--users", "0.5"])
+    assert "jobs: 1 (of 2)" in run.stderr
+    assert len(run.stdout.splitlines()) == 2
+    before = out.read_text()
+    run = CliRunner().invoke(app, ["traces", "convert", str(tmp_path / "no"), "-o", str(out)])
+    assert isinstance(run.exception, InputError)
+    assert out.read_text() == before

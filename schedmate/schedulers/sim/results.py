@@ -133,9 +133,9 @@ def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
     except OSError as error:
         raise InputError(f"cannot make {folder}: {error.strerror}.") from None
     for name, table in (("jobs", result.jobs), ("segments", result.segments)):
-        _write_csv(folder / f"{name}.csv", table)
+        write_csv(folder / f"{name}.csv", table)
         if parquet_is_there():
-            _write_parquet(folder / f"{name}.parquet", table)
+            write_parquet(folder / f"{name}.parquet", table)
     with open_output(folder / "trace.json") as stream:
         json.dump({"traceEvents": list(events(result, cluster))}, stream)
     with open_output(folder / "summary.json") as stream:
@@ -164,7 +164,8 @@ def parquet_is_there() -> bool:
     return True
 
 
-def _write_csv(path: Path, table: Table) -> None:
+def write_csv(path: Path | None, table: Table) -> None:
+    """The columns as CSV, whole or not at all; None: to standard output."""
     columns: list[Sequence[Any]] = [values.tolist() for values in table.values()]
     with open_output(path) as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -187,7 +188,8 @@ def _read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
     }
 
 
-def _write_parquet(path: Path, table: Table) -> None:
+def write_parquet(path: Path, table: Table) -> None:
+    """The columns as Parquet, whole or not at all."""
     import pyarrow as pa
     from pyarrow.parquet import write_table
 

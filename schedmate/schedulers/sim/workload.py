@@ -38,9 +38,15 @@ class Workload:
     """What the source code of each says, for the Scheduling Advisor; empty: nothing is known."""
     columns: dict[str, list[float | None]] = field(default_factory=dict)
     """Further numbers of the trace, such as predictions."""
-    synthetic: bool = False
+    made_up: tuple[str, ...] = ()
+    """What of it no cluster did, each in a few words; empty: all of it happened."""
     notes: list[str] = field(default_factory=list)
     """What the importer has to say about the whole: rows left out, guesses made."""
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether anything of it was made up; no result of such a one counts as real."""
+        return bool(self.made_up)
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -115,7 +115,7 @@ def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
         configs=[one.config for one, _ in chosen],
         metadata=[metadata[group] for _, group in chosen],
         columns={**workload.columns, GROUP: groups.astype(float).tolist()},
-        synthetic=True,
+        made_up=(*workload.made_up, f"workloads by {recipe.name}, seed {settings.seed}"),
         notes=[*workload.notes, note],
     )
 

@@ -149,7 +149,9 @@ def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
         reason = str(error).partition("\n")[0]
         raise InputError(f"cannot read {path} as Parquet: {reason}.") from None
     columns = [column.to_pylist() for column in table.columns]
-    rows = (["" if value is None else str(value) for value in row] for row in zip(*columns, strict=True))
+    rows = (
+        ["" if value is None else str(value) for value in row] for row in zip(*columns, strict=True)
+    )
     return list(table.column_names), enumerate(rows, 1)
 
 
@@ -179,14 +181,14 @@ def _mapped(path: Path, names: list[str], columns: Mapping[str, str]) -> _Layout
     at, units = {}, {}
     for field, text in columns.items():
         if field not in FIELDS:
-            raise UsageError(
-                f"--map: no field {field!r}; there are {', '.join(sorted(FIELDS))}."
-            )
+            raise UsageError(f"--map: no field {field!r}; there are {', '.join(sorted(FIELDS))}.")
         column, _, unit = text.rpartition(":")
         if text in names or field not in TIMES or unit not in ("s", "m", "h", "d"):
             column, unit = text, "s"
         if column not in names:
-            raise UsageError(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}.")
+            raise UsageError(
+                f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}."
+            )
         at[field], units[field] = names.index(column), parse_duration(f"1{unit}")
     asked = {"submit"} | (set() if "end" in at else {"duration"})
     if missing := sorted(asked - set(at)):
@@ -246,7 +248,8 @@ def _workload(
         if any(value is not None for value in values):
             columns[column] = values
     metadata = [one.metadata for one in entries]
-    made_up = sorted({one.synthetic for one in entries} - {""})
+    labels = sorted({one.synthetic for one in entries} - {""})
+    made_up = tuple(dict.fromkeys(part for label in labels for part in label.split("; ")))
     return Workload(
         name,
         jobs,
@@ -259,7 +262,7 @@ def _workload(
         else [],
         metadata=metadata if any(metadata) else [],
         columns=columns,
-        synthetic=bool(made_up),
+        made_up=made_up,
         notes=[*notes, *(f"synthetic: {one}" for one in made_up)],
     )
 

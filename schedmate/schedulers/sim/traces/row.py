@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, get_args
 
 from schedmate.jobs import TaskType, WorkloadMetadata
@@ -19,19 +20,26 @@ from schedmate.schedulers.sim.traces.values import (
 Cell = Callable[[str], str]
 """The text of a field in the present row; empty where the trace has no such column."""
 
+_TRAINING = (
+    *("model", "task", "train", "valid", "batch_size", "iters", "iter_type", "optimizer", "lr"),
+    "amp",
+)
 FIELDS = frozenset(
-    """
-    id submit start end duration gpus gpus_tres gpus_part gpus_percent instances share share_milli
-    vc user name state gpu_type cpus cpus_milli cpus_percent host_memory_mb priority time_limit
-    time_limit_minutes gpu_util memory_util memory_mb amp model task train valid batch_size iters
-    iter_type optimizer lr synthetic
-    """.split()
+    (
+        *("id", "submit", "start", "end", "duration", "vc", "user", "name", "state", "gpu_type"),
+        *("gpus", "gpus_tres", "gpus_part", "gpus_percent", "instances", "share", "share_milli"),
+        *("cpus", "cpus_milli", "cpus_percent", "host_memory_mb", "priority"),
+        *("time_limit", "time_limit_minutes", "gpu_util", "memory_util", "memory_mb", "synthetic"),
+        *_TRAINING,
+    )
 )
 """What formats.yaml and --map can name."""
 
+_SAYS = frozenset({"model", "train", "iters"})
+"""Any of these makes metadata."""
+
 TIMES = frozenset({"submit", "start", "end", "duration", "time_limit"})
 
-_TRAINING = frozenset({"model", "train", "iters"})
 _CALLED = {"submit": "submission"}
 _UNFINISHED = ("RUNNING", "PENDING")
 _UNKNOWN = ("", "Unknown", "None", "N/A")
@@ -68,6 +76,8 @@ def entry_of(cell: Cell, units: Mapping[str, float], has: frozenset[str]) -> Ent
     `units` are the seconds in a unit of each time field; `has` the fields that the trace has.
     """
     gpus = _gpus(cell, has)
+    if gpus < 0:
+        raise ValueError(f"it asks for {gpus:g} GPUs")
     # A step of a Slurm job (17.batch, 17.0) is a part of a job that has a row of its own.
     if gpus == 0 or ("gpus_tres" in has and "." in cell("id")):
         return None
@@ -104,7 +114,7 @@ def entry_of(cell: Cell, units: Mapping[str, float], has: frozenset[str]) -> Ent
         whole(cell("priority") or "0", "priority", negative=True),
         _time_limit(cell, units),
         _profile(cell) if "gpu_util" in has else None,
-        _metadata(cell, gpus) if has & _TRAINING else None,
+        _metadata(tuple(map(cell, _TRAINING)), max(1, round(gpus))) if has & _SAYS else None,
         cell("synthetic"),
     )
 
@@ -155,29 +165,30 @@ def _profile(cell: Cell) -> Profile | None:
     )
 
 
-def _metadata(cell: Cell, gpus: float) -> WorkloadMetadata | None:
+@lru_cache(maxsize=1 << 16)
+def _metadata(cells: tuple[str, ...], gpus: int) -> WorkloadMetadata | None:
     """What the trace says of the training, null where it does not; None: it says nothing."""
-    if not any(map(cell, _TRAINING)):
+    said = dict(zip(_TRAINING, cells, strict=True))
+    if not any(said[field] for field in _SAYS):
         return None
-    batch, iters, lr = cell("batch_size"), cell("iters"), cell("lr")
-    kind, task = cell("iter_type").lower() or None, cell("task") or None
+    kind, task = said["iter_type"].lower() or None, said["task"] or None
     if kind not in (None, "step", "epoch"):
         raise ValueError(f"iter_type is {kind!r}, neither step nor epoch")
     if task not in (None, *get_args(TaskType)):
         raise ValueError(f"task is {task!r}, none of {', '.join(get_args(TaskType))}")
     training: dict[str, Any] = {
-        "iters": whole(iters, "iterations") if iters else None,
+        "iters": whole(said["iters"], "iterations") if said["iters"] else None,
         "iter_type": kind,
-        "batch_size": whole(batch, "batch size") if batch else None,
-        "lr": number(lr, "lr") if lr else None,
-        "optimizer": cell("optimizer") or None,
-        "precision": {"": None, "0": "fp32", "false": "fp32"}.get(cell("amp").lower(), "amp"),
+        "batch_size": whole(said["batch_size"], "batch size") if said["batch_size"] else None,
+        "lr": number(said["lr"], "lr") if said["lr"] else None,
+        "optimizer": said["optimizer"] or None,
+        "precision": {"": None, "0": "fp32", "false": "fp32"}.get(said["amp"].lower(), "amp"),
     }
     given = {key: value for key, value in training.items() if value is not None}
     return WorkloadMetadata.model_validate(
         {
-            "model_config": {"model_name": cell("model") or None, "task_type": task},
-            "training_config": {**given, "num_gpus": max(1, round(gpus))},
-            "dataset_config": {"train": cell("train") or None, "valid": cell("valid") or None},
+            "model_config": {"model_name": said["model"] or None, "task_type": task},
+            "training_config": {**given, "num_gpus": gpus},
+            "dataset_config": {"train": said["train"] or None, "valid": said["valid"] or None},
         }
     )

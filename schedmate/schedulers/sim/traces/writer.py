@@ -14,17 +14,17 @@ from schedmate.schedulers.sim.workload import Workload
 _ALWAYS = ("job_id", "submit_s", "duration_s", "gpus", "synthetic")
 
 
-def write_trace(workload: Workload, path: Path | None, label: str = "") -> None:
+def write_trace(workload: Workload, path: Path | None) -> None:
     """Write `workload` to `path`, by its ending CSV or Parquet; None: CSV to standard output.
 
-    Columns that no job has are left out. `label` says what of it was made up, in every row, so that
-    no tool that the file goes through loses it. Of the metadata, the keys that have a column are
-    kept. Raises `UsageError` when Parquet cannot be written, `InputError` when the place cannot.
+    Columns that no job has are left out. What was made up is said in every row, so that no tool
+    that the file goes through loses it. Of the metadata, the keys that have a column are kept.
+    Raises `UsageError` when Parquet cannot be written, `InputError` when the place cannot.
     """
     table = {
         name: np.array(values, dtype=object)
-        for name, values in _columns(workload, label).items()
-        if name in _ALWAYS or any(value not in ("", None) for value in values)
+        for name, values in _columns(workload).items()
+        if name in _ALWAYS or any(value is not None for value in values)
     }
     if path is None or path.suffix != ".parquet":
         write_csv(path, table)
@@ -34,26 +34,26 @@ def write_trace(workload: Workload, path: Path | None, label: str = "") -> None:
         raise UsageError(f"{path} needs pyarrow: pip install 'schedmate[parquet]'.")
 
 
-def _columns(workload: Workload, label: str) -> dict[str, list[Any]]:
+def _columns(workload: Workload) -> dict[str, list[Any]]:
     jobs = workload.jobs
     count = len(jobs)
-    blank: list[Any] = [""] * count
+    blank: list[Any] = [None] * count
     columns: dict[str, list[Any]] = {
         "job_id": [job.id for job in jobs],
         "submit_s": [job.submit_time for job in jobs],
         "duration_s": list(workload.duration_s),
         "gpus": [job.gpus for job in jobs],
-        "share": [job.share if job.share < 1 else "" for job in jobs],
-        "vc": workload.vcs or blank,
-        "user": [job.user for job in jobs],
-        "name": [job.name for job in jobs],
-        "state": workload.states or blank,
-        "gpu_type": [job.gpu_type for job in jobs],
-        "cpus": [job.cpus or "" for job in jobs],
-        "memory_mb": [job.memory_mb or "" for job in jobs],
-        "time_limit_s": [job.time_limit_s or "" for job in jobs],
-        "priority": [job.priority or "" for job in jobs],
-        "synthetic": [label] * count,
+        "share": [job.share if job.share < 1 else None for job in jobs],
+        "vc": [one or None for one in workload.vcs] or blank,
+        "user": [job.user or None for job in jobs],
+        "name": [job.name or None for job in jobs],
+        "state": list(workload.states) or blank,
+        "gpu_type": [job.gpu_type or None for job in jobs],
+        "cpus": [job.cpus or None for job in jobs],
+        "memory_mb": [job.memory_mb or None for job in jobs],
+        "time_limit_s": [job.time_limit_s or None for job in jobs],
+        "priority": [job.priority or None for job in jobs],
+        "synthetic": ["; ".join(workload.made_up)] * count,
     }
     profiles = workload.profiles
     for name, field in (
@@ -61,17 +61,17 @@ def _columns(workload: Workload, label: str) -> dict[str, list[Any]]:
         ("gmem_util_pct", "memory_util"),
         ("gmem_mb", "memory_mb"),
     ):
-        columns[name] = ["" if one is None else getattr(one, field) for one in profiles]
-    columns["amp"] = ["" if one is None else int(one.amp) for one in profiles]
+        columns[name] = [None if one is None else getattr(one, field) for one in profiles]
+    columns["amp"] = [None if one is None else int(one.amp) for one in profiles]
     columns |= _training(workload)
     for name, values in workload.columns.items():
-        columns.setdefault(name, ["" if value is None else value for value in values])
+        columns.setdefault(name, list(values))
     return columns
 
 
 def _training(workload: Workload) -> dict[str, list[Any]]:
     known: dict[int, dict[str, Any]] = {}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for one in workload.metadata:
         if one is None:
             rows.append({})
@@ -91,15 +91,4 @@ def _training(workload: Workload) -> dict[str, list[Any]]:
             }
         rows.append(known[id(one)])
     names = list(dict.fromkeys(name for row in known.values() for name in row))
-    return {
-        name: ["" if row.get(name) is None else row[name] for row in rows] for name in names
-    }
-
-
-def describe(workload: Workload) -> str:
-    """What of a workload was made up, for the label: its notes that say so."""
-    return "; ".join(
-        note.removeprefix("synthetic: ") for note in workload.notes if note.startswith("synthetic:")
-    )
-
-
+    return {name: [row.get(name) for row in rows] for name in names}

@@ -1,0 +1,80 @@
+"""Parts of a trace, and what a trace holds in figures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+from schedmate.errors import UsageError
+from schedmate.schedulers.sim.workload import Workload
+
+
+def window(workload: Workload, start_s: float, end_s: float) -> Workload:
+    """The jobs submitted in [start, end), times since the first submission [s]."""
+    first = workload.jobs[0].submit_time
+    return _kept(
+        workload,
+        [
+            position
+            for position, job in enumerate(workload.jobs)
+            if start_s <= job.submit_time - first < end_s
+        ],
+        "no job was submitted in that window",
+    )
+
+
+def share_of(workload: Workload, names: Sequence[str], share: float, seed: int) -> Workload:
+    """All jobs of a share of the names (users, virtual clusters), which are drawn at random.
+
+    `names` has one for each job. What the chosen ones do stays as it was, resubmissions included.
+    """
+    if not 0 < share <= 1:
+        raise UsageError(f"{share:g} is no share above 0 and up to 1.")
+    there = sorted(set(names))
+    if there == [""]:
+        raise UsageError("the trace does not say whose its jobs are.")
+    wanted = max(1, round(share * len(there)))
+    chosen = set(np.random.default_rng(seed).permutation(there)[:wanted].tolist())
+    positions = [position for position, name in enumerate(names) if name in chosen]
+    return _kept(workload, positions, "no job is left")
+
+
+def count_of(workload: Workload, count: int, seed: int) -> Workload:
+    """`count` jobs drawn at random: arrivals keep their shape and get rarer by the same factor."""
+    if not 0 < count <= len(workload):
+        raise UsageError(f"{count:,} of {len(workload):,} jobs cannot be drawn.")
+    chosen = np.random.default_rng(seed).choice(len(workload), count, replace=False)
+    return workload.select(chosen.tolist())
+
+
+def facts(workload: Workload) -> dict[str, float]:
+    """What a trace holds, in figures.
+
+    Durations and span in seconds; `load` is how many GPUs its jobs keep busy on average between the
+    first and the last submission.
+    """
+    jobs, durations = workload.jobs, workload.duration_s
+    span = jobs[-1].submit_time - jobs[0].submit_time
+    gpus = [job.gpus * job.share for job in jobs]
+    gpu_s = sum(duration * held for duration, held in zip(durations, gpus, strict=True))
+    return {
+        "jobs": len(jobs),
+        "span_s": span,
+        "median_s": statistics.median(durations),
+        "mean_s": statistics.fmean(durations),
+        "max_s": max(durations),
+        "mean_gpus": statistics.fmean(gpus),
+        "max_gpus": max(gpus),
+        "gpu_h": gpu_s / 3600,
+        "load_gpus": gpu_s / span if span else float("inf"),
+        "vcs": len(set(workload.vcs)),
+        "users": len({job.user for job in jobs}),
+    }
+
+
+def _kept(workload: Workload, positions: list[int], otherwise: str) -> Workload:
+    if not positions:
+        raise UsageError(f"{otherwise}; the trace has {len(workload):,} jobs.")
+    return workload.select(positions)
