@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -158,9 +159,9 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
 
 
 def assemble(
-    trace: Trace, plan: LaunchPlan, launch: LaunchConfig, said: about.About | None = None
+    trace: Trace, plan: LaunchPlan, launch: LaunchConfig, said: Sequence[about.About] = ()
 ) -> WorkloadMetadata:
-    """Choose every field's value from what was seen, and `said`, what the README says."""
+    """Choose every field's value from what was seen, and `said`, what READMEs say."""
     settings = leaves(trace)
     sections: dict[str, dict[str, Any]] = {
         "model_config": {},

@@ -59,18 +59,20 @@ class About:
         return name if not described else first if re.search(r"[a-z][A-Z]", first) else ""
 
 
-def read(root: Path, entry: str | None) -> About | None:
-    """The README nearest to the program, from its folder up to the repository's root."""
+def read(root: Path, entry: str | None) -> list[About]:
+    """The READMEs that are about the program: the nearest one first, the repository's own last."""
+    found: list[About] = []
     folder = (root / entry).parent if entry is not None else root
     while True:
         for name in _NAMES:
             path = folder / name
             if path.is_file() and not path.is_symlink():
-                found = _parse(path, root)
-                if found is not None:
-                    return found
+                about = _parse(path, root)
+                if about is not None:
+                    found.append(about)
+                    break
         if folder == root or root not in folder.parents:
-            return None
+            return found
         folder = folder.parent
 
 

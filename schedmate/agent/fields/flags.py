@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from schedmate.agent.configs import parse_scalar, read_config
+from schedmate.agent.configs.detectron import BASE, read_detectron
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.libs.records import parse_flags
 from schedmate.agent.interp.trace import Trace
@@ -62,7 +63,10 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
             path = base / text
             if path.is_file():
                 try:
-                    yield path.resolve().relative_to(root).as_posix(), read_config(path, root)
+                    config = read_config(path, root)
+                    if isinstance(config.data, dict) and BASE in config.data:
+                        config = read_detectron(path, root)
+                    yield path.resolve().relative_to(root).as_posix(), config
                 except (InputError, ValueError) as error:
                     trace.warn(str(error))
                 break

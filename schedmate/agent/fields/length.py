@@ -41,12 +41,19 @@ _ENVIRONMENT_STEPS = frozenset(
 _ENDLESS = 10**8
 """So many epochs or steps mean that something else ends the training."""
 
+_LIMIT = "a limit of steps that was set for this launch"
+
+_DEEPER = (0, 2, 12, 16)
+"""What a loop loses by standing inside others: what trains counts in the outer ones."""
+
 _CLIP = 1000
 """Fewer frames than this are a clip's, not a training's."""
 
 Kind = Literal["step", "epoch"]
 
-_EPOCH = re.compile(r"epoch|(^|_)ep(s|och)?($|_)|nepoch", re.IGNORECASE)
+_EPOCH = re.compile(
+    r"epoch|(^|_)epi(sode)?s?($|_)|episode|(^|_)ep(s|och)?($|_)|nepoch", re.IGNORECASE
+)
 _STEP = re.compile(
     r"(^|_|\.|\b)(global_?|train_?|curr?_?|current_?|n_?|num_?|total_?|max_?)*"
     r"(step|steps|iter|iters|itrs|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
@@ -55,10 +62,11 @@ _STEP = re.compile(
 )
 _NOT_TOTAL = re.compile(
     r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
-    r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|n_step|"
+    r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|adv_|n_step|"
     r"batch_size|burn|ckpt|checkpoint|vis|plot|grad",
     re.IGNORECASE,
 )
+_OTHER_EPISODES = re.compile(r"per_epoch|eval|test|valid|warm|seed|random|demo", re.IGNORECASE)
 _PARTS_NOT_LENGTH = re.compile(
     r"warm|scheduler|sched|optim|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
     r"log|save|callback|distill|finetune_head|discriminator|ema|augment|profil",
@@ -110,6 +118,8 @@ def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
     epoch_set, step_set = source_bonus(epoch.origin), source_bonus(step.origin)
     if step.score >= epoch.score:
         return step, "step"
+    if step.note == _LIMIT and step.score >= 70:
+        return step, "step"  # libraries that take both end at the limit of steps
     if step_set >= 5 > epoch_set and step.score >= 60:
         return step, "step"
     return epoch, "epoch"
@@ -210,17 +220,17 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
         score = (
             (88.0 if loop.certain else 66.0)
             - (0 if loop.has_backward else 8)
-            - 2 * max(0, loop.depth)
+            - _DEEPER[min(max(0, loop.depth), 3)]
         )
         if counter_is_epoch or (bound_is_epoch and not counter_is_step):
-            if "per_epoch" not in text:
+            if not _OTHER_EPISODES.search(text):
                 epochs.append(_candidate(loop.bound, score, note))
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
             steps.append(_candidate(loop.bound, score - 3, note))
         return
     if _NOT_TOTAL.search(text) or loop.bound.data <= 1:
         return
-    score = 86.0 if loop.certain else 64.0
+    score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
     if counter_is_epoch and loop.kind == "while":
         epochs.append(_candidate(loop.bound, score, note))
     elif counter_is_epoch:
@@ -262,4 +272,8 @@ def _from_settings(
                 score += 18
             if setting.kind == "globals":
                 score -= 6
-            target.append(Candidate(data, setting.value.origin, score))
+            if setting.explicit:
+                score += 2
+            limit = target is steps and setting.key.startswith("max")
+            note = _LIMIT if limit and setting.explicit else None
+            target.append(Candidate(data, setting.value.origin, score, note))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from schedmate.agent.fields.about import About
@@ -27,7 +27,7 @@ def find(
     settings: list[Setting],
     model: Candidate | None,
     datasets: list[Candidate],
-    said: About | None = None,
+    said: Sequence[About] = (),
 ) -> tuple[Candidate, TaskType] | None:
     """The job's domain and what decided it, None when nothing or too little speaks for one.
 
@@ -61,10 +61,17 @@ def find(
         if found:
             vote(domain, min(2.0, 0.7 * len(found)), found[0].value.origin,
                  f"setting {found[0].path[-1]}")  # fmt: skip
+    for domain, names in words["telling"].items():
+        held = [keys[normal(name)] for name in names if normal(name) in keys]
+        given = [setting for setting in held if setting.value.data not in (None, False, "")]
+        if given:
+            vote(domain, 16.0, given[0].value.origin, f"setting {given[0].path[-1]}")
     decided = _decided(votes)
-    if decided is None and said is not None:
-        _vote_readme(said, words, vote)
+    for about in said if decided is None else ():
+        _vote_readme(about, words, vote)
         decided = _decided(votes)
+        if decided is not None:
+            break
     if decided is None:
         return None
     domain, weight, runner_up = decided

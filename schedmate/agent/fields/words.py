@@ -111,6 +111,8 @@ _MODEL_FILE = re.compile(
 def model_name(text: str) -> str | None:
     """A model's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("'\"")
+    if re.fullmatch(r"[A-Z]+(_[A-Z]+)*_(PATH|DIR|FILE|FOLDER|NAME)", text):
+        return None  # to be filled in
     if not text or len(text) > 200 or "\n" in text or text.lower() in _words("not_models"):
         return None
     called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)

@@ -251,7 +251,10 @@ class State:
             held = data.get(name)
             if held is not None and held.known and held.data is not None:
                 # `args.epochs = ceil(args.steps / len(loader))` is the same length, put otherwise
-                if isinstance(value.data, Unknown):
+                number = isinstance(held.data, int | float)
+                if isinstance(value.data, Unknown) or (
+                    number and isinstance(value.data, Symbol | Call)
+                ):
                     return
             if self._overrides(held, value):
                 data[name] = self.library.converted(data, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, rules
@@ -16,7 +17,7 @@ from schedmate.agent.values import Origin
 
 
 def find(
-    trace: Trace, settings: list[Setting], entry: str | None = None, said: About | None = None
+    trace: Trace, settings: list[Setting], entry: str | None = None, said: Sequence[About] = ()
 ) -> Candidate | None:
     """The model's name, None when the code does not say.
 
@@ -26,12 +27,26 @@ def find(
     if found is not None and _BARE.fullmatch(str(found.data)):
         named = from_settings(trace, settings, [])
         other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
+        if other is None:
+            other = best(_experiment_names(settings))
         if other is not None:
             return other
-    if said is not None and (found is None or _says_little(found, said)):
-        title = _from_title(trace, said, found)
-        return title or found
+    for about in said:
+        if about.name and (found is None or _says_little(found, about)):
+            title = _from_title(trace, about, found)
+            if title is not None:
+                return title
     return found
+
+
+def _experiment_names(settings: list[Setting]) -> list[Candidate]:
+    """Known models among the names that configuration files give themselves."""
+    return [
+        Candidate(setting.value.data, setting.value.origin, 60, "the configuration's name")
+        for setting in settings
+        if setting.path == ("name",) and setting.kind == "config"
+        if isinstance(setting.value.data, str) and is_known(setting.value.data, "models")
+    ]
 
 
 def _says_little(found: Candidate, said: About) -> bool:

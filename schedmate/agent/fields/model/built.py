@@ -16,7 +16,7 @@ _AGENT = re.compile(
 )
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE|Agent)$")
 _PART = re.compile(
-    r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|QNetwork|Policy|"
+    r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|(Policy|Value|Actor|Critic|Q)Net(work)?|Policy|"
     r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
 _WRAPPER = re.compile(

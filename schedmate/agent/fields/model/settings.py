@@ -124,7 +124,7 @@ def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
 
 _MODEL_SECTION = re.compile(
     r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
-    r"init_args|denoiser|backbone_model|embedding_model|transformer|enc|encoder|generator)$"
+    r"init_args|denoiser|backbone_model|embedding_model|policy|transformer|enc|encoder|generator)$"
 )
 _INNER = ("net", "network", "network_g", "net_g", "unet", "arch", "architecture", "unet_config")
 

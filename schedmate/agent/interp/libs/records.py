@@ -427,4 +427,5 @@ HANDLERS: dict[str, Handler] = {
     "jsonargparse.CLI": from_command_line,
     "jsonargparse.auto_cli": from_command_line,
     "defopt.run": from_command_line,
+    "sensai.util.logging.run_cli": from_command_line,
 }
