@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterator
 from heapq import heapify, heappop, heapreplace
+from itertools import islice
+from operator import itemgetter
+from typing import Any
 
 from schedmate.schedulers.model import Job
 
 Rank = float | tuple[float, ...]
 """What a policy sorts by, ascending; ties go by order of submission."""
 
-_Entry = tuple[Rank, int, Job]
+_Entry = tuple[Any, ...]
+"""The numbers of the rank, one after the other, the position of the job, and the job."""
+
+_JOB = itemgetter(-1)
+_LAST = 1 << 62  # after every position of a job
+_SLACK = 32  # entries already passed that a lane may keep before it is cut
+
+
+class _Lane:
+    """The entries from `head` on, sorted; what is before has left, mostly in order."""
+
+    __slots__ = ("entries", "head", "key")
+
+    def __init__(self, key: Hashable, entry: _Entry) -> None:
+        self.key = key
+        self.entries = [entry]
+        self.head = 0
 
 
 class Lanes:
@@ -19,101 +38,170 @@ class Lanes:
 
     Jobs of one lane are alike to the policy (the same GPUs asked for, say), so that what does not
     fit for the first does not fit for the rest: a decision costs the number of lanes, not jobs.
+    Lane and rank of a job are asked for only when somebody looks, as of the time it was put in.
     """
 
-    __slots__ = ("_lanes", "_where")
+    __slots__ = ("_lane_of", "_lanes", "_new", "_rank_of", "_where")
 
-    def __init__(self) -> None:
-        self._lanes: dict[Hashable, list[_Entry]] = {}
-        self._where: dict[int, tuple[Hashable, Rank]] = {}
+    def __init__(
+        self, lane_of: Callable[[Job], Hashable], rank_of: Callable[[Job, float], Rank]
+    ) -> None:
+        self._lane_of = lane_of
+        self._rank_of = rank_of
+        self._lanes: dict[Hashable, _Lane] = {}
+        self._where: dict[int, tuple[_Lane, _Entry]] = {}
+        self._new: dict[int, tuple[Job, float]] = {}
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._where) + len(self._new)
+
+    def any(self) -> bool:
+        """Whether there is a job at all."""
+        return bool(self._new or self._where)
 
     def __contains__(self, job: Job) -> bool:
-        return job.index in self._where
+        return job.index in self._where or job.index in self._new
 
     def __iter__(self) -> Iterator[Job]:
         """All jobs by rank."""
-        for lane in _merged(list(self._lanes.values())):
-            yield lane[2]
+        self._sort()
+        heads = [(lane.entries[lane.head], lane.head, lane.entries) for lane in self._heads()]
+        heapify(heads)
+        while heads:
+            entry, position, entries = heads[0]
+            yield entry[-1]
+            position += 1
+            if position < len(entries):
+                heapreplace(heads, (entries[position], position, entries))
+            else:
+                heappop(heads)
 
     def lanes(self) -> list[Hashable]:
         """The keys of the lanes that are not empty."""
+        self._sort()
         return list(self._lanes)
 
     def count(self, lane: Hashable) -> int:
         """How many jobs a lane holds."""
-        return len(self._lanes.get(lane, ()))
+        self._sort()
+        found = self._lanes.get(lane)
+        return 0 if found is None else len(found.entries) - found.head
 
     def lane(self, key: Hashable) -> Iterator[Job]:
         """The jobs of one lane by rank."""
-        for entry in self._lanes.get(key, ()):
-            yield entry[2]
+        self._sort()
+        found = self._lanes.get(key)
+        if found is not None:
+            entries = found.entries
+            for position in range(found.head, len(entries)):
+                yield entries[position][-1]
 
     def first(self) -> Job | None:
         """The job that ranks first."""
-        best = None
-        for lane in self._lanes.values():
-            head = lane[0]
-            if best is None or head < best:
-                best = head
-        return None if best is None else best[2]
+        self._sort()
+        best = min((lane.entries[lane.head] for lane in self._heads()), default=None)
+        return None if best is None else best[-1]
 
     def walk(self, accept: Callable[[Job], bool]) -> None:
         """Offer jobs by rank; a lane whose job is not accepted is left alone from there on.
 
         Costs the lanes plus the jobs accepted, however long the queue is.
         """
-        lanes = self._lanes
+        lanes, new = self._lanes, self._new
+        if not lanes and len(new) == 1:
+            # One job is in order by itself; mostly it is accepted and gone.
+            accept(next(iter(new.values()))[0])
+            return
+        if new:
+            self._sort()
         if len(lanes) == 1:
             for lane in lanes.values():
-                for entry in lane:
-                    if not accept(entry[2]):
+                entries = lane.entries
+                for position in range(lane.head, len(entries)):
+                    if not accept(entries[position][-1]):
                         return
             return
-        heads = [(lane[0], 0, lane) for lane in lanes.values()]
+        heads = [(lane.entries[lane.head], lane.head, lane.entries) for lane in lanes.values()]
         heapify(heads)
         while heads:
-            entry, position, lane = heads[0]
-            if accept(entry[2]) and position + 1 < len(lane):
-                heapreplace(heads, (lane[position + 1], position + 1, lane))
+            entry, position, entries = heads[0]
+            position += 1
+            if accept(entry[-1]) and position < len(entries):
+                heapreplace(heads, (entries[position], position, entries))
             else:
                 heappop(heads)
 
     def after(self, rank: Rank, lane: Hashable) -> Iterator[Job]:
         """The jobs of one lane that rank after `rank`, the last first."""
-        for entry in reversed(self._lanes.get(lane, ())):
-            if not entry[0] > rank:  # type: ignore[operator]
-                return
-            yield entry[2]
+        self._sort()
+        found = self._lanes.get(lane)
+        if found is None:
+            return iter(())
+        entries = found.entries
+        begin = bisect_right(entries, _entry(rank, _LAST), lo=found.head)
+        return map(_JOB, islice(reversed(entries), len(entries) - begin))
 
-    def add(self, job: Job, lane: Hashable, rank: Rank) -> None:
+    def add(self, job: Job, now: float) -> None:
         """Put a job in; it must not be there."""
-        self._where[job.index] = (lane, rank)
-        entries = self._lanes.get(lane)
-        if entries is None:
-            self._lanes[lane] = [(rank, job.index, job)]
-        else:
-            insort(entries, (rank, job.index, job))
+        self._new[job.index] = (job, now)
 
-    def remove(self, job: Job) -> None:
-        """Take a job out; it must be there."""
-        lane, rank = self._where.pop(job.index)
-        entries = self._lanes[lane]
-        if len(entries) == 1:
-            del self._lanes[lane]
+    def remove(self, job: Job) -> bool:
+        """Take a job out; False when it is not there."""
+        index = job.index
+        if self._new.pop(index, None) is not None:
+            return True
+        found = self._where.pop(index, None)
+        if found is None:
+            return False
+        lane, entry = found
+        entries, head = lane.entries, lane.head
+        if entries[head] is not entry:
+            del entries[bisect_left(entries, entry, lo=head)]
+            return True
+        head += 1
+        if head == len(entries):
+            del self._lanes[lane.key]
+        elif head > _SLACK and head * 2 > len(entries):
+            del entries[:head]
+            lane.head = 0
         else:
-            del entries[bisect_left(entries, (rank, job.index))]
+            lane.head = head
+        return True
+
+    def _heads(self) -> Iterator[_Lane]:
+        return iter(self._lanes.values())
+
+    def new_heads(self) -> bool:
+        """Whether one of those put in since somebody looked is the first of its lane."""
+        return (not self._lanes and len(self._new) == 1) or self._sort()
+
+    def _sort(self) -> bool:
+        """Put those who are new into their lanes; whether one is the first there."""
+        if not self._new:
+            return False
+        found, lanes, where, lane_of, rank_of = (
+            False,
+            self._lanes,
+            self._where,
+            self._lane_of,
+            self._rank_of,
+        )
+        for index, (job, now) in self._new.items():
+            key, rank = lane_of(job), rank_of(job, now)
+            entry = (*rank, index, job) if type(rank) is tuple else (rank, index, job)
+            lane = lanes.get(key)
+            if lane is None:
+                lane = lanes[key] = _Lane(key, entry)
+                found = True
+            elif entry > lane.entries[-1]:
+                lane.entries.append(entry)
+            else:
+                insort(lane.entries, entry, lo=lane.head)
+                found = found or lane.entries[lane.head] is entry
+            where[index] = (lane, entry)
+        self._new.clear()
+        return found
 
 
-def _merged(lanes: list[list[_Entry]]) -> Iterator[_Entry]:
-    heads = [(lane[0], 0, lane) for lane in lanes]
-    heapify(heads)
-    while heads:
-        entry, position, lane = heads[0]
-        yield entry
-        if position + 1 < len(lane):
-            heapreplace(heads, (lane[position + 1], position + 1, lane))
-        else:
-            heappop(heads)
+def _entry(rank: Rank, *rest: Any) -> _Entry:
+    return (*rank, *rest) if isinstance(rank, tuple) else (rank, *rest)

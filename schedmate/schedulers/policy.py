@@ -80,13 +80,13 @@ class View:
 
     __slots__ = ("load", "now", "pending", "running", "space", "submitted")
 
-    def __init__(self, space: Space, load: Load | None = None) -> None:
+    def __init__(self, space: Space, policy: Policy, load: Load | None = None) -> None:
         self.now = 0.0
         """[s]"""
         self.space = space
-        self.pending = Lanes()
+        self.pending = Lanes(policy.lane, policy.rank)
         """Submitted, holding no GPU, by `Policy.lane` and `Policy.rank`."""
-        self.running = Lanes()
+        self.running = Lanes(policy.lane, policy.rank)
         """Holding GPUs, by the same two."""
         self.submitted: list[float] = []
         """When the jobs so far were submitted, ascending [s]."""
@@ -110,6 +110,13 @@ class Policy:
     """Decide only at multiples of this [s]; None: whenever something changed."""
     rounds: bool = False
     """Decide at each multiple of `interval_s` at which a job waits or runs, changed or not."""
+    steady: bool = False
+    """Whether a job that was refused stays refused until something ends, stops or changes rank.
+
+    Then no decision is asked for when no job waits, or all that happened is that jobs arrived which
+    rank behind a refused one of their lane. Not for a policy that looks at the clock or at the
+    queue's length, or that has something to decide about jobs that run.
+    """
 
     def decide(self, view: View) -> Sequence[Decision]:
         """The decisions to carry out now, in this order."""

@@ -6,12 +6,16 @@ that still fits is two bit operations, whatever the size of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 
 from schedmate.schedulers.model import Allocation, Cluster, Job
 
 _EPSILON = 1e-9
+GIVEN = "given"
+_PLACES = 1 << 17
+Booking = tuple[Job, Allocation] | tuple[Job, Allocation, str]
+"""What was taken, or with `GIVEN` released."""
 
 
 @cache
@@ -37,11 +41,11 @@ class _Pool:
 
     def move(self, node: int, before: int, after: int) -> None:
         bit = 1 << node
-        left = self.buckets[before] ^ bit
-        self.buckets[before] = left
+        buckets = self.buckets
+        left = buckets[before] = buckets[before] ^ bit
         if not left:
-            self.counts &= ~(1 << before)
-        self.buckets[after] |= bit
+            self.counts ^= 1 << before
+        buckets[after] |= bit
         self.counts |= 1 << after
 
 
@@ -63,7 +67,8 @@ class Space:
         self._pools: dict[tuple[str, str, str], _Pool] = {}
         self._pool_of: list[_Pool] = []
         self._found: dict[tuple[str, str, str], list[_Pool]] = {}
-        self._journal: list[tuple[bool, Job, Allocation]] | None = None
+        self._places: dict[tuple[int, int, int], Allocation] = {}
+        self._journal: list[Booking] | None = None
         sizes: dict[tuple[str, str, str], int] = {}
         for node in nodes:
             key = (node.vc, node.gpu_type, node.role)
@@ -90,46 +95,96 @@ class Space:
         gpus = gpus or job.gpus
         if gpus > self.idle and job.share == 1.0:
             return None
-        wanted = (job.vc, gpu_type or job.gpu_type, role)
-        pools = self._found.get(wanted)
-        if pools is None:
-            pools = self._found[wanted] = self._resolve(*wanted)
+        pools = self._resolve(job.vc, gpu_type or job.gpu_type, role)
         plain = job.share == 1.0 and not job.cpus and not job.memory_mb
         for pool in pools:
             if plain and gpus <= pool.size:
-                counts = pool.counts >> gpus
-                if counts:
+                if counts := pool.counts >> gpus:
                     nodes = pool.buckets[gpus + (counts & -counts).bit_length() - 1]
                     node = (nodes & -nodes).bit_length() - 1
-                    return ((node, lowest(self.free[node], gpus)),)
+                    free = self.free[node]
+                    return self._places.get((node, free, gpus)) or self._place(node, free, gpus)
             elif allocation := self._find(job, gpus, pool):
                 return allocation
         return None
+
+    def place(self, job: Job, role: str = "") -> Allocation | None:
+        """Find GPUs for the job and book them, at once."""
+        gpus = job.gpus
+        if gpus > self.idle and job.share == 1.0:
+            return None
+        if job.share == 1.0 and not job.cpus and not job.memory_mb:
+            pools = self._found.get((job.vc, job.gpu_type, role))
+            if pools and gpus <= (pool := pools[0]).size:
+                counts = pool.counts >> gpus
+                if not counts and len(pools) == 1:
+                    return None
+                if counts:
+                    before = gpus + (counts & -counts).bit_length() - 1
+                    buckets = pool.buckets
+                    nodes = buckets[before]
+                    bit = nodes & -nodes
+                    node, free = bit.bit_length() - 1, self.free
+                    left = free[node]
+                    place = self._places.get((node, left, gpus)) or self._place(node, left, gpus)
+                    # What `take` does, with all that is known already.
+                    free[node] = left ^ place[0][1]
+                    self.idle -= gpus
+                    nodes ^= bit
+                    buckets[before] = nodes
+                    if not nodes:
+                        pool.counts ^= 1 << before
+                    after = before - gpus
+                    buckets[after] |= bit
+                    pool.counts |= 1 << after
+                    if self._journal is not None:
+                        self._journal.append((job, place))
+                    return place
+        allocation = self.find(job, role)
+        if allocation is not None:
+            self.take(job, allocation)
+        return allocation
+
+    def whole(self, job: Job) -> int:
+        """How many nodes are free as a whole, of those that the job may use."""
+        pools = self._resolve(job.vc, job.gpu_type, "")
+        return sum(pool.buckets[pool.size].bit_count() for pool in pools)
+
+    def freest(self, job: Job) -> int:
+        """The most free GPUs on one of the nodes that the job may use."""
+        pools = self._resolve(job.vc, job.gpu_type, "")
+        return max((pool.counts.bit_length() - 1 for pool in pools), default=0)
 
     def could(self, job: Job, role: str = "") -> bool:
         """Whether one node of this role is large enough for the job, were it free."""
         return any(job.gpus <= pool.size for pool in self._resolve(job.vc, job.gpu_type, role))
 
     def take(self, job: Job, allocation: Allocation) -> bool:
-        """Book the GPUs; False, and nothing booked, when one of them is not free."""
+        """Book the GPUs; False, and nothing booked, when one is not free, or they are too many."""
         if job.share != 1.0:
             return self._take_share(job, allocation)
-        free = self.free
+        free, gpus = self.free, 0
         for node, mask in allocation:
+            gpus += mask.bit_count()
             if free[node] & mask != mask:
                 return False
+        if gpus != job.gpus and not job.min_gpus <= gpus <= job.max_gpus:
+            return False
         for node, mask in allocation:
-            before = free[node]
-            after = before ^ mask
-            free[node] = after
-            taken = mask.bit_count()
+            left = free[node] = free[node] ^ mask
+            taken, after = mask.bit_count(), left.bit_count()
             self.idle -= taken
-            left = after.bit_count()
-            self._pool_of[node].move(node, left + taken, left)
+            pool, bit, before = self._pool_of[node], 1 << node, after + taken
+            buckets = pool.buckets
+            buckets[before] ^= bit
+            if not buckets[before]:
+                pool.counts ^= 1 << before
+            buckets[after] |= bit
+            pool.counts |= 1 << after
         if job.cpus or job.memory_mb:
             self._charge(job, allocation, -1)
         if self._journal is not None:
-            self._journal.append((True, job, allocation))
+            self._journal.append((job, allocation))
         return True
 
     def give(self, job: Job, allocation: Allocation) -> None:
@@ -147,16 +202,20 @@ class Space:
         else:
             allocation_freed = allocation
         for node, mask in allocation_freed:
-            before = free[node]
-            free[node] = before | mask
-            given = mask.bit_count()
+            before, given = free[node].bit_count(), mask.bit_count()
+            free[node] |= mask
             self.idle += given
-            had = before.bit_count()
-            self._pool_of[node].move(node, had, had + given)
+            pool, bit, after = self._pool_of[node], 1 << node, before + given
+            buckets = pool.buckets
+            buckets[before] ^= bit
+            if not buckets[before]:
+                pool.counts ^= 1 << before
+            buckets[after] |= bit
+            pool.counts |= 1 << after
         if job.cpus or job.memory_mb:
             self._charge(job, allocation, 1)
         if self._journal is not None:
-            self._journal.append((False, job, allocation))
+            self._journal.append((job, allocation, GIVEN))
 
     def begin(self) -> None:
         """From here on, remember what is booked and released, for `rollback`."""
@@ -165,22 +224,14 @@ class Space:
     def rollback(self) -> None:
         """Undo everything since `begin`."""
         journal, self._journal = self._journal, None
-        for taken, job, allocation in reversed(journal or ()):
-            if taken:
-                self.give(job, allocation)
-            else:
-                self.take(job, allocation)
+        if journal:
+            self._undo(journal)
 
-    def settle(self, bookings: Sequence[tuple[Job, Allocation]]) -> bool:
+    def settle(self, bookings: list[Booking]) -> bool:
         """End the transaction, keeping it when it is exactly these bookings; else undo it."""
-        journal = self._journal or ()
-        if len(journal) == len(bookings):
-            for (taken, job, allocation), (wanted, place) in zip(journal, bookings, strict=True):
-                if not taken or job is not wanted or allocation is not place:
-                    break
-            else:
-                self._journal = None
-                return True
+        if self._journal == bookings:
+            self._journal = None
+            return True
         self.rollback()
         return False
 
@@ -192,25 +243,38 @@ class Space:
         """Undo everything since `mark`, and stay in the transaction."""
         journal = self._journal
         assert journal is not None
-        undone = journal[mark:]
         self._journal = None
-        for taken, job, allocation in reversed(undone):
-            if taken:
-                self.give(job, allocation)
-            else:
-                self.take(job, allocation)
+        self._undo(journal[mark:])
         self._journal = journal[:mark]
+
+    def _undo(self, journal: list[Booking]) -> None:
+        for job, allocation, *given in reversed(journal):
+            if given:
+                self.take(job, allocation)
+            else:
+                self.give(job, allocation)
+
+    def _place(self, node: int, free: int, gpus: int) -> Allocation:
+        # The same places come again and again: the same object then, while they are not too many.
+        if len(self._places) > _PLACES:
+            self._places.clear()
+        place = self._places[node, free, gpus] = ((node, lowest(free, gpus)),)
+        return place
 
     def _resolve(self, vc: str, gpu_type: str, role: str) -> list[_Pool]:
         # A node without a VC is open to all; a cluster without VCs runs the jobs of any.
-        has_vcs = any(name for name, _, _ in self._pools)
-        return [
-            pool
-            for (pool_vc, pool_type, pool_role), pool in self._pools.items()
-            if pool_role == role
-            and (not has_vcs or pool_vc in ("", vc))
-            and (not gpu_type or pool_type in ("", gpu_type))
-        ]
+        wanted = (vc, gpu_type, role)
+        found = self._found.get(wanted)
+        if found is None:
+            has_vcs = any(name for name, _, _ in self._pools)
+            found = self._found[wanted] = [
+                pool
+                for (pool_vc, pool_type, pool_role), pool in self._pools.items()
+                if pool_role == role
+                and (not has_vcs or pool_vc in ("", vc))
+                and (not gpu_type or pool_type in ("", gpu_type))
+            ]
+        return found
 
     def _find(self, job: Job, gpus: int, pool: _Pool) -> Allocation | None:
         if job.share != 1.0:
@@ -278,7 +342,7 @@ class Space:
         if job.cpus or job.memory_mb:
             self._charge(job, allocation, -1)
         if self._journal is not None:
-            self._journal.append((True, job, allocation))
+            self._journal.append((job, allocation))
         return True
 
     def _affords(self, node: int, job: Job, gpus: int) -> bool:

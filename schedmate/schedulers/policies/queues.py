@@ -24,6 +24,8 @@ class Queue(Policy):
     holds up all those behind it that compete for the same nodes.
     """
 
+    steady = True
+
     def __init__(self, backfill: bool = False) -> None:
         self.backfill = backfill
 
@@ -32,10 +34,9 @@ class Queue(Policy):
         starts: list[Decision] = []
 
         def accept(job: Job) -> bool:
-            allocation = space.find(job)
+            allocation = space.place(job)
             if allocation is None:
                 return False
-            space.take(job, allocation)
             starts.append(Start(job, allocation))
             return True
 

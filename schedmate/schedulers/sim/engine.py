@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from schedmate.errors import InputError
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
-from schedmate.schedulers.sim.execution import (
+from schedmate.schedulers.sim.execution import DecisionError, Execution
+from schedmate.schedulers.sim.faults import Faults
+from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.sim.parameters import HONEST, Parameters
+from schedmate.schedulers.sim.physics import Physics
+from schedmate.schedulers.sim.progress import (
     DOWN,
     END,
     FAIL,
@@ -26,39 +30,13 @@ from schedmate.schedulers.sim.execution import (
     SUBMIT,
     TICK,
     UP,
-    DecisionError,
-    Execution,
-    Segment,
 )
-from schedmate.schedulers.sim.faults import Again, Failure, Faults
-from schedmate.schedulers.sim.observer import Observer
-from schedmate.schedulers.sim.parameters import HONEST, Parameters
-from schedmate.schedulers.sim.physics import Physics
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
 
 _IDLE_ROUNDS = 1000
 """Rounds in which nothing runs, comes or is decided, after which a policy is given up."""
-
-
-class Outcome(NamedTuple):
-    """Everything that happened, by position in the workload where it is about jobs."""
-
-    first_start: list[float]
-    end: list[float]
-    held_s: list[float]
-    """Time for which the job held GPUs, in profiling too [s]."""
-    segments: list[Segment]
-    events: int
-    decisions: dict[str, int]
-    """How many of each kind were carried out."""
-    failures: dict[int, tuple[Failure, Again | None]]
-    """By position of the segment that ended so: a failure of a job, its own or its node's, and
-    how it went on; None: it did not."""
-    work: Sequence[float]
-    """What each job needs, in the unit of the physics."""
-    bad_estimates: int
-    """Estimates that were no positive number, and taken as an abstention."""
 
 
 class Simulation:
@@ -87,7 +65,7 @@ class Simulation:
         self.cluster = policy.set_aside(cluster)
         self.estimator = estimator
         self.parameters = parameters
-        self.view = View(Space(self.cluster), load)
+        self.view = View(Space(self.cluster), policy, load)
         has_vcs = any(node.vc for node in self.cluster.nodes)
         for job, vc in zip(workload.jobs, workload.vcs or [""] * len(workload), strict=True):
             job.reset()
@@ -102,9 +80,12 @@ class Simulation:
             faults=faults,
             observers=observers,
         )
+        self._fresh = False  # whether jobs arrived about which the policy was not asked
         self._by_trace = physics is None
-        self._ended = [NEVER] * len(workload)
-        self._unfinished = len(workload)
+        self._advice_is_late = self._learns = False
+        if estimator is not None:
+            self._advice_is_late = type(estimator).latency_s is not Estimator.latency_s
+            self._learns = type(estimator).observe is not Estimator.observe
         self._bad_estimates = self._handled = self._idle_rounds = 0
         self._tick = -NEVER  # when the next round is, or the last one was
         self._draw = random.Random(seed)  # noqa: S311 - an experiment, not a secret
@@ -127,7 +108,7 @@ class Simulation:
         execution, jobs = self._execution, self.workload.jobs
         return Outcome(
             execution.started,
-            self._ended,
+            execution.ended,
             [job.service_s for job in jobs],
             execution.segments,
             events,
@@ -139,43 +120,54 @@ class Simulation:
 
     def _loop(self, progress: Callable[[int], None] | None) -> int:
         jobs, view, execution = self.workload.jobs, self.view, self._execution
+        pending = view.pending
         events, count, arrived = execution.events, len(jobs), 0
-        submit = [job.submit_time for job in jobs] + [NEVER]
+        interval, steady = self.policy.interval_s, self.policy.steady
+        submit = [job.submit_time for job in jobs]
+        submit.append(NEVER)
         if self.parameters.node_mtbf_s is not None:
             for node in range(len(self.cluster.nodes)):
                 self._next_failure(node, submit[0])
-        while self._unfinished and (arrived < count or events):
-            now = submit[arrived]
-            if events and events[0][0] < now:
-                now = events[0][0]
-            view.now = now
-            if events and events[0][0] == now:
+        upcoming = submit[0]
+        while execution.unfinished and (arrived < count or events):
+            if events and events[0][0] <= upcoming:
+                now = view.now = events[0][0]
                 self._happen(now)
-            while submit[arrived] == now:
+            else:
+                now = view.now = upcoming
+            while upcoming == now:
                 self._arrive(jobs[arrived])
                 arrived += 1
+                upcoming = submit[arrived]
                 if progress is not None and not arrived % 1000:
                     progress(arrived)
-            if execution.dirty and self._is_round(now):
+            if self._fresh and not execution.dirty:
+                execution.dirty = pending.new_heads()
+            self._fresh = False
+            if execution.dirty and steady and not pending.any():
+                execution.dirty = False
+            if execution.dirty and (interval is None or self._is_round(now)):
                 decided = self._decide()
-                waits = arrived < count or len(view.running) or execution.coming
+                waits = arrived < count or view.running.any() or execution.coming > 0
                 if self.policy.rounds:
                     waits = self._next_round(now, idle=not (waits or decided)) or waits
                 if not waits:
                     break
-        if self._unfinished:
+        if execution.unfinished:
             raise DecisionError(self._stuck())
         return self._handled + count
 
     def _decide(self) -> bool:
         """Ask the policy until nothing changes by it; whether it decided anything."""
-        execution, view, decided = self._execution, self.view, False
+        execution, view, space, decided = self._execution, self.view, self.view.space, False
         while execution.dirty:
             execution.dirty = False
-            view.space.begin()
-            decisions = self.policy.decide(view)
-            execution.carry_out(decisions)
-            decided = decided or bool(decisions)
+            space.begin()
+            if decisions := self.policy.decide(view):
+                execution.carry_out(decisions)
+                decided = True
+            else:
+                space.rollback()
         return decided
 
     def _is_round(self, now: float) -> bool:
@@ -204,26 +196,40 @@ class Simulation:
     def _happen(self, now: float) -> None:
         """Handle all events of this instant."""
         execution = self._execution
-        events, epochs = execution.events, execution.epoch
+        events, epochs, jobs = execution.events, execution.epoch, self.workload.jobs
         while events and events[0][0] == now:
             _, kind, index, epoch = heappop(events)
             if kind >= SUBMIT:
-                self._handled += 1
                 self._outside(kind, index, epoch)
-            elif epoch == epochs[index]:
-                self._handled += 1
-                self._handle(kind, self.workload.jobs[index])
+            elif epoch != epochs[index]:
+                continue
+            elif kind == END:
+                job = jobs[index]
+                execution.end(job)
+                execution.dirty = True
+                if self._learns:
+                    self._learn(job)
+            else:
+                self._handle(kind, jobs[index])
+            self._handled += 1
 
     def _arrive(self, job: Job) -> None:
+        execution, estimator, view = self._execution, self.estimator, self.view
+        view.submitted.append(job.submit_time)
         if self.parameters.profiling_is_free:
             job.profile = self.workload.profiles[job.index]
-        self.view.submitted.append(job.submit_time)
-        self._forecast(job)
-        execution, estimator = self._execution, self.estimator
-        if estimator is not None and (wait_s := estimator.latency_s(job)) > 0:
-            execution.later(job, wait_s)
-        else:
+        if estimator is not None:
+            self._forecast(job, estimator)
+            if self._advice_is_late and (wait_s := estimator.latency_s(job)) > 0:
+                execution.later(job, wait_s)
+                return
+        if execution.attended:
             execution.submit(job)
+        else:
+            view.pending.add(job, view.now)
+        if self.policy.steady:
+            self._fresh = True
+        else:
             execution.dirty = True
 
     def _handle(self, kind: int, job: Job) -> None:
@@ -235,19 +241,14 @@ class Simulation:
         execution.dirty = True
         if kind == RERANK:
             execution.rerank(job)
-        elif kind == END:
-            execution.end(job)
-            states = self.workload.states
-            # What it runs for by itself, without what sharing and restarts added.
-            run_time_s = self.workload.duration_s[job.index] if self._by_trace else job.service_s
-            self._end(job, run_time_s, not states or states[job.index] == "COMPLETED")
         elif kind == FAIL:
-            if not execution.fail(job):
-                self._end(job, job.service_s, completed=False)
+            if not execution.fail(job) and self._learns:
+                self._learn(job)
         else:
             execution.stop_profiling(job)
-            self._forecast(job)
-            execution.enqueue(job)
+            if self.estimator is not None:
+                self._forecast(job, self.estimator)
+            self.view.pending.add(job, self.view.now)
 
     def _outside(self, kind: int, index: int, which: int) -> None:
         """Something that no running job does by itself."""
@@ -264,16 +265,19 @@ class Simulation:
                 return
         execution.dirty = True
 
-    def _end(self, job: Job, run_time_s: float, completed: bool) -> None:
-        self._ended[job.index] = self.view.now
-        self._unfinished -= 1
-        if self.estimator is not None:
-            self.estimator.observe(job, run_time_s, completed)
-
-    def _forecast(self, job: Job) -> None:
-        if self.estimator is None:
+    def _learn(self, job: Job) -> None:
+        """Tell the estimator of a job that has ended."""
+        assert self.estimator is not None
+        index, states = job.index, self.workload.states
+        if job.failures and self._execution.done[index] < self._execution.physics.work[index]:
+            self.estimator.observe(job, job.service_s, completed=False)
             return
-        forecast = self.estimator.estimate(job)
+        # What it runs for by itself, without what sharing and restarts added.
+        run_time_s = self.workload.duration_s[index] if self._by_trace else job.service_s
+        self.estimator.observe(job, run_time_s, not states or states[index] == "COMPLETED")
+
+    def _forecast(self, job: Job, estimator: Estimator) -> None:
+        forecast = estimator.estimate(job)
         if forecast is not None and not 0 <= forecast.duration_s < NEVER:
             self._bad_estimates += 1
             forecast = None
@@ -294,8 +298,8 @@ class Simulation:
             return
         hit = [job for job in self.view.running if any(n == node for n, _ in job.allocation)]
         for job in hit:
-            if not self._execution.fail(job, node):
-                self._end(job, job.service_s, completed=False)
+            if not self._execution.fail(job, node) and self._learns:
+                self._learn(job)
         gpus = self.cluster.nodes[node].gpus
         keeper = Job(f"repair of {self.cluster.nodes[node].name}", -1, now, gpus)
         everything = ((node, (1 << gpus) - 1),)

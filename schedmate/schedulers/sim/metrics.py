@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.engine import Outcome
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 HOUR = 3600.0

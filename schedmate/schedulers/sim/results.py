@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from schedmate.errors import InputError
 from schedmate.files import open_output, replaced
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.engine import Outcome
 from schedmate.schedulers.sim.metrics import PerJob
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 Table = Mapping[str, NDArray[Any]]

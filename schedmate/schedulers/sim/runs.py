@@ -13,9 +13,10 @@ from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMea
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.audit import audit
-from schedmate.schedulers.sim.engine import Outcome, Simulation
+from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.metrics import PerJob, summary
 from schedmate.schedulers.sim.parameters import Parameters
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 ESTIMATORS = {

@@ -1,0 +1,203 @@
+"""How far every job is, and when that will matter next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappush
+
+from schedmate.errors import SchedmateError
+from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.policy import NEVER, Policy, View
+from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.sim.physics import Physics
+from schedmate.schedulers.sim.record import KINDS, Segments
+from schedmate.schedulers.sim.workload import Workload
+
+END, FAIL, PROFILED, PACE, RERANK, SUBMIT, WAKE, UP, DOWN, TICK = range(10)
+"""Kinds of events; at one instant they happen in this order."""
+
+RUN, PACKED, PROFILE = range(len(KINDS))
+
+
+class PhysicsError(SchedmateError):
+    """A physics, a faults object or an observer asked for something impossible."""
+
+
+class Progress:
+    """The state of every job that holds GPUs, the events that follow from it, and what was.
+
+    Lists are by position in the workload; what few jobs have is in dictionaries.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        policy: Policy,
+        view: View,
+        physics: Physics,
+        observers: Iterable[Observer],
+    ) -> None:
+        self.policy = policy
+        self.view = view
+        self.space = view.space
+        self.physics = physics
+        self.observers = list(observers)
+        count = len(workload)
+        self.events: list[tuple[float, int, int, int]] = []
+        """(time, kind, job or node, epoch; of a wake: which observer): a heap."""
+        self.epoch = [0] * count
+        """An event of a job's older epoch no longer holds."""
+        self.started = [NEVER] * count
+        """When each job first held GPUs [s]."""
+        self.segments = Segments()
+        self.kind: dict[int, int] = {}
+        """Of a job that does more or less than run: `PACKED` or `PROFILE`."""
+        self.done = [0.0] * count
+        """Work done up to `_since`."""
+        self.done_before = [0.0] * count
+        """Work done before the present allocation."""
+        self.fails_at: dict[int, float] = {}
+        self.profiled_at: dict[int, float] = {}
+        self.previous: dict[int, Allocation] = {}
+        """GPUs last held by a job that goes on from where it was."""
+        self.booked = False
+        """Whether the space knows already what is being carried out."""
+        self._work = physics.work
+        self._profiles = workload.profiles
+        self._speed = [1.0] * count
+        self._until: dict[int, float] = {}  # up to which done work the speed holds, if not all
+        self._since = [0.0] * count
+        self._reranks = type(policy).rank_until is not Policy.rank_until
+
+    def begin(self, job: Job, allocation: Allocation, kind: int = RUN) -> None:
+        """The job gets GPUs, which are booked."""
+        index, now = job.index, self.view.now
+        job.allocation = allocation
+        job.started = now
+        # While it runs, what it uses can be seen.
+        job.profile = self._profiles[index]
+        if kind:
+            self.kind[index] = kind
+            job.profiling = kind == PROFILE
+        if self.started[index] == NEVER:
+            self.started[index] = now
+        self.done_before[index] = self.done[index]
+        previous = self.previous.pop(index, ()) if self.previous else ()
+        self._since[index] = now
+        if restart_s := self.physics.restart_s(index, allocation, previous):
+            if not 0.0 < restart_s < NEVER:
+                raise PhysicsError(f"job {job.id} cannot take {restart_s} s to start.")
+            self._since[index] = now + restart_s
+        self.run(job)
+        for observer in self.observers:
+            observer.started(job)
+
+    def run(self, job: Job, *, anew: bool = True) -> None:
+        """Ask how fast the job is from here on, and foresee what that leads to.
+
+        `anew`: it was not among the running.
+        """
+        index, partner = job.index, job.partner
+        done, goal, kind = self.done[index], self._work[index], END
+        speed, until = self.physics.pace(
+            index, done, job.allocation, None if partner is None else partner.index
+        )
+        if not 0.0 <= speed < NEVER or until <= done < goal:
+            raise PhysicsError(
+                f"job {job.id} cannot run at speed {speed} until {until} of its {goal} are done, "
+                f"with {done} done."
+            )
+        self._speed[index] = speed
+        if until < goal:
+            self._until[index] = goal = until
+            kind = PACE
+        elif self._until:
+            self._until.pop(index, None)
+        if self.fails_at and (fails_at := self.fails_at.get(index, NEVER)) <= goal:
+            goal, kind = max(fails_at, done), FAIL
+        at = self._since[index] + (goal - done) / speed if speed else NEVER
+        if job.profiling and self.profiled_at[index] < at:
+            at, kind = self.profiled_at[index], PROFILED
+        if at < NEVER:
+            heappush(self.events, (at, kind, index, self.epoch[index]))
+        if anew:
+            now = self.view.now
+            self.view.running.add(job, now)
+            if self._reranks and (until := self.policy.rank_until(job, now)) < NEVER:
+                heappush(self.events, (max(until, now), RERANK, index, self.epoch[index]))
+
+    def pace(self, job: Job) -> None:
+        """The job has done the work up to which its speed was known."""
+        index = job.index
+        self.done[index] = self._until[index]
+        self._since[index] = self.view.now
+        self.run(job, anew=False)
+
+    def advance(self, job: Job) -> None:
+        """Account for the work done up to now."""
+        index, now = job.index, self.view.now
+        since = self._since[index]
+        if now > since:
+            done = self.done[index] + (now - since) * self._speed[index]
+            self.done[index] = min(self._work[index], self._until.get(index, NEVER), done)
+            self._since[index] = now
+
+    def release(self, job: Job) -> None:
+        """Take a job off its GPUs; a partner runs on alone."""
+        index, now, segments = job.index, self.view.now, self.segments
+        started, allocation, partner = job.started, job.allocation, job.partner
+        segments.jobs.append(index)
+        segments.starts.append(started)
+        segments.ends.append(now)
+        segments.works.append(self.done[index] - self.done_before[index])
+        segments.allocations.append(allocation)
+        segments.kinds.append(self.kind.pop(index, RUN) if self.kind else RUN)
+        self.view.running.remove(job)
+        self.epoch[index] += 1
+        job.service_s += now - started
+        if job.profiling:
+            job.profiling = False
+            del self.profiled_at[index]
+        if partner is None:
+            if not self.booked:
+                self.space.give(job, allocation)
+        else:
+            self.advance(partner)
+            self.withdraw(partner)
+            job.partner = partner.partner = None
+            self.run(partner)
+            for observer in self.observers:
+                observer.unpacked(partner)
+        job.allocation = ()
+
+    def withdraw(self, job: Job) -> None:
+        """Forget what was foreseen of a running job, as its circumstances change."""
+        self.view.running.remove(job)
+        self.epoch[job.index] += 1
+
+    def rerank(self, job: Job) -> None:
+        """The rank of a running job has changed by itself."""
+        index, now = job.index, self.view.now
+        self.view.running.remove(job)
+        self.view.running.add(job, now)
+        until = self.policy.rank_until(job, now)
+        if now < until < NEVER:
+            heappush(self.events, (until, RERANK, index, self.epoch[index]))
+
+    # For observers.
+
+    @property
+    def now(self) -> float:
+        """The clock [s]."""
+        return self.view.now
+
+    def work_done(self, job: Job) -> float:
+        """Work done so far, in the unit of the physics."""
+        if job.allocation:
+            self.advance(job)
+        return self.done[job.index]
+
+    def speed(self, job: Job) -> float:
+        """Work a second from now on; 0 while it waits or restarts."""
+        running = job.allocation and self._since[job.index] <= self.view.now
+        return self._speed[job.index] if running else 0.0

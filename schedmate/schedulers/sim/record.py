@@ -1,0 +1,93 @@
+"""What a simulation leaves behind: who held which GPUs when, and what came of every job."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
+
+from schedmate.schedulers.model import Allocation
+from schedmate.schedulers.sim.faults import Again, Failure
+
+KINDS = ("run", "packed", "profile")
+
+
+class Segment(NamedTuple):
+    """A job held GPUs from `start` to `end` and did `work` of what it needs."""
+
+    job: int
+    """Position in the workload."""
+    start: float
+    end: float
+    allocation: Allocation
+    work: float
+    """In the unit of the physics, [s] by default. None of what is done while profiling is kept,
+    unless the job ends by it."""
+    kind: str
+    """`run`, `packed` (joined another job) or `profile`."""
+
+
+class Segments(Sequence[Segment]):
+    """Segments in the order of their ends, in columns: some fifty bytes each."""
+
+    __slots__ = ("allocations", "ends", "jobs", "kinds", "starts", "works")
+
+    def __init__(self) -> None:
+        self.jobs = array("q")
+        self.starts = array("d")
+        self.ends = array("d")
+        self.works = array("d")
+        self.allocations: list[Allocation] = []
+        self.kinds = bytearray()
+        """Positions in `KINDS`."""
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Segment]:
+        kinds = (KINDS[kind] for kind in self.kinds)
+        columns = (self.jobs, self.starts, self.ends, self.allocations, self.works, kinds)
+        return map(Segment._make, zip(*columns, strict=True))
+
+    @overload
+    def __getitem__(self, at: int) -> Segment: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Segment]: ...
+    def __getitem__(self, at: int | slice) -> Segment | list[Segment]:
+        if isinstance(at, slice):
+            return [self[position] for position in range(*at.indices(len(self)))]
+        return Segment(
+            self.jobs[at],
+            self.starts[at],
+            self.ends[at],
+            self.allocations[at],
+            self.works[at],
+            KINDS[self.kinds[at]],
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Segments):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Outcome(NamedTuple):
+    """Everything that happened, by position in the workload where it is about jobs."""
+
+    first_start: list[float]
+    end: list[float]
+    held_s: list[float]
+    """Time for which the job held GPUs, in profiling too [s]."""
+    segments: Sequence[Segment]
+    events: int
+    decisions: dict[str, int]
+    """How many of each kind were carried out."""
+    failures: dict[int, tuple[Failure, Again | None]]
+    """By position of the segment that ended so: a failure of a job, its own or its node's, and
+    how it went on; None: it did not."""
+    work: Sequence[float]
+    """What each job needs, in the unit of the physics."""
+    bad_estimates: int
+    """Estimates that were no positive number, and taken as an abstention."""
