@@ -108,7 +108,7 @@ def _show(found: Explanation) -> None:
     from rich import box
     from rich.table import Table
 
-    from schedmate.report.charts import factor
+    from schedmate.report.axes import factor
     from schedmate.terminal import console
 
     screen = console(sys.stdout)

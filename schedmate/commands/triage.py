@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schedmate.commands.history_common import tell
+from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
 from schedmate.terminal import progress
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis
-    from schedmate.logparse.triage import JobVerdict, Strip, Triage
+    from schedmate.logparse.triage import Batch, JobVerdict, Strip, Triage
+    from schedmate.settings import Settings
 
 JOB_SCHEMA = "schedmate.triage-job/v1"
 LISTED = 12
@@ -38,6 +41,10 @@ def triage(
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write a report, one HTML file."),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Write the verdicts as a table, a row a job."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     as_lines: Annotated[
@@ -64,11 +71,24 @@ def triage(
             "killed run goes on where it was, and new templates are told from known ones.",
         ),
     ] = None,
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
+    ask: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Groups of like failures that a model is asked about, the costliest first.",
+        ),
+    ] = 20,
 ) -> None:
     """Diagnose many jobs at once: groups of one root cause, their cost, suspect nodes, what is new.
 
     A log that cannot be read becomes an error in its row and the others go on; the exit code is 3
     only when none could be read. Interrupted or killed, the same command goes on where it was.
+
+    Rules decide. Where they leave open whose fault it was and a language model is named, it is
+    asked once for each group of like failures; it has to cite the line.
 
     Examples:
 
@@ -76,32 +96,30 @@ def triage(
 
       schedmate triage jobs.csv --out report.html --json > triage.json
     """
-    from schedmate.logparse.triage import Ledger, find_targets, summarise
-    from schedmate.logparse.triage import triage as run
-    from schedmate.settings import data_dir
+    from schedmate.logparse.triage import find_targets
+    from schedmate.logparse.triage.table import write_csv
+    from schedmate.settings import data_dir, load_settings
 
+    settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
     if as_json and as_lines:
         raise UsageError("--json and --jsonl exclude each other; give one of them.")
     if ray is not None and processes is not None:
         raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"cannot write {out}: there is no such directory; make it first.")
-    batch = find_targets(source)
-    verdicts: list[JobVerdict] = []
-    shown: Counter[int] = Counter()
-    with ExitStack() as stack:
-        name = str(Path(batch.source).absolute())
-        store = stack.enter_context(Ledger(ledger or data_dir() / "triage.sqlite", name))
-        advance = stack.enter_context(progress("triage", len(batch.targets)))
-        cores = processes or len(os.sched_getaffinity(0))
-        for verdict, templates in run(batch.targets, store, processes=cores, ray=ray):
-            verdicts.append(verdict)
-            shown.update(templates)
-            if as_lines:
-                typer.echo(json.dumps(_line(verdict)))
-            advance(len(verdicts), f"{len(verdicts):,} of {len(batch.targets):,}")
-        found = summarise(batch.source, verdicts, shown, store, batch.warnings)
-        store.finish()
+    for path in (out, table):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no such directory; make it first.")
+    found = _batch(
+        find_targets(source),
+        ledger or data_dir() / "triage.sqlite",
+        settings,
+        ask=ask,
+        processes=processes or len(os.sched_getaffinity(0)),
+        ray=ray,
+        told=_print_line if as_lines else lambda _verdict: None,
+    )
+    if table is not None:
+        with open_output(table) as stream:
+            write_csv(found, stream)
     if out is not None:
         from schedmate.report.triage import triage_page
 
@@ -115,11 +133,55 @@ def triage(
     elif not as_lines:
         _print(found)
     if found.totals.unreadable == found.totals.jobs:
-        raise InputError(f"none of the logs of {source} could be read; first: {verdicts[0].error}")
+        raise InputError(
+            f"none of the logs of {source} could be read; first: {found.jobs[0].error}"
+        )
 
 
-def _line(verdict: JobVerdict) -> dict[str, Any]:
-    return {"schema": JOB_SCHEMA, **verdict.model_dump(mode="json", exclude={"group"})}
+def _batch(
+    batch: Batch,
+    ledger: Path,
+    settings: Settings,
+    *,
+    ask: int,
+    processes: int,
+    ray: str | None,
+    told: Callable[[JobVerdict], None],
+) -> Triage:
+    """The whole batch; `told` hears each verdict as it comes, or at the end if a model is asked."""
+    from schedmate.llm import open_llm
+    from schedmate.logparse.triage import Ledger, causes, summarise, triage
+    from schedmate.logparse.triage.opinions import ask_model
+
+    verdicts: list[JobVerdict] = []
+    shown: Counter[int] = Counter()
+    with ExitStack() as stack:
+        llm = None if settings.mode == "static" or not ask else open_llm(settings)
+        if llm is not None:
+            stack.callback(llm.close)
+        store = stack.enter_context(Ledger(ledger, str(Path(batch.source).absolute())))
+        with progress("triage", len(batch.targets)) as advance:
+            for verdict, templates in triage(batch.targets, store, processes=processes, ray=ray):
+                verdicts.append(verdict)
+                shown.update(templates)
+                if llm is None:
+                    told(verdict)
+                advance(len(verdicts), f"{len(verdicts):,} of {len(batch.targets):,}")
+        use = None
+        if llm is not None:
+            announce(settings, "logs")
+            with progress("asking the model", ask) as advance:
+                use = ask_model(verdicts, llm, most=ask, told=advance)
+            for verdict in verdicts:
+                told(verdict)
+        found = summarise(batch.source, verdicts, shown, store, batch.warnings, use)
+        store.finish(causes(found))
+    return found
+
+
+def _print_line(verdict: JobVerdict) -> None:
+    row = verdict.model_dump(mode="json", exclude={"group"})
+    typer.echo(json.dumps({"schema": JOB_SCHEMA, **row}))
 
 
 def _strip_of(verdict: JobVerdict) -> Strip | None:
@@ -142,7 +204,7 @@ def _print(found: Triage) -> None:
     from rich import box
     from rich.table import Table
 
-    from schedmate.logparse.triage.words import headlines, title
+    from schedmate.logparse.triage.words import headlines, model_words, title
     from schedmate.terminal import clean, console
 
     for line in headlines(found):
@@ -166,6 +228,8 @@ def _print(found: Triage) -> None:
     if len(ordered) > LISTED:
         typer.echo(f"{len(ordered) - LISTED:,} more groups: --out and --json have all.")
     typer.echo(clean(f"New: {found.novelty.reason}"))
+    if found.model is not None:
+        typer.echo(clean(f"Model: {model_words(found.model)}"))
 
 
 def _place(found: Diagnosis | None) -> str:

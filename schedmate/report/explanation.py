@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from schedmate import __version__
 from schedmate.durations import format_duration
 from schedmate.report import charts
-from schedmate.report.charts import Axis, Series, factor
+from schedmate.report.axes import Axis, Floats, factor, linear
+from schedmate.report.charts import Series
 from schedmate.report.page import render
 from schedmate.schedulers.learned.durations import LOGARITHMS
 from schedmate.schedulers.learned.ga2m import Term
@@ -29,8 +30,6 @@ TITLES = {
     "run-times": ("Run times", "ended jobs"),
     "submissions": ("Submissions in ten minutes", "bins of ten minutes"),
 }
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def _effects(scores: Sequence[float]) -> Axis:
     """An axis of factors: scores are logarithms, zero changes nothing."""
     low, high = min([*scores, 0.0]), max([*scores, 0.0])
     margin = 0.05 * max(high - low, 0.1)
-    return charts.linear("makes the answer", low - margin * (low < 0), high + margin, "effect")
+    return linear("makes the answer", low - margin * (low < 0), high + margin, "effect")
 
 
 def _shape(term: Term) -> Shape:
@@ -111,4 +110,4 @@ def _feature_axis(name: str, cuts: Sequence[float]) -> tuple[Axis, Floats]:
     width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
     low, high = (inner[0] - width, inner[-1] + width) if len(inner) else (0.0, 1.0)
     kind = "logarithm" if name in LOGARITHMS else "count"
-    return charts.linear(name, low, high, kind), np.array([low, *inner, high])
+    return linear(name, low, high, kind), np.array([low, *inner, high])

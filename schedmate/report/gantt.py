@@ -10,7 +10,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from schedmate.durations import format_duration
-from schedmate.report.charts import WIDTH, Axis, Floats, linear
+from schedmate.report.axes import Axis, Floats, linear
+from schedmate.report.charts import WIDTH
 from schedmate.report.page import shown
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.metrics import SIZES

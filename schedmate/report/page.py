@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,5 +74,6 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["shown"] = shown
+    environment.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
     environment.filters["ours"] = Markup  # the style and the script of this folder, and `embedded`
     return environment

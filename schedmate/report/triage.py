@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import numpy as np
 
 from schedmate.jobs import EvidenceLine
 from schedmate.logparse.triage import JobVerdict, Strip, Triage
 from schedmate.logparse.triage.document import Group
-from schedmate.logparse.triage.words import headlines, title
-from schedmate.report.page import render
+from schedmate.logparse.triage.words import headlines, model_words, title
+from schedmate.report import axes, charts
+from schedmate.report.charts import Figure
+from schedmate.report.page import embedded, render
 
 LARGEST = 5_000_000
-"""Largest report [bytes]."""
+"""Largest report [bytes], the JSON document in it included."""
+BINS = (600.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0, 30 * 86_400.0)
+"""Widths of the bars over time [s]: the first of which at most 60 cover all failures."""
+KINDS = ("infrastructure", "framework", "script", "unknown")
 CAPS = ((5_000, 150), (2_000, 80), (1_000, 40), (300, 15), (50, 5))
 """Rows of the table of jobs and cards of groups, tried in turn until the report is small enough."""
 
@@ -44,12 +51,34 @@ def triage_page(found: Triage, strip_of: Callable[[JobVerdict], Strip | None]) -
 
     for rows, cards in CAPS:
         page = _page(found, strip, rows, cards)
-        if len(page.encode("utf-8", "replace")) <= LARGEST:
+        left = LARGEST - len(page.encode("utf-8", "replace"))
+        if left >= 0:
             break
-    return page
+    data = next((text for text in _documents(found) if len(text) <= left), None)
+    return page if data is None else _page(found, strip, rows, cards, data)
 
 
-def _page(found: Triage, strip: Callable[[JobVerdict], Strip | None], rows: int, cards: int) -> str:
+def _documents(found: Triage) -> Iterator[str]:
+    """The JSON document, and then less and less of it, which its warnings say."""
+    yield embedded(found.document())
+    rest = "this copy, in a report, has no {}: `triage --json` has all"
+    few = found.model_copy(deep=True)
+    for job in few.jobs:
+        if job.diagnosis is not None:
+            job.diagnosis.evidence, job.diagnosis.ruled_out = [], []
+    few.warnings.append(rest.format("evidence"))
+    yield embedded(few.document())
+    few.jobs, few.warnings[-1] = [], rest.format("jobs")
+    yield embedded(few.document())
+
+
+def _page(
+    found: Triage,
+    strip: Callable[[JobVerdict], Strip | None],
+    rows: int,
+    cards: int,
+    data: str | None = None,
+) -> str:
     jobs = {job.index: job for job in found.jobs}
     groups = {one.id: one for one in found.groups}
     ordered = [groups[bar.group] for bar in found.pareto.bars]
@@ -58,6 +87,7 @@ def _page(found: Triage, strip: Callable[[JobVerdict], Strip | None], rows: int,
     listed = sorted(found.jobs, key=lambda job: (not job.failed and not job.error, job.index))
     return render(
         "triage",
+        "charts",
         found=found,
         headlines=headlines(found),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -69,7 +99,45 @@ def _page(found: Triage, strip: Callable[[JobVerdict], Strip | None], rows: int,
         rows_left_out=max(0, len(listed) - rows),
         names={one.id: title(one) for one in found.groups},
         carded={one.id for one in ordered[:cards]},
-        suspects=[one for one in found.node_test.nodes if one.suspect],
+        over_time=_over_time(found),
+        model=None if found.model is None else model_words(found.model),
+        data=data,
+    )
+
+
+def _over_time(found: Triage) -> Figure | None:
+    """How many jobs failed when, by type; None when fewer than two logs say when."""
+    times = {
+        kind: [
+            job.diagnosis.time
+            for job in found.jobs
+            if job.diagnosis is not None
+            and job.diagnosis.error_type == kind
+            and job.diagnosis.time is not None
+        ]
+        for kind in KINDS
+    }
+    everything = [one for some in times.values() for one in some]
+    if len(everything) < 2:
+        return None
+    first, last = min(everything), max(everything)
+    width = next((one for one in BINS if (last - first) / one <= 60), (last - first) / 60)
+    start = first - first % width
+    edges = start + width * np.arange(int((last - start) // width) + 2, dtype=np.float64)
+    layers = [(kind, f"t-{kind}", np.histogram(some, edges)[0]) for kind, some in times.items()]
+    total = sum(heights for _, _, heights in layers)
+    x = axes.linear("when it failed, as logged (UTC)", start, float(edges[-1]), "time")
+    y = axes.linear("failed jobs", 0.0, float(np.max(total)), "count")
+    rows = [
+        [x.text(float(edges[n])), *(str(int(heights[n])) for _, _, heights in layers)]
+        for n in np.flatnonzero(total).tolist()
+    ]
+    return Figure(
+        "Failures over time",
+        charts.stacked("Failed jobs over time, by type of failure", edges, layers, x, y),
+        ["from", *KINDS],
+        rows,
+        f"{len(everything):,} of {found.totals.failed:,} failures say when they happened.",
     )
 
 

@@ -17,7 +17,7 @@ from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.report import charts
+from schedmate.report import axes, charts
 from schedmate.report.explained import explained, written
 from schedmate.report.gantt import window_of
 from schedmate.report.simulation import Comparison, simulation_page
@@ -115,7 +115,7 @@ def test_a_large_trace_gives_a_small_page() -> None:
 
 def test_curves_are_exact_where_they_are_drawn() -> None:
     values = np.random.default_rng(0).lognormal(5, 3, 5000)
-    axis = charts.log_durations("x", 1.0, float(values.max()))
+    axis = axes.log_durations("x", 1.0, float(values.max()))
     where, share = charts.cdf(values, axis)
     for x, y in list(zip(where.tolist(), share.tolist(), strict=True))[::97]:
         assert y == pytest.approx((values <= x).mean(), abs=1e-9)
@@ -124,7 +124,7 @@ def test_curves_are_exact_where_they_are_drawn() -> None:
 
 @given(st.floats(0, 1e7), st.floats(1e-3, 1e7), st.sampled_from(["duration", "count", "hours"]))
 def test_an_axis_has_a_few_ticks_within_itself(low: float, width: float, kind: str) -> None:
-    axis = charts.linear("x", low, low + width, kind)
+    axis = axes.linear("x", low, low + width, kind)
     assert 1 <= len(axis.ticks) <= 14
     assert all(axis.low - 1e-6 * width <= one <= axis.high * (1 + 1e-9) for one in axis.ticks)
 

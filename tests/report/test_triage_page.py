@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import socket
@@ -115,6 +116,39 @@ def test_failures_come_before_the_others_when_not_all_fit() -> None:
     assert "1,001 more jobs are left out" in page
 
 
+def failed_at(index: int, time: float | None, kind: str = "script") -> JobVerdict:
+    one = verdict(index)
+    assert one.diagnosis is not None
+    one.diagnosis.time, one.diagnosis.error_type = time, kind  # type: ignore[assignment]
+    return one
+
+
+def test_failures_over_time_add_up() -> None:
+    day = 86_400.0
+    jobs = [failed_at(n, 20_000 * day + n * 3600.0) for n in range(50)]
+    jobs += [failed_at(50, 20_001 * day, "framework"), failed_at(51, None)]
+    page = triage_page(summary(jobs), nothing)
+    assert "51 of 52 failures say when they happened" in page
+    section = page.partition('id="time"')[2].partition("</section>")[0]
+    numbers = [int(one) for one in re.findall(r'<td class="n">(\d+)</td>', section)]
+    assert sum(numbers) == 51
+    assert section.count("<title>script: 1 from") == 50
+    alone = triage_page(summary([failed_at(0, 5.0), failed_at(1, None)]), nothing)
+    assert 'id="time"' not in alone
+
+
+def test_the_document_is_in_the_page_or_as_much_of_it_as_fits() -> None:
+    found = summary([verdict(n, f"</script><b>{n}", 3) for n in range(40)])
+    page = triage_page(found, nothing)
+    assert json.loads(safe(page).parts["data"]) == found.document()
+    large = summary([verdict(n, f"{n} " + "word " * 90, 9) for n in range(2500)])
+    page = triage_page(large, nothing)
+    assert len(page.encode()) <= 5_000_000
+    document = json.loads(safe(page).parts["data"])
+    assert "`triage --json` has all" in document["warnings"][-1]
+    assert document["totals"] == large.document()["totals"]
+
+
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="no Chromium with ChromeDriver on this machine"
 )
@@ -187,6 +221,34 @@ def test_in_a_browser_sort_filter_and_links(report: Path, window: Browser) -> No
         "return [...document.querySelectorAll('a,button,input,summary')]"
         ".every((one) => one.tabIndex >= 0)"
     )
+
+
+@needs_browser
+def test_in_a_browser_evidence_is_copied_and_tables_saved(report: Path, window: Browser) -> None:
+    window.open(report)
+    window.run("document.querySelectorAll('details').forEach((one) => { one.open = true; });")
+    labels = window.run(
+        "return [...document.querySelectorAll('button.do')].map((one) => one.textContent)"
+    )
+    assert {"Copy", "Save as CSV", "Save as JSON"} <= set(labels)
+    window.run("[...document.querySelectorAll('button.do')].forEach((one) => one.click())")
+    said = "return document.querySelector('.lines + span button').textContent"
+    for _ in range(100):
+        if window.run(said) != "Copy":
+            break
+    assert window.run(said) in ("Copied", "Selected")
+    saved = window.run(
+        """
+        let blob = null;
+        const make = URL.createObjectURL;
+        URL.createObjectURL = (one) => { blob = one; return make(one); };
+        [...document.querySelectorAll('button.do')]
+          .find((one) => one.textContent === 'Save as CSV').click();
+        return blob.text();
+        """
+    )
+    assert len(saved.splitlines()) == len(HOSTILE) + 2
+    assert window.messages() == []
 
 
 @needs_browser

@@ -55,20 +55,48 @@ def consult(diagnosis: Diagnosis, log: Log, llm: LLM, *, window: int = WINDOW) -
     """
     if not is_open(diagnosis):
         return diagnosis
-    found = diagnosis.model_copy(deep=True)
     try:
-        _consult(found, log, llm, window)
+        return settle(diagnosis, log, llm, window=window)
     except ModelError as error:
         found = diagnosis.model_copy(deep=True)
         found.warnings.append(f"the language model did not settle it: {error}")
+        found.plan = plan_for(found)
+        return found
+
+
+def settle(
+    diagnosis: Diagnosis, log: Log, llm: LLM, *, window: int = WINDOW, job: str | None = None
+) -> Diagnosis:
+    """`diagnosis`, which rules left open, with what a model could prove.
+
+    All questions of one `job` share its budget. Raises `ModelError` for a model that fails or
+    cannot prove what it says.
+    """
+    found = diagnosis.model_copy(deep=True)
+    _consult(found, log, llm, window, job)
     found.plan = plan_for(found)
     return found
 
 
-def _consult(found: Diagnosis, log: Log, llm: LLM, window: int) -> None:
+def alike(diagnosis: Diagnosis, opinion: Diagnosis, of: str) -> Diagnosis:
+    """`diagnosis` of another job that failed in the same way, with what a model said of job `of`.
+
+    What it cited stays with that job.
+    """
+    changed = ("error_type", "faulty_component", "rule", "reference", "recoverable", "source")
+    found = diagnosis.model_copy(
+        update={name: getattr(opinion, name) for name in changed}, deep=True
+    )
+    found.error_name = diagnosis.error_name or opinion.error_name
+    found.reason = f"as in job {of}, which failed in the same way: {opinion.reason}"
+    found.plan = plan_for(found)
+    return found
+
+
+def _consult(found: Diagnosis, log: Log, llm: LLM, window: int, job: str | None) -> None:
     file = next((one for one in log.files if one.name == found.file), log.files[0])
     shown = {line.number: line for line in _window(file, found.line, window)}
-    chat = llm.chat(PURPOSE)
+    chat = llm.chat(PURPOSE, job=job)
     fence = Fence()
     if found.error_type != "infrastructure":
         opinion = _ask(chat, "failure.type.v1", _type_schema(found), found, fence, shown)

@@ -8,7 +8,7 @@ from schedmate.logparse.triage.document import SCHEMA, JobVerdict, Triage, json_
 from schedmate.logparse.triage.ledger import Ledger
 from schedmate.logparse.triage.run import triage
 from schedmate.logparse.triage.strip import Strip, strip
-from schedmate.logparse.triage.summary import summarise
+from schedmate.logparse.triage.summary import causes, summarise
 from schedmate.logparse.triage.targets import Batch, Target, find_targets
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Strip",
     "Target",
     "Triage",
+    "causes",
     "find_targets",
     "json_schema",
     "strip",

@@ -39,6 +39,16 @@ class JobVerdict(_Part):
         return self.diagnosis is not None and self.diagnosis.error_type != "none"
 
 
+class Earlier(_Part):
+    """The same root cause in earlier batches of the same ledger."""
+
+    batches: int
+    jobs: int
+    last: float = Field(description="When the last of those batches ended [s since epoch]")
+    log: str = Field(description="The log that stood for it then")
+    line: int | None = Field(None, description="The failing line there, 1-based")
+
+
 class Group(_Part):
     """Failures of one root cause: the same error, component and shape of the deciding line."""
 
@@ -55,7 +65,9 @@ class Group(_Part):
     first_time: float | None = Field(None, description="Earliest failure [s since epoch]")
     last_time: float | None = Field(None, description="Latest failure [s since epoch]")
     rule: str | None = None
+    source: str = Field("rules", description="rules, or model where rules left it open")
     plan: Recovery | None = None
+    earlier: Earlier | None = Field(None, description="null when no earlier batch had it")
 
 
 class Bar(_Part):
@@ -84,6 +96,9 @@ class NodeFinding(_Part):
     failures: int = Field(description="Infrastructure failures that count against it")
     expected: float = Field(description="Failures expected by chance")
     node_hours: float | None = Field(None, description="Sum of the durations of its jobs [h]")
+    per_1000_hours: tuple[float, float, float] | None = Field(
+        None, description="Failures in 1,000 node-hours, and the exact 95 % interval (Poisson)"
+    )
     p_value: float = Field(ge=0, le=1)
     p_adjusted: float = Field(ge=0, le=1, description="After Holm's correction")
     suspect: bool
@@ -119,6 +134,19 @@ class Novelty(_Part):
     templates: list[NewTemplate] = Field(description="Those of most jobs first, at most 500")
 
 
+class ModelUse(_Part):
+    """What a language model was asked about what rules had left open."""
+
+    model: str
+    open_groups: int = Field(description="Groups of like failures that rules left open")
+    asked: int = Field(description="Of them, those it was asked about")
+    settled: int = Field(description="Of those, those on which it could prove what it said")
+    jobs: int = Field(description="Jobs whose verdict that changed")
+    tokens: int = Field(description="Tokens that it took, cached replies not counted")
+    cost: float = Field(description="In the currency of the prices in the settings")
+    note: str | None = Field(None, description="Why not all were asked about")
+
+
 class Totals(_Part):
     """Counts of the whole batch."""
 
@@ -143,6 +171,7 @@ class Triage(_Part):
     pareto: Pareto
     node_test: NodeTest
     novelty: Novelty
+    model: ModelUse | None = Field(None, description="null when no model was asked")
     jobs: list[JobVerdict]
     warnings: list[str] = Field(default_factory=list)
 

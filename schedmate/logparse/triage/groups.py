@@ -68,6 +68,7 @@ def _group(key: tuple[str, ...], members: list[JobVerdict]) -> Group:
         first_time=min(times, default=None),
         last_time=max(times, default=None),
         rule=shown.rule,
+        source=shown.source,
         plan=shown.plan,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from array import array
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -27,6 +28,26 @@ class Seen(NamedTuple):
     text: str
     log: str
     line: int
+
+
+class Cause(NamedTuple):
+    """A root cause of a batch: its group, how many jobs it failed, and an example."""
+
+    id: str
+    jobs: int
+    log: str
+    line: int | None
+
+
+class Past(NamedTuple):
+    """What earlier batches saw of a root cause; the example is that of the last one."""
+
+    batches: int
+    jobs: int
+    last: float
+    """When that batch ended [s since epoch]."""
+    log: str
+    line: int | None
 
 
 class Ledger:
@@ -131,10 +152,27 @@ class Ledger:
         ).fetchone()[0]
         return int(batches), int(templates)
 
-    def finish(self) -> None:
+    def causes(self) -> dict[str, Past]:
+        """The root causes of earlier batches, by group."""
+        rows = self._db.execute(
+            # the columns beside max() are those of its row
+            "SELECT cause.id, count(*), sum(jobs), max(finished), log, line FROM cause "
+            "JOIN batch ON batch.id = cause.batch WHERE batch < ? AND finished IS NOT NULL "
+            "GROUP BY cause.id",
+            (self.batch,),
+        )
+        return {row[0]: Past(*row[1:]) for row in rows}
+
+    def finish(self, causes: Iterable[Cause] = ()) -> None:
         """The batch is over: what it learned is known from now on."""
         self._commit()
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany(
+            "INSERT OR REPLACE INTO cause VALUES (?, ?, ?, ?, ?)",
+            [(one.id, self.batch, one.jobs, one.log, one.line) for one in causes],
+        )
         self._db.execute("UPDATE batch SET finished = ? WHERE id = ?", (time.time(), self.batch))
+        self._db.execute("COMMIT")
 
     def _commit(self) -> None:
         if self._db.in_transaction:

@@ -1,5 +1,5 @@
--- What was triaged. Verdicts hold for one content under one version of the rules; templates are
--- remembered for good, with the batch that showed them first.
+-- What was triaged. Verdicts hold for one content under one version of the rules; templates and root
+-- causes are remembered for good, with the batch that showed them first, or each batch.
 CREATE TABLE IF NOT EXISTS batch (
     id INTEGER PRIMARY KEY,
     source TEXT NOT NULL,
@@ -11,6 +11,14 @@ CREATE TABLE IF NOT EXISTS verdict (
     version TEXT NOT NULL,
     document TEXT NOT NULL,
     templates BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cause (
+    id TEXT NOT NULL,
+    batch INTEGER NOT NULL,
+    jobs INTEGER NOT NULL,
+    log TEXT NOT NULL,
+    line INTEGER,
+    PRIMARY KEY (id, batch)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS template (
     id INTEGER PRIMARY KEY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import exp, lgamma
+from math import exp, lgamma, log
 
 from schedmate.logparse.triage.document import JobVerdict, NodeFinding, NodeTest
 
@@ -46,6 +46,7 @@ def compare_nodes(jobs: Sequence[JobVerdict]) -> NodeTest:
             failures=against.get(node, 0),
             expected=len(on_it) * bad / total,
             node_hours=_hours(on_it),
+            per_1000_hours=_rate(against.get(node, 0), _hours(on_it)),
             p_value=p_values[node],
             p_adjusted=adjusted[node],
             suspect=not reason and adjusted[node] < ALPHA,
@@ -82,6 +83,29 @@ def _blamed(job: JobVerdict) -> list[str]:
 def _hours(jobs: Iterable[JobVerdict]) -> float | None:
     known = [job.duration_s for job in jobs if job.duration_s is not None]
     return sum(known) / 3600 if known else None
+
+
+def _rate(failures: int, hours: float | None) -> tuple[float, float, float] | None:
+    if not hours:
+        return None
+    low, high = poisson_interval(failures)
+    return (1000 * failures / hours, 1000 * low / hours, 1000 * high / hours)
+
+
+def poisson_interval(count: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of the mean of a Poisson variable that came out as `count` (Garwood)."""
+    part = (1 - level) / 2
+
+    def mean_at(chance: float, upto: int) -> float:
+        """The mean under which at most `upto` has this chance, by bisection."""
+        low, high = 0.0, 10.0 + 3.0 * upto
+        for _ in range(60):
+            middle = (low + high) / 2
+            below = sum(exp(k * log(middle) - middle - lgamma(k + 1)) for k in range(upto + 1))
+            low, high = (middle, high) if below > chance else (low, middle)
+        return low
+
+    return (0.0 if count == 0 else mean_at(1 - part, count - 1), mean_at(part, count))
 
 
 def _too_little(total: int, bad: int, nodes: int) -> str:

@@ -6,9 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from schedmate import __version__
-from schedmate.logparse.triage.document import JobVerdict, NewTemplate, Novelty, Totals, Triage
+from schedmate.logparse.triage.document import (
+    Earlier,
+    JobVerdict,
+    ModelUse,
+    NewTemplate,
+    Novelty,
+    Totals,
+    Triage,
+)
 from schedmate.logparse.triage.groups import group, pareto
-from schedmate.logparse.triage.ledger import Ledger
+from schedmate.logparse.triage.ledger import Cause, Ledger
 from schedmate.logparse.triage.nodes import compare_nodes
 from schedmate.logparse.triage.work import version
 
@@ -22,10 +30,15 @@ def summarise(
     shown: Mapping[int, int],
     ledger: Ledger,
     warnings: Sequence[str] = (),
+    model: ModelUse | None = None,
 ) -> Triage:
     """The whole batch. `shown` says of each template number near how many failures it stood."""
     jobs = sorted(verdicts, key=lambda job: job.index)
     groups = group(jobs)
+    past = ledger.causes()
+    for one in groups:
+        if one.id in past:
+            one.earlier = Earlier(**past[one.id]._asdict())
     return Triage(
         source=source,
         version=__version__,
@@ -35,9 +48,21 @@ def summarise(
         pareto=pareto(groups),
         node_test=compare_nodes(jobs),
         novelty=_novelty(shown, ledger),
+        model=model,
         jobs=jobs,
         warnings=list(warnings),
     )
+
+
+def causes(found: Triage) -> list[Cause]:
+    """What the ledger has to remember of the root causes of a batch."""
+    jobs = {job.index: job for job in found.jobs}
+    remembered = []
+    for one in found.groups:
+        example = jobs[one.example]
+        line = example.diagnosis.line if example.diagnosis is not None else None
+        remembered.append(Cause(one.id, len(one.jobs), example.log, line))
+    return remembered
 
 
 def _totals(jobs: Sequence[JobVerdict]) -> Totals:

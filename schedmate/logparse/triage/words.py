@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedmate.logparse.triage.document import Group, Triage
+from schedmate.logparse.triage.document import Group, ModelUse, Triage
 
 
 def headlines(found: Triage) -> list[str]:
@@ -39,6 +39,15 @@ def headlines(found: Triage) -> list[str]:
     else:
         lines.append(f"Nodes: {found.node_test.reason}")
     return lines
+
+
+def model_words(use: ModelUse) -> str:
+    """What a model was asked, and what came of it."""
+    text = (
+        f"{use.model} was asked about {use.asked} of {use.open_groups} groups that rules left open "
+        f"and settled {use.settled}, the verdicts of {use.jobs:,} jobs, for {use.tokens:,} tokens."
+    )
+    return f"{text} {use.note}" if use.note else text
 
 
 def title(group: Group) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schedmate.jobs import Diagnosis, ErrorType, EvidenceLine
 from schedmate.logparse.triage import JobVerdict
 from schedmate.logparse.triage.groups import group, pareto
-from schedmate.logparse.triage.nodes import compare_nodes, holm, tail
+from schedmate.logparse.triage.nodes import compare_nodes, holm, poisson_interval, tail
 
 
 def job(
@@ -155,3 +155,11 @@ def test_too_little_to_claim_anything(jobs: list[JobVerdict], reason: str) -> No
     assert not found.tested
     assert reason in found.reason
     assert not any(one.suspect for one in found.nodes)
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    [(0, 0.0, 3.6889), (1, 0.0253, 5.5716), (5, 1.6235, 11.6683), (50, 37.1110, 65.9187)],
+)
+def test_the_poisson_interval_is_that_of_the_tables(count: int, low: float, high: float) -> None:
+    assert poisson_interval(count) == pytest.approx((low, high), abs=2e-4)

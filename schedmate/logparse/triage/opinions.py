@@ -1,0 +1,103 @@
+"""A language model on what the rules of a batch left open: once for each group of like failures.
+
+The costliest groups come first, all questions share the budget of one job, and what is proved of
+the job that stands for a group holds for those that failed in the same way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from schedmate.errors import InputError, ModelError
+from schedmate.llm import LLM
+from schedmate.logparse.failure.opinion import WINDOW, alike, is_open, settle
+from schedmate.logparse.reading import open_log
+from schedmate.logparse.triage.document import Group, JobVerdict, ModelUse
+from schedmate.logparse.triage.groups import group, pareto
+
+MOST = 20
+"""Groups a model is asked about, unless told otherwise."""
+IN_A_ROW = 3
+"""After so many failures of the model one after another no more is asked."""
+
+
+def ask_model(
+    jobs: Sequence[JobVerdict],
+    llm: LLM,
+    *,
+    most: int = MOST,
+    window: int = WINDOW,
+    told: Callable[[int, str], None] = lambda _done, _text: None,
+) -> ModelUse:
+    """Settles diagnoses of `jobs` in place, where a model can prove what it says.
+
+    `told` hears how many groups are done. Failures without a deciding line have nothing in common,
+    so none of them speaks for another: of those, only one alone is asked about. Never raises for
+    what the model does.
+    """
+    by_index = {job.index: job for job in jobs}
+    groups = {one.id: one for one in group(jobs)}
+    ordered = [groups[bar.group] for bar in pareto(list(groups.values())).bars]
+    left_open = [one for one in ordered if _is_open(one, by_index)]
+    batch = f"triage-{time.time_ns()}"
+    use = ModelUse(
+        model=llm.endpoint.model or "",
+        open_groups=len(left_open),
+        asked=0,
+        settled=0,
+        jobs=0,
+        tokens=0,
+        cost=0.0,
+    )
+    failures = 0
+    for one in left_open[:most]:
+        example = by_index[one.example]
+        told(use.asked, f"{use.asked} of {min(most, len(left_open))} groups")
+        try:
+            changed = _settle(one, by_index, llm, window, batch)
+            use.settled += 1
+            use.jobs += changed
+            failures = 0
+        except InputError:
+            continue  # the log is gone since it was triaged
+        except ModelError as error:
+            assert example.diagnosis is not None
+            example.diagnosis.warnings.append(f"the language model did not settle it: {error}")
+            failures += 1
+            if error.verdict == "budget" or failures == IN_A_ROW:
+                use.note = f"No more was asked: {error}."
+                break
+        finally:
+            use.asked += 1
+    if use.note is None and len(left_open) > most:
+        use.note = f"{len(left_open) - most} groups of less cost were not asked about."
+    use.model = llm.endpoint.model or use.model
+    use.tokens, use.cost = llm.store.spent(job=batch)
+    return use
+
+
+def _is_open(one: Group, jobs: dict[int, JobVerdict]) -> bool:
+    found = jobs[one.example].diagnosis
+    return found is not None and is_open(found) and bool(one.template or len(one.jobs) == 1)
+
+
+def _settle(one: Group, jobs: dict[int, JobVerdict], llm: LLM, window: int, batch: str) -> int:
+    """How many jobs have a new diagnosis."""
+    example = jobs[one.example]
+    assert example.diagnosis is not None
+    with open_log(example.log) as log:
+        opinion = settle(example.diagnosis, log, llm, window=window, job=batch)
+    if opinion.source != "model":
+        return 0  # it saw no component either
+    changed = 0
+    for job in (jobs[index] for index in one.jobs):
+        assert job.diagnosis is not None
+        if job is example:
+            job.diagnosis = opinion
+        elif is_open(job.diagnosis):
+            job.diagnosis = alike(job.diagnosis, opinion, example.job_id)
+        else:
+            continue
+        changed += 1
+    return changed
