@@ -168,7 +168,7 @@ def simulate(
 
         command = shlex.join(["schedmate", *sys.argv[1:]])
         whole = Comparison(
-            plans, done, document, trace.name, workload.synthetic, workload.notes, command
+            plans, done, document, trace.name, workload.made_up, workload.notes, command
         )
         with open_output(page) as stream:
             stream.write(simulation_page(whole, window))

@@ -28,7 +28,8 @@ class Comparison:
     document: dict[str, Any]
     """As `--json` prints it."""
     trace: str
-    synthetic: bool = False
+    made_up: Sequence[str] = ()
+    """What of the trace is synthetic."""
     notes: Sequence[str] = ()
     command: str = ""
 

@@ -45,7 +45,7 @@ def page_of(some: Workload, *plans: Plan, name: str = "trace.csv", **more: objec
     results = list(compare(some, plans))
     numbers = [one.numbers for one in results]
     document = {"schema": "x", "trace": name, "runs": numbers, "over_seeds": over_seeds(numbers)}
-    found = Comparison(plans, results, document, name, some.synthetic, some.notes, name)
+    found = Comparison(plans, results, document, name, some.made_up, some.notes, name)
     return simulation_page(found, **more)  # type: ignore[arg-type]
 
 
@@ -57,7 +57,7 @@ def plan(*policies: str, estimator: str = "user-mean", seed: int = 0, nodes: str
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Hostile names wherever a trace has names, on four policies under four settings."""
     some = workload(400, HOSTILE)
-    some.synthetic, some.notes = True, list(HOSTILE)
+    some.made_up, some.notes = tuple(HOSTILE), list(HOSTILE)
     policies = ("fifo", "sjf", "tiresias", "lucid")
     plans = [
         plan(*policies, estimator=told, seed=seed)
@@ -90,7 +90,7 @@ def test_whatever_a_trace_holds_adds_no_element(text: str) -> None:
 def test_labels_are_in_plain_sight(report: Path) -> None:
     page = report.read_text(encoding="utf-8")
     before_results = page.partition('<section id="results"')[0]
-    assert "no cluster ever ran these jobs" in before_results
+    assert "The trace is synthetic in this: &lt;script&gt;" in before_results
     assert "told what nobody can know" in before_results
     rows = page.partition('id="runs"')[2].partition("</table>")[0].split("<tr>")[2:]
     assert ["oracle</span>" in row for row in rows] == [True] * 8 + [False] * 8
