@@ -78,6 +78,27 @@ def simulate(
             help="Let nodes fail: the mean time between failures of one, as 264d.",
         ),
     ] = None,
+    failures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATES",
+            help="Let jobs fail by themselves: gpu_mtbf=2000d,bugs=0.2,user=2h (docs/adapters.md); "
+            "'' for the defaults.",
+        ),
+    ] = None,
+    advisor_latency: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time that the advisor of a +schedmate policy takes."),
+    ] = None,
+    detection_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Share of pairs whose slowdown a +schedmate policy may detect.",
+        ),
+    ] = None,
     seed: Annotated[
         str, typer.Option(metavar="S[,S...]", help="Seeds of noise and failures: a run for each.")
     ] = "0",
@@ -134,11 +155,15 @@ def simulate(
 
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.comparison import compare, over_seeds
+    from schedmate.schedulers.sim.failures import FailureRates
     from schedmate.schedulers.sim.results import parquet_is_there
     from schedmate.schedulers.sim.runs import Plan
 
     parameters = parameters_of(mode, colocation, node_mtbf)
     names = tuple(name.strip() for name in policy.split(",") if name.strip())
+    latency = None if advisor_latency is None else parse_duration(advisor_latency)
+    names = with_settings(names, latency_s=latency, detection_rate=detection_rate)
+    rates = None if failures is None else FailureRates.parse(failures)
     if not names:
         raise UsageError("--policy names none; `schedmate policies` lists them.")
     if ray is not None and processes > 1:
@@ -148,7 +173,7 @@ def simulate(
     if report is not None and not report.absolute().parent.is_dir():
         raise InputError(f"cannot write {report}: there is no such directory; make it first.")
     plans = [
-        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model)
+        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model, rates)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
     workload = load(trace, columns, skip_bad, workloads)
@@ -177,6 +202,23 @@ def simulate(
         typer.echo(json.dumps(document, indent=1))
     else:
         show(numbers)
+
+
+def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, ...]:
+    """The policies with these settings where they have them.
+
+    Raises `UsageError` for a setting that no policy has.
+    """
+    from schedmate.schedulers import registry
+
+    for key, value in values.items():
+        if value is None:
+            continue
+        having = [name for name in names if registry.has_setting(name, key)]
+        if not having:
+            raise UsageError(f"none of {', '.join(names)} has {key}; policies named +schedmate do.")
+        names = tuple(f"{name}:{key}={value:g}" if name in having else name for name in names)
+    return names
 
 
 def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> Parameters:

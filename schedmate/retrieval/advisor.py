@@ -12,14 +12,16 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from schedmate.jobs import Estimate, JobRecord, LaunchConfig, Neighbour, WorkloadMetadata
 from schedmate.retrieval.adjust import Adjustment, adjust
 from schedmate.retrieval.predictive import Prior, Run, predict
 
 if TYPE_CHECKING:
-    from schedmate.retrieval.history import JobHistory
+    from schedmate.retrieval.embedders import Embedder
+    from schedmate.retrieval.history import Matches
 
 Method = Literal["weighted", "mean"]
 
@@ -52,6 +54,25 @@ class _Candidate:
     adjustment: Adjustment
 
 
+class PastJobs(Protocol):
+    """What the advisor asks of a history; `JobHistory` is one."""
+
+    @property
+    def embedder(self) -> Embedder:
+        """What makes the vectors."""
+        ...
+
+    def by_fingerprint(self, fingerprint: str) -> Sequence[JobRecord]:
+        """See `JobTable.by_fingerprint`."""
+        ...
+
+    def search(
+        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+    ) -> Matches:
+        """See `JobHistory.search`."""
+        ...
+
+
 class SchedulingAdvisor:
     """Estimates from one history.
 
@@ -63,7 +84,7 @@ class SchedulingAdvisor:
 
     def __init__(
         self,
-        history: JobHistory,
+        history: PastJobs,
         *,
         threshold: float | None = None,
         k: int = 3,
@@ -230,6 +251,13 @@ def _candidate(
 
 def _workload(metadata: WorkloadMetadata) -> str:
     """A fingerprint that is equal for the same training at another length."""
+    return _workload_of(metadata.model_dump_json(by_alias=True, exclude={"evidence"}))
+
+
+@lru_cache(maxsize=1 << 14)
+def _workload_of(document: str) -> str:
+    # Past jobs are looked at again and again, and a fingerprint takes ten times as long as this.
+    metadata = WorkloadMetadata.model_validate_json(document)
     training = metadata.training.model_copy(update={"iters": None})
     return metadata.model_copy(update={"training": training}).fingerprint()
 

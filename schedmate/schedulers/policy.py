@@ -32,7 +32,10 @@ class Pack(NamedTuple):
 
 
 class Evict(NamedTuple):
-    """Take a job off the GPUs it shares; it waits again, its partner runs on alone."""
+    """Take a job off the GPUs it shares; it waits again, its partner runs on alone.
+
+    What it did since its last checkpoint is lost.
+    """
 
     job: Job
 

@@ -22,6 +22,9 @@ BUNDLED = {
     "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
     "lucid": "schedmate.schedulers.policies.lucid:Lucid",
     "horus": "schedmate.schedulers.policies.horus:Horus",
+    "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",
+    "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",
+    "sjf+schedmate": "schedmate.schedulers.adapters.sjf:SjfWithSchedMate",
 }
 
 
@@ -65,14 +68,26 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def parameters(policy: type[Policy]) -> list[Parameter]:
-    """The settings of a policy, from the signature of its constructor."""
-    if policy.__init__ is object.__init__:
-        return []
-    return [
-        Parameter(one.name, str(one.annotation), one.default)
-        for one in inspect.signature(policy).parameters.values()
-        if one.kind is not one.VAR_KEYWORD
-    ]
+    """The settings of a policy, from the signature of its constructor.
+
+    One that takes `**settings` passes them on: then those of the class it extends count too.
+    """
+    found: list[Parameter] = []
+    for kind in policy.__mro__:
+        if kind is object:
+            break
+        if "__init__" not in vars(kind):
+            continue
+        arguments = list(inspect.signature(vars(kind)["__init__"]).parameters.values())[1:]
+        known = {one.name for one in found}
+        found += [
+            Parameter(one.name, str(one.annotation), one.default)
+            for one in arguments
+            if one.kind is not one.VAR_KEYWORD and one.name not in known
+        ]
+        if all(one.kind is not one.VAR_KEYWORD for one in arguments):
+            break
+    return found
 
 
 def make(text: str) -> Policy:
@@ -93,6 +108,11 @@ def make(text: str) -> Policy:
             )
         values[key] = _parse(name, known[key], value)
     return found(**values)
+
+
+def has_setting(text: str, key: str) -> bool:
+    """Whether the policy called `text` has a setting of that name. Raises `UsageError`."""
+    return any(one.name == key for one in parameters(policy_class(_split(text)[0])))
 
 
 def _split(text: str) -> tuple[str, list[str]]:

@@ -279,9 +279,9 @@ def test_an_observer_measures_a_pair_and_the_policy_parts_it() -> None:
     tracker = Tracker()
     estimator = Table(workload.duration_s, workload.profiles)
     outcome = simulate(workload, Undoing(), estimator=estimator, observers=[tracker])
-    # Ten seconds at 0.92 each, then one alone, then the other with its restart.
+    # Ten seconds at 0.92 each, then one alone, then the other with its restart, and all over again.
     alone = 11.0 + (92.0 - 1.0 - 9.2)
-    assert outcome.end == pytest.approx([alone, alone + 62.0 + 82.8])
+    assert outcome.end == pytest.approx([alone, alone + 62.0 + 92.0])
     assert [what for _, what in tracker.of("1")] == [
         *("submitted", "joined", "stopped", "started", "ended")
     ]

@@ -174,8 +174,9 @@ def _folder(out: Path | None, plans: Sequence[Plan], plan: Plan, policy: str) ->
 
 
 def _inputs(workload: str, plan: Plan, policy: str) -> str:
-    parts = (policy, plan.cluster, plan.estimator, plan.parameters, plan.seed, plan.load, workload)
-    return hashlib.sha256(repr((*parts, _code(policy))).encode()).hexdigest()[:16]
+    world = (plan.cluster, plan.parameters, plan.failures, plan.load, workload)
+    parts = (policy, plan.estimator, plan.seed, world, _code(policy))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _code(policy: str) -> str:

@@ -238,8 +238,12 @@ class Execution(Progress):
     def _evict(self, decision: Evict) -> None:
         if decision.job.partner is None:
             raise self._impossible(decision, "the job shares its GPUs with no other")
-        decision.job.evictions += 1
-        self._interrupt(decision.job)
+        job, index = decision.job, decision.job.index
+        job.evictions += 1
+        # Nothing asks it to save its work first (SchedMate, section 4.1).
+        self.advance(job)
+        self.done[index] = self.physics.saved(index, self.done[index], self.done_before[index])
+        self._interrupt(job)
 
     def _preempt(self, decision: Decision) -> None:
         job = decision.job

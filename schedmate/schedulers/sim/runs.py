@@ -14,6 +14,8 @@ from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.audit import audit
 from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.equipment import Equipment, Equipped, World
+from schedmate.schedulers.sim.failures import FailureRates, JobFailures
 from schedmate.schedulers.sim.metrics import PerJob, summary
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.record import Outcome
@@ -85,6 +87,8 @@ class Plan:
     """What the cluster is called in results."""
     load: str = "season"
     """The forecast of submissions (`make_load`)."""
+    failures: FailureRates | None = None
+    """How jobs fail by themselves."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +113,22 @@ def run_policy(
     told = "oracle" if policy in plan.parameters.oracles else plan.estimator
     estimator = make_estimator(told, workload, plan.seed)
     began = time.process_time()
+    made = registry.make(settings)
+    world = World(workload, estimator, plan.failures, plan.seed)
+    parts = made.equip(world) if isinstance(made, Equipped) else Equipment()
+    faults = parts.faults
+    if faults is None and plan.failures is not None:
+        faults = JobFailures(workload, plan.failures, plan.seed)
     simulation = Simulation(
         workload,
-        registry.make(settings),
+        made,
         plan.cluster,
-        estimator=estimator,
+        estimator=parts.estimator or estimator,
         parameters=plan.parameters,
+        physics=parts.physics,
+        faults=faults,
         load=make_load(plan.load),
+        observers=parts.observers,
         seed=plan.seed,
     )
     outcome = simulation.run(progress)
@@ -133,4 +146,6 @@ def run_policy(
         "cpu_s": round(cpu_s, 3),
         **summary(workload, simulation.cluster, outcome),
     }
+    if counted := parts.report():
+        numbers["schedmate"] = counted
     return Run(policy, numbers, PerJob.of(workload, outcome), outcome, simulation.cluster)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import PROFILING, Cluster, Job
+from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
 from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import Decision, Pack, Policy, Profile, Start, View
@@ -114,11 +115,16 @@ class Lucid(Policy):
         return (1.0 - job.priority, job.gpus * predicted_s(job), job.submit_time)
 
     def lane(self, job: Job) -> Hashable:
-        score = None if job.profile is None else self.scorer.score(job.profile)
+        profile = self.use_of(job)
+        score = None if profile is None else self.scorer.score(profile)
         if job.allocation:
             alone = job.partner is None and len(job.allocation) == 1 and job.share == 1.0
             return (job.vc, job.gpu_type, job.gpus, score) if alone else None
         return ("profile" if self._unprofiled(job) else "run", super().lane(job), score)
+
+    def use_of(self, job: Job) -> Use | None:
+        """What the job uses; None: not known."""
+        return job.profile
 
     def _unprofiled(self, job: Job) -> bool:
         # A job that has run was observed while it did.
@@ -150,7 +156,7 @@ class Lucid(Policy):
 
     def _partner(self, view: View, job: Job, capacity: int, packed: set[int]) -> Job | None:
         """The affine job: as many GPUs on one node, scores and memory that add up (section 3.3)."""
-        profile = job.profile
+        profile = self.use_of(job)
         if profile is None or job.share != 1.0 or job.evictions:
             return None
         needed = job.gpus * predicted_s(job) / self.patience

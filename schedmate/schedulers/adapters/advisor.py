@@ -1,0 +1,158 @@
+"""The Scheduling Advisor as an estimator (SchedMate paper, sections 3.1, 4.1 and 4.3).
+
+It is asked at submission, and its history grows as jobs end: it never sees the future. Where it
+abstains, or answers what no duration can be, another estimator answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from schedmate.jobs import JobRecord, LaunchConfig
+from schedmate.retrieval.advisor import Method, SchedulingAdvisor
+from schedmate.retrieval.memory import MemoryHistory
+from schedmate.schedulers.estimators import Estimator, UserMean
+from schedmate.schedulers.model import Forecast, Job
+from schedmate.schedulers.sim.observer import Observer
+
+if TYPE_CHECKING:
+    from schedmate.retrieval.advisor import PastJobs
+    from schedmate.schedulers.sim.workload import Workload
+
+ABSURD_S = 365 * 86_400.0
+"""An estimate above this is an error, not a duration [s]."""
+PAPER_LATENCY_S = 9.0
+"""Mean latency of the paper's advisor with a language model of 7B (section 5.2) [s]."""
+
+_log = logging.getLogger("schedmate")
+
+
+class Advisor(Estimator, Observer):
+    """Estimates from the jobs that have ended so far.
+
+    Args:
+        workload: whose `metadata` says what each job's code says.
+        fallback: who answers when the advisor abstains; by default the user's mean.
+        history: past jobs from before the trace, that new ones are added to; by default none.
+        method: `mean` is the paper's mean of the `k` nearest, `weighted` ours.
+        latency_s: how long an answer takes [s].
+        error: standard deviation of the logarithm of an error put into every estimate.
+    """
+
+    name: ClassVar[str] = "advisor"
+
+    def __init__(
+        self,
+        workload: Workload,
+        fallback: Estimator | None = None,
+        *,
+        history: PastJobs | None = None,
+        method: Method = "weighted",
+        k: int = 3,
+        threshold: float | None = None,
+        latency_s: float = PAPER_LATENCY_S,
+        error: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.fallback = UserMean() if fallback is None else fallback
+        self.oracle = self.fallback.oracle
+        self._metadata = workload.metadata
+        self._latency_s = latency_s
+        self._error = error
+        self._seed = seed
+        self._history = MemoryHistory(_embedder()) if history is None else history
+        if isinstance(self._history, MemoryHistory):
+            self._history.prepare(one for one in self._metadata if one is not None)
+        self._advisor = SchedulingAdvisor(self._history, method=method, k=k, threshold=threshold)
+        self._clock = 0.0
+        self.counts = {"asked": 0, "matched": 0, "abstained": 0, "rejected": 0, "failed": 0}
+        self.warnings: list[str] = []
+
+    def estimate(self, job: Job) -> Forecast | None:
+        """The advisor's forecast, else that of the fallback."""
+        fallback = self.fallback.estimate(job)  # asked in any case: it may learn from what it saw
+        self._clock = max(self._clock, job.submit_time)
+        forecast = self._ask(job)
+        return fallback if forecast is None else forecast
+
+    def latency_s(self, job: Job) -> float:
+        """Every job is analysed, matched or not."""
+        return self._latency_s if self._of(job) is not None else 0.0
+
+    def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
+        """A job has ended: from now on it may be a neighbour."""
+        self.fallback.observe(job, run_time_s, completed)
+        metadata = self._of(job)
+        if metadata is None:
+            return
+        use = job.profile
+        try:
+            self._history.add(  # type: ignore[attr-defined]
+                JobRecord(
+                    job_id=job.id,
+                    user=job.user or None,
+                    launch=_launch(job),
+                    metadata=metadata,
+                    state="COMPLETED" if completed else "FAILED",
+                    submit_time=job.submit_time,
+                    end_time=self._now(),
+                    duration_s=run_time_s,
+                    gpu_util=None if use is None else use.gpu_util,
+                    gpu_mem_mb=None if use is None else use.memory_mb,
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - advice fails open
+            self._fail(error)
+
+    def _ask(self, job: Job) -> Forecast | None:
+        metadata = self._of(job)
+        if metadata is None:
+            return None
+        self.counts["asked"] += 1
+        try:
+            estimate = self._advisor.estimate(metadata, _launch(job), self._now())
+        except Exception as error:  # noqa: BLE001 - advice fails open
+            self._fail(error)
+            return None
+        forecast = Forecast.of(estimate)
+        if forecast is None:
+            self.counts["abstained"] += 1
+            return None
+        duration_s = forecast.duration_s
+        if self._error:
+            draw = random.Random(f"{self._seed}/{job.id}")  # noqa: S311 - an experiment
+            duration_s *= math.exp(draw.gauss(0.0, self._error))
+        if not 0 < duration_s <= ABSURD_S:  # NaN too
+            self.counts["rejected"] += 1
+            return None
+        self.counts["matched"] += 1
+        return forecast._replace(duration_s=duration_s, method=f"advisor/{forecast.method}")
+
+    def _of(self, job: Job) -> Any:
+        return self._metadata[job.index] if self._metadata else None
+
+    def _now(self) -> float:
+        return self.watch.now if hasattr(self, "watch") else self._clock
+
+    def _fail(self, error: Exception) -> None:
+        """Count it; say each reason once."""
+        self.counts["failed"] += 1
+        if str(error) not in self.warnings:
+            self.warnings.append(str(error))
+            _log.warning("the advisor falls back: %s", error)
+
+
+def _launch(job: Job) -> LaunchConfig:
+    return LaunchConfig(gpus=job.gpus, gpu_type=job.gpu_type or None)
+
+
+@cache
+def _embedder() -> Any:
+    """The bundled embedder, loaded once for many runs."""
+    from schedmate.retrieval.embedders import load_embedder
+
+    return load_embedder()

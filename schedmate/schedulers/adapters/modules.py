@@ -1,0 +1,105 @@
+"""SchedMate's three modules as settings of a policy, and the parts that they become in a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedmate.errors import UsageError
+from schedmate.retrieval.advisor import Method
+from schedmate.schedulers.adapters.advisor import PAPER_LATENCY_S, Advisor
+from schedmate.schedulers.adapters.handler import HANDLING_S, HandledFailures
+from schedmate.schedulers.adapters.tracker import PackingTracker
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.sim.equipment import Equipment, World
+
+
+class WithSchedMate(Policy):
+    """Base of policies with SchedMate's modules around them: `class X(WithSchedMate, Policy)`.
+
+    Args:
+        advisor: whether the Scheduling Advisor estimates; else what other policies are told.
+        method: `weighted` (ours), or `mean` (the paper's mean of the k nearest).
+        k: neighbours of the mean.
+        similarity: least cosine similarity of a neighbour; 0: the embedder's own.
+        latency_s: how long the advisor takes for a job [s].
+        error: standard deviation of the logarithm of an error put into its estimates.
+        tracker: whether the Metric Tracker reads the logs of jobs that share GPUs.
+        detection_rate: share of pairs whose slowdown may be found.
+        handler: whether the Failure Handler restarts jobs, where failures are simulated.
+        handling_s: how long it takes to do so [s].
+        recall: share of infrastructure failures that it recognises; -1: the real handler decides.
+        false_alarms: share of bugs that it takes for one; -1: the real handler decides.
+    """
+
+    def __init__(
+        self,
+        advisor: bool = True,
+        method: str = "weighted",
+        k: int = 3,
+        similarity: float = 0.0,
+        latency_s: float = PAPER_LATENCY_S,
+        error: float = 0.0,
+        tracker: bool = True,
+        detection_rate: float = 1.0,
+        handler: bool = True,
+        handling_s: float = HANDLING_S,
+        recall: float = -1.0,
+        false_alarms: float = -1.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        if method not in ("weighted", "mean"):
+            raise UsageError(f"method={method}: there are weighted and mean.")
+        if k < 1 or latency_s < 0 or error < 0 or not 0 <= detection_rate <= 1:
+            raise UsageError(
+                "k is at least 1, latency_s and error not negative, detection_rate from 0 to 1."
+            )
+        self.advisor = advisor
+        self.method: Method = "mean" if method == "mean" else "weighted"
+        self.k = k
+        self.similarity = similarity
+        self.latency_s = latency_s
+        self.error = error
+        self.tracker = tracker
+        self.detection_rate = detection_rate
+        self.handler = handler
+        self.handling_s = handling_s
+        self.recall = recall
+        self.false_alarms = false_alarms
+
+    def equip(self, world: World) -> Equipment:
+        """See `Equipped`."""
+        parts: dict[str, Any] = {}
+        if self.advisor:
+            parts["advisor"] = Advisor(
+                world.workload,
+                world.estimator,
+                method=self.method,
+                k=self.k,
+                threshold=self.similarity or None,
+                latency_s=self.latency_s,
+                error=self.error,
+                seed=world.seed,
+            )
+        if self.tracker:
+            parts["tracker"] = PackingTracker(
+                world.workload, detection_rate=self.detection_rate, seed=world.seed
+            )
+        if self.handler and world.failures is not None:
+            parts["handler"] = HandledFailures(
+                world.workload,
+                world.failures,
+                world.seed,
+                handling_s=self.handling_s,
+                recall=None if self.recall < 0 else self.recall,
+                false_alarms=None if self.false_alarms < 0 else self.false_alarms,
+            )
+        return Equipment(
+            estimator=parts.get("advisor"),
+            faults=parts.get("handler"),
+            observers=tuple(parts[name] for name in ("advisor", "tracker") if name in parts),
+            report=lambda: {
+                **{name: dict(part.counts) for name, part in parts.items()},
+                "warnings": parts["advisor"].warnings if "advisor" in parts else [],
+            },
+        )

@@ -1,0 +1,45 @@
+"""What a policy may bring along: who estimates, who watches, who handles failures, beside its
+decisions. Adapters use it; a policy without `equip` is run as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from schedmate.schedulers.estimators import Estimator
+from schedmate.schedulers.sim.failures import FailureRates
+from schedmate.schedulers.sim.faults import Faults
+from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.sim.physics import Physics
+from schedmate.schedulers.sim.workload import Workload
+
+
+class World(NamedTuple):
+    """What a run is about, whoever schedules."""
+
+    workload: Workload
+    estimator: Estimator | None
+    """What every policy of the comparison is told."""
+    failures: FailureRates | None
+    """How jobs fail; None: they do not."""
+    seed: int
+
+
+class Equipment(NamedTuple):
+    """What takes the place of the ordinary parts; None: the ordinary one stays."""
+
+    estimator: Estimator | None = None
+    faults: Faults | None = None
+    physics: Physics | None = None
+    observers: tuple[Observer, ...] = ()
+    report: Callable[[], dict[str, Any]] = dict
+    """What it counted, asked for when the run is over: it goes into the results as `schedmate`."""
+
+
+@runtime_checkable
+class Equipped(Protocol):
+    """A policy with modules around it."""
+
+    def equip(self, world: World) -> Equipment:
+        """New parts for one run in this world."""
+        ...

@@ -1,0 +1,337 @@
+"""SchedMate in the loop: real advisor, tracker and handler around simulated schedulers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedmate.errors import UsageError
+from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
+from schedmate.retrieval.embedders import load_embedder
+from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.memory import MemoryHistory
+from schedmate.schedulers.adapters.advisor import Advisor
+from schedmate.schedulers.estimators import Estimator, Table
+from schedmate.schedulers.model import Cluster, Forecast, Job, Profile
+from schedmate.schedulers.registry import make, parameters, policy_class
+from schedmate.schedulers.sim.failures import FailureRates, JobFailures
+from schedmate.schedulers.sim.parameters import HONEST, Interference
+from schedmate.schedulers.sim.runs import Plan, Run, run_policy
+from schedmate.schedulers.sim.workload import Workload
+
+MODELS = ("resnet50", "bert-base", "gpt2", "vit-large", "dlrm")
+
+
+def metadata(model: str, iters: int = 100) -> WorkloadMetadata:
+    return WorkloadMetadata.model_validate(
+        {
+            "model_config": {"model_name": model, "task_type": "CV"},
+            "training_config": {"iters": iters, "iter_type": "epoch"},
+            "dataset_config": {"train": "data", "valid": "data"},
+        }
+    )
+
+
+def workload_of(
+    rows: list[tuple[float, float, int]], models: list[str], util: float = 60.0
+) -> Workload:
+    use = Profile(util, 20.0, 4000.0)
+    work = Workload.of(rows, profiles=[use] * len(rows))
+    work.metadata = [metadata(model) for model in models]
+    return work
+
+
+def run(workload: Workload, policy: str, cluster: str = "2x4", **plan: Any) -> Run:
+    settings = {"estimator": "none", "parameters": HONEST, **plan}
+    return run_policy(workload, Plan((policy,), Cluster.parse(cluster), **settings), policy)
+
+
+# The advisor.
+
+
+@given(
+    past=st.lists(
+        st.tuples(st.sampled_from(MODELS), st.integers(1, 3), st.floats(1, 1e5)), max_size=12
+    ),
+    asked=st.sampled_from(MODELS),
+    method=st.sampled_from(["mean", "weighted"]),
+)
+@settings(max_examples=10, deadline=None)
+def test_the_memory_answers_as_the_database_does(
+    tmp_path_factory: pytest.TempPathFactory,
+    past: list[tuple[str, int, float]],
+    asked: str,
+    method: Any,
+) -> None:
+    from schedmate.retrieval.advisor import SchedulingAdvisor
+
+    embedder = load_embedder()
+    memory = MemoryHistory(embedder)
+    with JobHistory.open(tmp_path_factory.mktemp("history"), embedder) as stored:
+        for n, (model, iters, duration) in enumerate(past):
+            record = JobRecord(
+                job_id=f"{n:03d}",
+                metadata=metadata(model, iters),
+                state="COMPLETED",
+                end_time=float(n),
+                duration_s=duration,
+            )
+            stored.add(record)
+            memory.add(record)
+        question = (metadata(asked, 2), LaunchConfig(gpus=1), 1e9)
+        answers = [
+            SchedulingAdvisor(one, method=method).estimate(*question).duration_s
+            for one in (memory, stored)
+        ]
+    assert answers[0] == pytest.approx(answers[1]) if answers[0] else answers[1] is None
+
+
+def test_the_advisor_learns_as_jobs_end_and_never_sees_the_future() -> None:
+    rows = [(0.0, 50.0, 1), (10.0, 50.0, 1), (100.0, 50.0, 1)]
+    workload = workload_of(rows, ["resnet50"] * 3)
+    advisor = Advisor(workload, Estimator(), latency_s=0.0)
+    for job in workload.jobs[:2]:
+        assert advisor.estimate(job) is None
+    advisor.observe(workload.jobs[0], 50.0, completed=True)
+    forecast = advisor.estimate(workload.jobs[2])
+    assert forecast is not None
+    assert forecast.duration_s == pytest.approx(50.0)
+    assert forecast.method == "advisor/weighted"
+    assert advisor.counts == {"asked": 3, "matched": 1, "abstained": 2, "rejected": 0, "failed": 0}
+
+
+def test_an_answer_takes_its_time() -> None:
+    workload = workload_of([(0.0, 50.0, 1)], ["resnet50"])
+    assert run(workload, "sjf+schedmate:latency_s=9").outcome.first_start == [9.0]
+    assert run(workload, "sjf+schedmate:latency_s=0").outcome.first_start == [0.0]
+
+
+class Wrong(MemoryHistory):
+    """A history whose run times are of no use."""
+
+    def __init__(self, duration_s: float) -> None:
+        super().__init__(load_embedder())
+        self.duration_s = duration_s
+
+    def add(self, record: JobRecord) -> None:
+        super().add(record.model_copy(update={"duration_s": self.duration_s}))
+
+
+@pytest.mark.parametrize("duration_s", [math.nan, math.inf, 1e300])
+def test_absurd_estimates_are_counted_and_the_fallback_answers(duration_s: float) -> None:
+    workload = workload_of([(0.0, 50.0, 1), (100.0, 50.0, 1)], ["resnet50"] * 2)
+    fallback = Table([7.0, 7.0])
+    advisor = Advisor(workload, fallback, history=Wrong(duration_s), latency_s=0.0)
+    advisor.observe(workload.jobs[0], 50.0, completed=True)
+    assert advisor.estimate(workload.jobs[1]) == Forecast(7.0, method="table")
+    assert advisor.counts["rejected"] + advisor.counts["failed"] + advisor.counts["abstained"] == 1
+
+
+def test_a_history_of_another_embedder_is_said_once_and_left_alone(tmp_path: Any) -> None:
+    class Other:
+        id, dim, threshold = "other", 512, 0.9
+
+        def embed(self, texts: Any) -> Any:
+            return load_embedder().embed(texts)
+
+    JobHistory.open(tmp_path, Other()).close()  # type: ignore[arg-type]
+    workload = workload_of([(0.0, 50.0, 1), (10.0, 50.0, 1)], ["resnet50"] * 2)
+    with JobHistory.open(tmp_path, load_embedder()) as history:
+        advisor = Advisor(workload, Table([7.0, 7.0]), history=history, latency_s=0.0)
+        forecasts = [advisor.estimate(job) for job in workload.jobs]
+    assert forecasts == [Forecast(7.0, method="table")] * 2
+    assert advisor.counts["failed"] == 2
+    assert len(advisor.warnings) == 1
+    assert "schedmate history rebuild" in advisor.warnings[0]
+
+
+# Lucid.
+
+
+class Harsh(Interference):
+    """Whoever shares runs at this speed."""
+
+    def __init__(self, speed: float) -> None:
+        self.speed = speed
+
+    def speeds(self, first: Any, second: Any, configs: Any) -> tuple[float, float]:
+        return self.speed, self.speed
+
+
+def lucid(speed: float, settings: str = "", jobs: int = 6) -> Run:
+    from dataclasses import replace
+
+    # The first teaches the history; of the others each pair shares while the cluster is full.
+    rows = [(0.0, 600.0, 1)] + [(5000.0 + n * 900.0, 30_000.0, 1) for n in range(jobs)]
+    workload = workload_of(rows, ["resnet50"] * len(rows), util=20.0)
+    parameters = replace(HONEST, interference=Harsh(speed))
+    policy = "lucid+schedmate:latency_s=0:profiler_nodes=1" + settings
+    return run(workload, policy, "4x1", parameters=parameters, seed=3)
+
+
+def test_a_job_with_a_match_is_not_profiled() -> None:
+    assert lucid(0.9).outcome.decisions["Profile"] == 1
+    assert lucid(0.9, ":bypass=false").outcome.decisions["Profile"] == 7
+
+
+def test_a_slow_pair_is_parted_and_the_newcomer_never_packed_again() -> None:
+    result = lucid(0.4)
+    tracker = result.numbers["schedmate"]["tracker"]
+    assert tracker["measured"] > 0
+    assert result.numbers["evictions"] > 0
+    for job in range(7):
+        kinds = [one.kind for one in result.outcome.segments if one.job == job]
+        assert kinds.count("packed") <= 1
+    assert result.numbers["avg_jct_h"] < lucid(0.4, ":max_slowdown=1").numbers["avg_jct_h"]
+
+
+@pytest.mark.parametrize("settings", ["", ":detection_rate=0", ":tracker=false"])
+def test_nothing_is_parted_without_a_slowdown_that_was_seen(settings: str) -> None:
+    speed = 0.9 if not settings else 0.4
+    assert lucid(speed, settings).numbers["evictions"] == 0
+
+
+# Failures.
+
+BUGS = FailureRates(bugs=1.0, bug_after=100.0, user=7200.0)
+BREAKS = FailureRates(gpu_mtbf=4 * 3600.0, bugs=0.0, user=7200.0)
+
+
+def failing(rates: FailureRates, settings: str) -> Run:
+    rows = [(n * 100.0, 6 * 3600.0, 1) for n in range(10)]
+    workload = workload_of(rows, ["resnet50"] * 10)
+    return run(workload, f"sjf+schedmate:latency_s=0{settings}", "4x4", failures=rates, seed=1)
+
+
+def test_the_handler_restarts_what_the_infrastructure_broke() -> None:
+    handled, alone = failing(BREAKS, ""), failing(BREAKS, ":handler=false")
+    counts = handled.numbers["schedmate"]["handler"]
+    assert counts["handled"] > counts["missed"] > 0  # a log that just stops says nothing
+    assert counts["in_vain"] == counts["left_to_user"] == 0
+    assert handled.numbers["avg_jct_h"] < alone.numbers["avg_jct_h"]
+
+
+def test_a_bug_waits_for_its_user() -> None:
+    counts = failing(BUGS, "").numbers["schedmate"]["handler"]
+    assert counts["left_to_user"] == 10
+    assert counts["handled"] == counts["missed"] == 0
+
+
+def test_a_wrong_verdict_restarts_in_vain_and_a_missed_one_waits() -> None:
+    vain = failing(BUGS, ":false_alarms=1").numbers
+    assert vain["schedmate"]["handler"] == {
+        "handled": 0,
+        "missed": 0,
+        "in_vain": 20,
+        "left_to_user": 10,
+    }
+    assert vain["avg_jct_h"] > failing(BUGS, ":false_alarms=0").numbers["avg_jct_h"]
+    missed = failing(BREAKS, ":recall=0")
+    assert missed.numbers["schedmate"]["handler"]["handled"] == 0
+    assert missed.numbers["avg_jct_h"] == failing(BREAKS, ":handler=false").numbers["avg_jct_h"]
+
+
+@given(
+    seed=st.integers(0, 99),
+    bugs=st.floats(0, 1),
+    hours=st.floats(0.5, 50),
+    recall=st.floats(0, 1),
+    alarms=st.floats(0, 1),
+)
+@settings(max_examples=12, deadline=None)
+def test_with_any_failures_every_job_ends_and_the_audit_holds(
+    seed: int, bugs: float, hours: float, recall: float, alarms: float
+) -> None:
+    rows = [(n * 500.0, 1000.0 + 700.0 * n, 1 + n % 4) for n in range(8)]
+    workload = workload_of(rows, [MODELS[n % 5] for n in range(8)])
+    rates = FailureRates(gpu_mtbf=hours * 3600, bugs=bugs, user=600.0)
+    for name in ("lucid+schedmate", "sjf+schedmate"):
+        policy = f"{name}:recall={recall}:false_alarms={alarms}:latency_s=3"
+        result = run(workload, policy, "2x4", failures=rates, seed=seed)
+        assert all(math.isfinite(end) for end in result.outcome.end)
+
+
+def test_failures_are_the_same_for_every_policy() -> None:
+    workload = workload_of([(0.0, 9000.0, 2)] * 5, ["gpt2"] * 5)
+    rates = FailureRates(gpu_mtbf=3600.0, bugs=0.5)
+    one, other = (JobFailures(workload, rates, 4) for _ in range(2))
+    assert [one.fails_at(n, 0) for n in range(5)] == [other.fails_at(n, 0) for n in range(5)]
+
+
+@pytest.mark.parametrize("text", ["bugs=2", "gpu_mtbf=0", "bugs", "nodes=1d", "user=soon"])
+def test_failure_rates_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        FailureRates.parse(text)
+
+
+def test_failure_rates_are_read() -> None:
+    assert FailureRates.parse("gpu_mtbf=10d,bugs=0.2,user=2h") == FailureRates(
+        gpu_mtbf=864_000.0, bugs=0.2, user=7200.0
+    )
+
+
+# Settings.
+
+
+def test_settings_are_those_of_the_modules_and_of_the_policy() -> None:
+    names = [one.name for one in parameters(policy_class("lucid+schedmate"))]
+    assert {"bypass", "detection_rate", "profile_limit_s"} <= set(names)
+    assert len(names) == len(set(names))
+    made: Any = make("lucid+schedmate:profile_limit_s=80:detection_rate=0.5")
+    assert (made.profile_limit_s, made.detection_rate) == (80.0, 0.5)
+    assert make("sjf+schedmate:backfill=false").backfill is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("setting", ["method=median", "detection_rate=2", "k=0", "error=-1"])
+def test_wrong_settings_are_refused(setting: str) -> None:
+    with pytest.raises(UsageError):
+        make(f"sjf+schedmate:{setting}")
+
+
+def test_without_metadata_nothing_is_asked_and_the_fallback_stands() -> None:
+    workload = Workload.of([(0.0, 50.0, 1), (1.0, 10.0, 1)])
+    result = run(workload, "sjf+schedmate", "1x1")
+    assert result.numbers["schedmate"]["advisor"]["asked"] == 0
+
+
+def test_an_advisor_may_be_an_oracles_fallback_and_says_so() -> None:
+    job = Job("0", 0, 0.0, 1)
+    workload = Workload.of([(0.0, 50.0, 1)])
+    advisor = Advisor(workload, Table([50.0], oracle=True))
+    assert advisor.oracle
+    assert advisor.estimate(job) == Forecast(50.0, method="table")
+
+
+def test_the_example_of_the_page_runs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pathlib import Path
+
+    page = Path(__file__).parents[2] / "docs" / "adapters.md"
+    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    (tmp_path / "my_scheduler.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    workload = workload_of([(n, 100.0 - n, 1 + n % 3) for n in range(6)], ["bert-base"] * 6)
+    for name in ("FewestGpusFirst", "FewestGpusFirstWithSchedMate:latency_s=1"):
+        result = run(workload, f"my_scheduler:{name}", "1x4", failures=BUGS)
+        assert ("schedmate" in result.numbers) == ("SchedMate" in name)
+
+
+def test_the_flags_reach_the_policies_that_have_them(tmp_path: Any, cli: Any) -> None:
+    import json
+
+    trace = tmp_path / "jobs.csv"
+    rows = [f"j{n},{n * 10},{600 - n * 40},{1 + n % 4}" for n in range(12)]
+    trace.write_text("\n".join(["job_id,submit_s,duration_s,gpus", *rows]) + "\n")
+    base = ("simulate", str(trace), "--cluster", "2x4", "--workloads", "lucid")
+    flags = ("--advisor-latency", "20s", "--detection-rate", "0.5", "--failures", "bugs=1")
+    result = cli(*base, "--policy", "fifo,lucid+schedmate", *flags, "--json")
+    fifo, lucid = json.loads(result.out)["runs"]
+    assert lucid["settings"] == "lucid+schedmate:latency_s=20:detection_rate=0.5"
+    assert fifo["failures"] == 12
+    assert sum(lucid["schedmate"]["handler"].values()) >= 12
+    refused = cli(*base, "--policy", "fifo", "--detection-rate", "0.5")
+    assert refused.code == 2
+    assert "none of fifo has detection_rate" in refused.err
