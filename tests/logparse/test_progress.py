@@ -16,7 +16,8 @@ from schedmate.logparse.progress.general import clock_s
 from schedmate.logparse.progress.pace import Tick, pace, typical
 from schedmate.logparse.progress.ratio import throughput_ratio
 from schedmate.logparse.progress.registry import read_line
-from schedmate.logparse.progress.tracker import collect, track
+from schedmate.logparse.progress.collect import collect
+from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.reading.storage import Memory
 

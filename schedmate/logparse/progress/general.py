@@ -38,6 +38,7 @@ _NUMBER = re.compile(
 _CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
 _UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])]\s*[:=]?\s*$")
 _LASTS = re.compile(r"ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?")
+_IS = re.compile(r"(?<=\w) (?:is|was)$")
 _TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
 
 
@@ -75,7 +76,7 @@ def labelled(text: str) -> list[Labelled]:
         if named:
             before = before[: named.start()]
         label = _CUT.split(before.rstrip(_TRIM + "["))[-1] if before.strip() else ""
-        key = label.strip(_TRIM)[-60:]
+        key = _IS.sub("", label.strip(_TRIM))[-60:]
         found.append(
             Labelled(
                 key,
@@ -111,11 +112,18 @@ def read_general(text: str) -> Sample | None:
     for number in numbers:
         _take(sample, number, kinds)
     if sample.iteration is None and sample.epoch is None:
+        sample.nameless = _nameless(numbers)
+        sample.step_time_s = None if sample.bare else sample.step_time_s
+        if sample.training and not sample.part and sample.nameless:
+            sample.group = "general nameless " + " ".join(kinds)
+            return sample
         if sample.loss is None or sample.part:
             return None
         sample.group = "general loss"
         sample.step_time_s = None
         return sample
+    if sample.meter and sample.iteration is not None:
+        sample.bare = False
     if sample.iteration is None and sample.step_time_s is not None and sample.bare:
         # only epochs are counted: the time is that of an epoch
         sample.epoch_time_s, sample.step_time_s = sample.step_time_s, None
@@ -125,6 +133,16 @@ def read_general(text: str) -> Sample | None:
         return None
     sample.group = "general " + " ".join(kinds)
     return sample
+
+
+def _nameless(numbers: list[Labelled]) -> tuple[int, ...]:
+    return tuple(
+        int(number.value)
+        for number in numbers
+        if not (number.key or number.unit or number.clock or number.total or number.bracketed)
+        and number.value.is_integer()
+        and 0 <= number.value < LATEST
+    )
 
 
 _HEAD = re.compile(r"[^\W\d_][^\d:=|]*")
@@ -146,6 +164,9 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         sample.loss, sample.part = number.value, True
         kinds.append("part")
         return
+    if known is None and number.bracketed and not (number.key or number.unit or number.clock):
+        # `Time 0.54 (0.53)`: the latest and the mean, of one step as all meters are
+        sample.meter = sample.meter or kinds[-1:] == ["time"]
     if known is None:
         if number.total and not number.unit and number.value <= number.total + 1:
             _count(sample, number, kinds)

@@ -33,6 +33,8 @@ class Sample:
     step_time_s: float | None = None
     bare: bool = False
     unit: bool = True
+    meter: bool = False
+    """Whether the mean of the time stands behind it in brackets."""
     elapsed_s: float | None = None
     eta_s: float | None = None
     epoch_time_s: float | None = None
@@ -42,6 +44,8 @@ class Sample:
     batch: int | None = None
     run_s: float | None = None
     run_rate: float | None = None
+    nameless: tuple[int, ...] = ()
+    """Whole numbers without a name, unit or total, where nothing else counts; one may count."""
     named: bool = False
     """Whether its counter is called step, iteration, batch or the like."""
 

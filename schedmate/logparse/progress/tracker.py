@@ -7,40 +7,25 @@ kind that says most about training is believed; what it leaves open comes from t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from functools import cache
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import Any
 
 from schedmate.jobs import Progress
+from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
+from schedmate.logparse.progress.counter import find_counter
 from schedmate.logparse.progress.facts import Facts, read_facts
-from schedmate.logparse.progress.pace import Spread, Tick, interval, pace, typical
+from schedmate.logparse.progress.pace import Tick, pace, typical
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.reading import Log, LogError, LogFile, parse_line
+from schedmate.logparse.progress.steptime import one_stream, step_time
+from schedmate.logparse.reading import Log, LogError, LogFile
 
-ENOUGH = 60
-"""Readings of one kind of line after which the tracker stops (N of the paper)."""
-MOST = 600
-"""Lines that say something about training after which it stops in any case."""
-REACH = 1 << 26
-"""Bytes from the end of the log that are looked at (64 MiB)."""
 NUMBERED = 1 << 30
 """In a larger file lines are not counted, as that would take longer than all else [bytes]."""
-LONG = 4000
-"""Of a longer line both ends are looked at [bytes]."""
 RANKS = 16
 """Files of a directory that are asked before the tracker abstains."""
 LISTED = 10
 """Lines listed in the answer."""
-AGREE = 0.3
-"""Two ways to tell a step time agree within this relative difference."""
-FASTEST = 0.02
-"""A bar without a name and without metrics that takes less for each count [s] is no training."""
-UNITLESS = 60.0
-"""A time without unit above this is not believed to be seconds unless something confirms it."""
-
-Reader = Callable[[str], Sample | None]
 
 
 def track(
@@ -83,57 +68,19 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
     return best
 
 
-def collect(
-    file: LogFile, *, since: int = 0, reader: Reader = read_line, every_line: bool = False
-) -> list[Sample]:
-    """What the lines say, the newest first, until enough is known."""
-    samples: list[Sample] = []
-    counts: dict[str, int] = {}
-    lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
-    for offset, data in lines:
-        if offset < since or file.size - offset > REACH or len(samples) >= MOST:
-            break
-        text = data if len(data) <= LONG else data[: LONG // 2] + b" " + data[-LONG // 2 :]
-        line = parse_line(text, 0, file.layout)
-        sample = reader(line.text)
-        if sample is None:
-            continue
-        sample.offset, sample.time, sample.stream = offset, line.time, line.stream
-        samples.append(sample)
-        if sample.timed or line.time is not None or sample.elapsed_s is not None:
-            counts[sample.group] = counts.get(sample.group, 0) + (sample.timed or sample.training)
-            if counts[sample.group] >= ENOUGH:
-                break
-    return samples
-
-
-@cache
-def _candidate() -> Any:
-    """A line without any of this says nothing about progress; most of a log is passed over."""
-    import re2
-
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # any bytes, not only UTF-8
-    return re2.compile(
-        rb"(?i)\d\s?(?:it|iter|iters|step|steps|batch|s|sec)/|\d/\d+ ?[\])[(]|\d of \d"
-        rb"|\b(?:loss|step|steps|iter|iters|iteration|iterations|epoch|batch|update|updates|trl"
-        rb"|runtime|per_second|fps|timesteps|objective|s)\b\W{1,40}[-+]?[.\d]"
-        rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'_a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
-        rb"|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
-        rb"|[\x80-\xff][^\d\n]{0,8}\d",
-        options,
-    )
-
-
 def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> Progress:
     """A `Progress` from samples, the newest first."""
     if not samples:
         return Progress(reason="no line of the log shows training progress")
+    facts = read_facts(file)
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
+        if sample.total is not None and sample.total == facts.total_iterations:
+            sample.named = True
         groups.setdefault(sample.group, []).append(sample)
+    for group in groups.values():
+        find_counter(group)
     ranked = sorted(groups.values(), key=_worth, reverse=True)
-    facts = read_facts(file)
     counted = any(s.iteration is not None or s.epoch is not None for s in samples)
     progress = Progress(
         reason="the log counts iterations but does not say how long one takes"
@@ -141,7 +88,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         else "no line of the log shows training progress"
     )
     for group in ranked:
-        found = _step_time(group, facts, batch)
+        found = step_time(group, facts, batch)
         if found is not None:
             spread, source, notes = found
             progress = Progress(
@@ -159,7 +106,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     _describe(progress, ranked, facts)
     _count(progress, ranked, facts)
     used = ranked[0]
-    counts = [s.iteration for s in _one_stream(used) if s.iteration is not None]
+    counts = [s.iteration for s in one_stream(used) if s.iteration is not None]
     progress.steps_seen = max(counts) - min(counts) + 1 if counts else 0
     progress.reader = used[0].reader
     progress.updated = next((s.time for s in used if s.time is not None), None)
@@ -169,7 +116,12 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     return progress
 
 
-def _worth(group: list[Sample]) -> tuple[int, int]:
+def _worth(group: list[Sample]) -> tuple[int, bool, float, int]:
+    """How much a kind of line says about training; the largest is believed.
+
+    Of equal ones one that states a time goes before a bar, whose rate is a moving average, and of
+    two bars the one that ran longer: the shorter one is an evaluation within it.
+    """
     some = group[:ENOUGH]
     says = (
         4 * any(s.training for s in some)
@@ -178,128 +130,9 @@ def _worth(group: list[Sample]) -> tuple[int, int]:
         + any(s.iteration is not None for s in some)
         + any(s.reader != "general" for s in some)
     )
-    return says, group[0].offset
-
-
-Found = tuple[Spread, Any, list[str]]
-
-
-def _step_time(group: list[Sample], facts: Facts, batch: int | None) -> Found | None:
-    ordered = group[::-1]
-    counted = [s for s in ordered if s.iteration is not None]
-    clock = pace(_ticks(_one_stream(counted), "time"))
-    stated = _stated(ordered, counted, clock)
-    if stated is not None:
-        nameless = not any(s.named or s.training for s in group)
-        # such a bar counts files or samples far more often than training steps
-        return None if nameless and stated[0].median < FASTEST else stated
-    if found := pace(_ticks(_one_stream(counted), "elapsed_s")):
-        return found, "elapsed", []
-    if by_samples := _by_samples(ordered, counted, facts, batch):
-        return by_samples
-    if clock is not None and any(s.named or s.training for s in counted):
-        return clock, "timestamps", []
-    return None
-
-
-def _ticks(samples: list[Sample], clock: str) -> list[Tick]:
-    return [
-        Tick(value, s.iteration, None if s.epoch is None else int(s.epoch))
-        for s in samples
-        if (value := getattr(s, clock)) is not None and s.iteration is not None
-    ]
-
-
-def _one_stream(samples: list[Sample]) -> list[Sample]:
-    """The samples of the rank or process that wrote most of them."""
-    streams: dict[str, list[Sample]] = {}
-    for sample in samples:
-        streams.setdefault(sample.stream, []).append(sample)
-    return max(streams.values(), key=len, default=[])
-
-
-def _stated(ordered: list[Sample], counted: list[Sample], clock: Spread | None) -> Found | None:
-    timed = [s for s in ordered if s.step_time_s is not None]
-    found = typical([s.step_time_s for s in timed if s.step_time_s is not None])
-    if found is None:
-        return None
-    ticks = [Tick(s.step_time_s, s.iteration) for s in _one_stream(counted) if s.step_time_s]  # type: ignore[arg-type]
-    if timed[-1].bare:
-        if _rises(ticks):
-            total = pace(ticks)
-            return (
-                None if total is None else (total, "elapsed", ["`time` rises: it is the elapsed"])
-            )
-        if timed[-1].iteration is None:
-            return None
-    if timed[-1].unit and (not timed[-1].bare or timed[-1].reader != "general"):
-        return found, "stated", []
-    every = interval([Tick(0.0, s.iteration) for s in _one_stream(counted)])  # type: ignore[arg-type]
-    return _decide(found, clock, every, timed[-1])
-
-
-def _rises(ticks: list[Tick]) -> bool:
-    """Whether a time grows with the iterations as an elapsed time does."""
-    pairs = [(a, b) for a, b in pairwise(ticks) if b.steps > a.steps]
-    return len(pairs) >= 3 and all(b.clock > a.clock for a, b in pairs)
-
-
-def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> Found | None:
-    """Whether a bare time is of one step or of all since the line before, in which unit."""
-    notes: list[str] = []
-    factors = {1.0: "", 1 / every: f"the time stated is that of {every} iterations"}
-    if not latest.unit:
-        factors[0.001] = "times without unit are milliseconds, as the timestamps show"
-        factors[0.001 / every] = f"the time stated is that of {every} iterations in milliseconds"
-    if clock is not None:
-        fits = {abs(math.log(found.median * factor / clock.median)): factor for factor in factors}
-        best = min(fits)
-        if best > math.log(1 + AGREE):
-            # evaluation and checkpoints between the lines may explain a longer clock time
-            if found.median > clock.median:
-                return clock, "timestamps", ["the time stated does not fit the timestamps"]
-            factor = 1.0
-        else:
-            factor = fits[best]
-    elif not latest.unit and found.median > UNITLESS:
-        return None
-    elif latest.bare and latest.reader == "general" and every > 1 and not _eta_fits(latest, found):
-        return None  # of one iteration, or of all since the last line: nothing tells
-    else:
-        factor = 1.0
-        if not latest.unit:
-            notes.append("a time without unit is taken for seconds")
-    if factors[factor]:
-        notes.append(factors[factor])
-    return found.times(factor), "stated", notes
-
-
-def _eta_fits(latest: Sample, found: Spread) -> bool:
-    """Whether the log's own estimate of what is left rests on this step time."""
-    if not latest.eta_s or latest.total is None or latest.iteration is None or latest.in_epoch:
-        return False
-    left = (latest.total - latest.iteration) * found.median
-    return left > 0 and abs(math.log(left / latest.eta_s)) < math.log(1 + AGREE)
-
-
-def _by_samples(
-    ordered: list[Sample], counted: list[Sample], facts: Facts, batch: int | None
-) -> Found | None:
-    speeds = typical([s.samples_per_s for s in ordered if s.samples_per_s])
-    if speeds is None:
-        return None
-    note = "batch size from the job's metadata"
-    size = batch
-    if (said := next((s.batch for s in reversed(ordered) if s.batch), None)) is not None:
-        size, note = said, f"batch size {said} from the same line"
-    elif seen := pace([Tick(float(s.samples), s.iteration) for s in counted if s.samples]):  # type: ignore[arg-type]
-        size, note = round(seen.median), f"batch size {round(seen.median)} from the samples seen"
-    elif facts.batch is not None:
-        size, note = facts.batch, f"batch size {facts.batch} from the beginning of the log"
-    if not size:
-        return None
-    times = Spread(size / speeds.median, size / speeds.p90, size / speeds.p10, speeds.n)
-    return times, "samples", [note]
+    bar = some[0].reader == "tqdm"
+    ran = max((s.elapsed_s or 0.0 for s in some), default=0.0) if bar else 0.0
+    return says, not bar, ran, group[0].offset
 
 
 def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:

@@ -1,0 +1,95 @@
+"""Reading a log from its end until enough is known: its lines to samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from schedmate.logparse.progress.registry import read_line
+from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.reading import Line, LogFile, parse_line
+
+ENOUGH = 60
+"""Readings of one kind of line after which the tracker stops (N of the paper)."""
+MOST = 1500
+"""Lines and redraws that say something after which it stops in any case."""
+LOOKED_AT = 10_000
+"""Lines that look like progress of which it reads no more, whatever they turn out to be."""
+REACH = 1 << 26
+"""Bytes from the end of the log that are looked at (64 MiB)."""
+FURTHER = 1 << 20
+"""How much further it looks for a better kind of line than one that is no training for sure [bytes]."""
+LONG = 4000
+"""Of a longer line both ends are looked at [bytes]."""
+REDRAWN = 1 << 15
+"""Of a line with redraws, how much of its end is looked at [bytes]."""
+
+Reader = Callable[[str], Sample | None]
+
+
+def collect(
+    file: LogFile, *, since: int = 0, reader: Reader = read_line, every_line: bool = False
+) -> list[Sample]:
+    """What the lines say, the newest first, until enough is known.
+
+    Of each kind of line only the latest `ENOUGH` count: the bar of an evaluation at the end of a log
+    must not hide the training before it. A bar that may be about anything does not end the search
+    at once. `since` [bytes] leaves out what stands before; `every_line` gives `reader` lines too
+    that do not look like progress.
+    """
+    samples: list[Sample] = []
+    counts: dict[str, int] = {}
+    read = 0
+    limit = max(since, file.size - REACH)
+    lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
+    for looked, (offset, data) in enumerate(lines):
+        if offset < limit or read >= MOST or looked >= LOOKED_AT:
+            break
+        for text, line in _shown(data, file):
+            sample = reader(text)
+            if sample is None:
+                continue
+            read += 1
+            count = counts[sample.group] = counts.get(sample.group, 0) + 1
+            if count > ENOUGH:
+                continue
+            sample.offset, sample.time, sample.stream = offset, line.time, line.stream
+            samples.append(sample)
+            if count == ENOUGH:
+                clocked = sample.timed or line.time is not None or sample.elapsed_s is not None
+                if clocked and (sample.training or (sample.named and sample.timed)):
+                    return samples
+                limit = max(limit, offset - FURTHER)
+    return samples
+
+
+def _shown(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
+    """What a line shows, the last redraw of a bar first."""
+    redrawn = b"\r" in data.rstrip(b"\r")
+    reach = REDRAWN if redrawn else LONG // 2
+    data = data if len(data) <= LONG // 2 + reach else data[: LONG // 2] + b" " + data[-reach:]
+    line = parse_line(data, 0, file.layout)
+    yield line.text, line
+    if redrawn:
+        for text in line.refreshes[-2 : -ENOUGH - 1 : -1]:
+            yield text[-LONG:], line
+
+
+@cache
+def _candidate() -> Any:
+    """A line without any of this says nothing about progress; most of a log is passed over."""
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # any bytes, not only UTF-8
+    return re2.compile(
+        rb"(?i)\d\s?(?:it|iter|iters|step|steps|batch|s|sec)/|\d/\d+ ?[\])[(]|\d of \d"
+        rb"|\b(?:loss|step|steps|iter|iters|iteration|iterations|epoch|batch|update|updates|trl"
+        rb"|runtime|per_second|fps|timesteps|objective|s)\b(?: is)?\W{1,40}[-+]?[.\d]"
+        rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'_a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
+        rb"|\blr\W{1,4}\d|learning.rate\W{1,4}\d"
+        rb"|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
+        rb"|[\x80-\xff][^\d\n]{0,8}\d",
+        options,
+    )

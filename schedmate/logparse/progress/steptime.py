@@ -1,0 +1,142 @@
+"""How long one step takes, from the samples of one kind of line."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+from schedmate.logparse.progress.facts import Facts
+from schedmate.logparse.progress.pace import Spread, Tick, interval, pace, typical
+from schedmate.logparse.progress.sample import Sample
+
+AGREE = 0.3
+"""Two ways to tell a step time agree within this relative difference."""
+FASTEST = 0.02
+"""A bar without a name and without metrics that takes less for each count [s] is no training."""
+UNITLESS = 60.0
+"""A time without unit above this is not believed to be seconds unless something confirms it."""
+
+Found = tuple[Spread, Any, list[str]]
+
+
+def step_time(group: list[Sample], facts: Facts, batch: int | None) -> Found | None:
+    """The step time by samples of one kind, the newest first; its source and what was decided.
+
+    `batch` is the global batch size where it is known from elsewhere. None: they do not say.
+    """
+    ordered = group[::-1]
+    counted = [s for s in ordered if s.iteration is not None]
+    clock = pace(_ticks(one_stream(counted), "time"))
+    stated = _stated(ordered, counted, clock)
+    if stated is not None:
+        nameless = not any(s.named or s.training for s in group)
+        # such a bar counts files or samples far more often than training steps
+        return None if nameless and stated[0].median < FASTEST else stated
+    if found := pace(_ticks(one_stream(counted), "elapsed_s")):
+        return found, "elapsed", []
+    if by_samples := _by_samples(ordered, counted, facts, batch):
+        return by_samples
+    if clock is not None and any(s.named or s.training for s in counted):
+        return clock, "timestamps", []
+    return None
+
+
+def _ticks(samples: list[Sample], clock: str) -> list[Tick]:
+    return [
+        Tick(value, s.iteration, None if s.epoch is None else int(s.epoch))
+        for s in samples
+        if (value := getattr(s, clock)) is not None and s.iteration is not None
+    ]
+
+
+def one_stream(samples: list[Sample]) -> list[Sample]:
+    """The samples of the rank or process that wrote most of them."""
+    streams: dict[str, list[Sample]] = {}
+    for sample in samples:
+        streams.setdefault(sample.stream, []).append(sample)
+    return max(streams.values(), key=len, default=[])
+
+
+def _stated(ordered: list[Sample], counted: list[Sample], clock: Spread | None) -> Found | None:
+    timed = [s for s in ordered if s.step_time_s is not None]
+    found = typical([s.step_time_s for s in timed if s.step_time_s is not None])
+    if found is None:
+        return None
+    ticks = [Tick(s.step_time_s, s.iteration) for s in one_stream(counted) if s.step_time_s]  # type: ignore[arg-type]
+    if timed[-1].bare:
+        if _rises(ticks):
+            total = pace(ticks)
+            return (
+                None if total is None else (total, "elapsed", ["`time` rises: it is the elapsed"])
+            )
+        if timed[-1].iteration is None:
+            return None
+    if timed[-1].unit and (not timed[-1].bare or timed[-1].reader != "general"):
+        return found, "stated", []
+    every = interval([Tick(0.0, s.iteration) for s in one_stream(counted)])  # type: ignore[arg-type]
+    return _decide(found, clock, every, timed[-1])
+
+
+def _rises(ticks: list[Tick]) -> bool:
+    """Whether a time grows with the iterations as an elapsed time does."""
+    pairs = [(a, b) for a, b in pairwise(ticks) if b.steps > a.steps]
+    return len(pairs) >= 3 and all(b.clock > a.clock for a, b in pairs)
+
+
+def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> Found | None:
+    """Whether a bare time is of one step or of all since the line before, in which unit."""
+    notes: list[str] = []
+    factors = {1.0: "", 1 / every: f"the time stated is that of {every} iterations"}
+    if not latest.unit:
+        factors[0.001] = "times without unit are milliseconds, as the timestamps show"
+        factors[0.001 / every] = f"the time stated is that of {every} iterations in milliseconds"
+    if clock is not None:
+        fits = {abs(math.log(found.median * factor / clock.median)): factor for factor in factors}
+        best = min(fits)
+        if best > math.log(1 + AGREE):
+            # evaluation and checkpoints between the lines may explain a longer clock time
+            if found.median > clock.median:
+                return clock, "timestamps", ["the time stated does not fit the timestamps"]
+            factor = 1.0
+        else:
+            factor = fits[best]
+    elif not latest.unit and found.median > UNITLESS:
+        return None
+    elif latest.bare and latest.reader == "general" and every > 1 and not _eta_fits(latest, found):
+        return None  # of one iteration, or of all since the last line: nothing tells
+    else:
+        factor = 1.0
+        if not latest.unit:
+            notes.append("a time without unit is taken for seconds")
+    if factors[factor]:
+        notes.append(factors[factor])
+    return found.times(factor), "stated", notes
+
+
+def _eta_fits(latest: Sample, found: Spread) -> bool:
+    """Whether the log's own estimate of what is left rests on this step time."""
+    if not latest.eta_s or latest.total is None or latest.iteration is None or latest.in_epoch:
+        return False
+    left = (latest.total - latest.iteration) * found.median
+    return left > 0 and abs(math.log(left / latest.eta_s)) < math.log(1 + AGREE)
+
+
+def _by_samples(
+    ordered: list[Sample], counted: list[Sample], facts: Facts, batch: int | None
+) -> Found | None:
+    speeds = typical([s.samples_per_s for s in ordered if s.samples_per_s])
+    if speeds is None:
+        return None
+    note = "batch size from the job's metadata"
+    size = batch
+    if (said := next((s.batch for s in reversed(ordered) if s.batch), None)) is not None:
+        size, note = said, f"batch size {said} from the same line"
+    elif seen := pace([Tick(float(s.samples), s.iteration) for s in counted if s.samples]):  # type: ignore[arg-type]
+        size, note = round(seen.median), f"batch size {round(seen.median)} from the samples seen"
+    elif facts.batch is not None:
+        size, note = facts.batch, f"batch size {facts.batch} from the beginning of the log"
+    if not size:
+        return None
+    times = Spread(size / speeds.median, size / speeds.p90, size / speeds.p10, speeds.n)
+    return times, "samples", [note]
