@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 
 from schedmate.jobs import Progress
 from schedmate.logparse.data import load
+from schedmate.logparse.progress.collect import collect
 from schedmate.logparse.progress.general import clock_s
 from schedmate.logparse.progress.pace import Tick, pace, typical
 from schedmate.logparse.progress.ratio import throughput_ratio
 from schedmate.logparse.progress.registry import read_line
-from schedmate.logparse.progress.collect import collect
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.reading.storage import Memory
@@ -250,6 +251,68 @@ def test_an_evaluation_at_the_end_does_not_hide_the_training() -> None:
     progress = progress_of("\r".join(steps), "\r".join(evaluation * 20))
 
     assert (progress.step_time_s, progress.iteration, progress.lines) == (2.0, 99, [1])
+
+
+def test_of_nested_bars_without_a_name_the_longer_one_is_the_training() -> None:
+    within = [f" {n}%|##  | {n}/31 [00:0{n // 4}<00:04, 4.00it/s]" for n in range(1, 31)]
+    steps = [f" {n}% {n}/100 [{n // 60:02}:{n % 60:02}<01:00,  2.00s/it]" for n in range(1, 100)]
+    progress = progress_of("\r".join(steps), *["\r".join(within)] * 3)
+
+    assert (progress.step_time_s, progress.iteration, progress.total_iterations) == (2.0, 99, 100)
+
+
+def test_all_redraws_of_one_line_are_readings() -> None:
+    rates = [9.0, 2.0, 2.1, 2.0, 1.9, 2.0, 5.5]
+    bar = [f"Training: 1%|# | {n}/900 [00:10<00:14, {r}s/it]" for n, r in enumerate(rates)]
+    progress = progress_of("\r".join(bar))
+
+    assert (progress.step_time_s, progress.readings) == (2.0, 6)
+
+
+def test_a_counter_without_a_name_is_one_that_rises_evenly() -> None:
+    def lines(count: Callable[[int], int]) -> list[str]:
+        return [
+            f"INFO - {stamp(n * 20)} - {count(n)} - 328.59 equations/s - LR: 1e-04"
+            for n in range(40)
+        ]
+
+    assert progress_of(*lines(lambda n: 200 * n)).step_time_s == pytest.approx(0.1)
+    assert progress_of(*lines(lambda n: 200 * n)).iteration == 7800
+    assert progress_of(*lines(lambda n: n * n % 7)).abstained
+
+
+def test_a_meter_with_its_mean_is_that_of_one_step() -> None:
+    lines = [f"Epoch: [1][{n * 10}/480] Time 0.543 (0.528) Loss 1.8 (2.1)" for n in range(40)]
+
+    assert progress_of(*lines).step_time_s == 0.543
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_counter_and_time_on_lines_of_their_own_are_joined(after: bool) -> None:
+    lines: list[str] = []
+    for n in range(1, 40):
+        pair = [f"iteration {n}", "loss: 2.5", f"step time: {340 + n % 3} ms"]
+        lines += pair if after else pair[::-1]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(0.341)
+    assert (progress.iteration, progress.loss) == (39, 2.5)
+
+
+def test_the_steps_of_a_recipe_in_a_text_have_no_time() -> None:
+    text = ["Step 1: add the distances", "Time: 180 miles", "Step 2: divide", "Time: 2 hours"]
+
+    assert progress_of(*text * 30).abstained
+
+
+def test_a_rate_of_the_whole_run_is_a_summary() -> None:
+    progress = progress_of(
+        "{'loss': 0.41, 'learning_rate': 4.9e-05, 'epoch': 0.9}",
+        "{'train_runtime': 20909.3, 'train_steps_per_second': 1.913, 'epoch': 1.0}",
+    )
+
+    assert progress.step_time_s == pytest.approx(1 / 1.913)
+    assert progress.source == "summary"
 
 
 def test_a_fast_bar_without_a_name_is_no_training() -> None:

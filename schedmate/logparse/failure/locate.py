@@ -15,6 +15,8 @@ from schedmate.logparse.failure.waiting import missing_ranks
 
 TOGETHER = 50
 """Lines within which reports of one failure stand."""
+TOGETHER_S = 1.0
+"""Reports of one failure that are further apart were written within this time [s]."""
 
 
 @dataclass
@@ -94,12 +96,17 @@ def first_report(verdict: Verdict) -> int | None:
         event.number
         for event in [root, *verdict.cascade]
         if event is root
-        or (
-            event.file is root.file
-            and 0 <= root.number - event.number <= TOGETHER
-            and _same_report(root, event)
-        )
+        or (event.file is root.file and _together(event, root) and _same_report(root, event))
     )
+
+
+def _together(event: Event, root: Event) -> bool:
+    if event.number > root.number:
+        return False
+    if event.time is not None and root.time is not None:  # a dump of an allocator is long
+        if abs(root.time - event.time) <= TOGETHER_S:
+            return True
+    return root.number - event.number <= TOGETHER
 
 
 def _same_report(root: Event, event: Event) -> bool:
@@ -156,7 +163,8 @@ def _stopped_first(
     stop: Event, causes: list[Event], symptoms: list[Event], exits: list[Event]
 ) -> bool:
     if stop.weight == 0:  # asked to end: by the launcher too, after another process failed
-        return not causes and not symptoms and not any(_before(one, stop) for one in exits)
+        told = [one for one in exits if one.rule is None or one.rule.id not in ON_A_SIGNAL]
+        return not causes and not symptoms and not any(_before(one, stop) for one in told)
     if any(_before(cause, stop) or _untimed(cause, stop) for cause in causes):
         return False
     if any(_before(one, stop) for one in symptoms):
@@ -167,8 +175,15 @@ def _stopped_first(
 
 # Exits that a job which is ended on purpose prints as well, in whatever order.
 AFTER_ANY_STOP = frozenset(
-    {"slurm-aborted", "deepspeed-launcher-kill", "torchelastic-closing", "slurm-task-killed"}
+    {
+        *("slurm-aborted", "slurm-task-killed", "torchelastic-closing"),
+        *("deepspeed-launcher-kill", "deepspeed-launcher-ends"),
+    }
 )
+
+
+# What a launcher that is asked to end does before it says so.
+ON_A_SIGNAL = frozenset({"deepspeed-launcher-ends"})
 
 
 OF_A_LAUNCHER = frozenset(

@@ -15,7 +15,7 @@ _CLOCK = re.compile(
     r"(?:,\s*(?P<value>[\d.]+)(?P<kilo>[kM]?)\s?(?P<unit>s/[^\W\d_]+|[^\W\d_]*/s))?(?P<tail>[^\]]*)\]?"
 )
 _COUNT = re.compile(
-    r"(?:(?P<percent>\d+)%\|[^|]*\|\s*(?P<iteration>[\d.]+[kM]?)/(?P<total>[\d.]+[kM]?)"
+    r"(?:(?P<percent>\d+)%(?:\|[^|]*\|)?\s*(?P<iteration>[\d.]+[kM]?)/(?P<total>[\d.]+[kM]?)"
     r"|(?<![\d.])(?P<count>\d+)[^\W\d_]*)\s*[^\W\d_]*\s*$"
 )
 

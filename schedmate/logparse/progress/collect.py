@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from schedmate.logparse.progress.parts import Part, join, read_part
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.reading import Line, LogFile, parse_line
@@ -19,7 +20,7 @@ LOOKED_AT = 10_000
 REACH = 1 << 26
 """Bytes from the end of the log that are looked at (64 MiB)."""
 FURTHER = 1 << 20
-"""How much further it looks for a better kind of line than one that is no training for sure [bytes]."""
+"""How much further it looks for a kind of line that is training for sure [bytes]."""
 LONG = 4000
 """Of a longer line both ends are looked at [bytes]."""
 REDRAWN = 1 << 15
@@ -33,12 +34,13 @@ def collect(
 ) -> list[Sample]:
     """What the lines say, the newest first, until enough is known.
 
-    Of each kind of line only the latest `ENOUGH` count: the bar of an evaluation at the end of a log
-    must not hide the training before it. A bar that may be about anything does not end the search
-    at once. `since` [bytes] leaves out what stands before; `every_line` gives `reader` lines too
-    that do not look like progress.
+    Of each kind of line only the latest `ENOUGH` count: the bar of an evaluation at the end of a
+    log must not hide the training before it. A bar that may be about anything does not end the
+    search at once. `since` [bytes] leaves out what stands before; `every_line` gives `reader`
+    lines too that do not look like progress.
     """
     samples: list[Sample] = []
+    parts: list[Part] = []
     counts: dict[str, int] = {}
     read = 0
     limit = max(since, file.size - REACH)
@@ -49,6 +51,8 @@ def collect(
         for text, line in _shown(data, file):
             sample = reader(text)
             if sample is None:
+                if reader is read_line and len(parts) < MOST and (part := read_part(text)):
+                    parts.append(part._replace(offset=offset))
                 continue
             read += 1
             count = counts[sample.group] = counts.get(sample.group, 0) + 1
@@ -61,6 +65,8 @@ def collect(
                 if clocked and (sample.training or (sample.named and sample.timed)):
                     return samples
                 limit = max(limit, offset - FURTHER)
+    if parts:
+        join(samples, parts)
     return samples
 
 
@@ -88,6 +94,7 @@ def _candidate() -> Any:
         rb"|\b(?:loss|step|steps|iter|iters|iteration|iterations|epoch|batch|update|updates|trl"
         rb"|runtime|per_second|fps|timesteps|objective|s)\b(?: is)?\W{1,40}[-+]?[.\d]"
         rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'_a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
+        rb"|\btimer?\b[a-z ()]{0,20}\s?[:=]\s?\d"
         rb"|\blr\W{1,4}\d|learning.rate\W{1,4}\d"
         rb"|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
         rb"|[\x80-\xff][^\d\n]{0,8}\d",

@@ -135,11 +135,15 @@ def read_general(text: str) -> Sample | None:
     return sample
 
 
+_LEVEL = re.compile(r"|INFO|DEBUG|NOTICE")
+
+
 def _nameless(numbers: list[Labelled]) -> tuple[int, ...]:
     return tuple(
         int(number.value)
         for number in numbers
-        if not (number.key or number.unit or number.clock or number.total or number.bracketed)
+        if _LEVEL.fullmatch(number.key)
+        and not (number.unit or number.clock or number.total or number.bracketed)
         and number.value.is_integer()
         and 0 <= number.value < LATEST
     )

@@ -136,11 +136,15 @@ def _worth(group: list[Sample]) -> tuple[int, bool, float, int]:
 
 
 def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
-    """A run that has ended and says only how long it took."""
+    """A run that has ended and says only how long it took, or how fast it was on the whole."""
     run = next((s.run_s for s in samples if s.run_s), None)
+    rate = next((s.run_rate for s in samples if s.run_rate), None)
     if run is not None and facts.total_iterations:
         progress.step_time_s = run / facts.total_iterations
         progress.iteration = progress.total_iterations = facts.total_iterations
+    elif rate is not None:
+        progress.step_time_s = 1 / rate
+    if progress.step_time_s is not None:
         progress.source, progress.readings, progress.reason = "summary", 1, None
 
 

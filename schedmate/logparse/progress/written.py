@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict
 
 from schedmate.errors import ModelError
 from schedmate.jobs import Progress
+from schedmate.logparse.progress.collect import Reader
 from schedmate.logparse.progress.registry import Shape, read_match
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.collect import Reader
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.templates import TemplateStore, mask

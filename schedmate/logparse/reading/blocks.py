@@ -16,7 +16,7 @@ MAX_MESSAGE = 40
 """Most lines that the message of an exception goes on for."""
 
 _EXCEPTION = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Z]\w*|(?<=\.)(?:error|timeout|gaierror|herror))(?:\(\w+\))?"
+    r"(?:[A-Za-z_]\w*\.)*(?P<name>_?[A-Z]\w*|(?<=\.)(?:error|timeout|gaierror|herror))(?:\(\w+\))?"
     r"(?::\s?(?P<message>.*)|)$"
 )
 _CHAIN = (

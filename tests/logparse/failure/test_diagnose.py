@@ -166,6 +166,38 @@ def test_what_ends_a_job_on_purpose_is_no_failure(job: Path, ending: str, name: 
     assert (found.error_type, found.error_name) == ("none", name)
 
 
+def test_what_a_launcher_kills_when_it_is_interrupted_has_not_failed(job: Path) -> None:
+    found = of(
+        job,
+        steps(1, 9)
+        + "[2025-08-15 08:42:10,745] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 36\n"
+        + "[2025-08-15 08:42:11,420] [INFO] [launch.py:328:sigkill_handler] "
+        "Main process received SIGINT, exiting\n",
+    )
+
+    assert found.error_type == "none"
+
+
+def test_the_dump_of_an_allocator_belongs_to_the_failure_that_follows(job: Path) -> None:
+    at = "2019-05-09 14:49:11.31"
+    dump = "".join(
+        f"{at}{n:04}: I tensorflow/core/common_runtime/bfc_allocator.cc:632] Chunk of size {n}\n"
+        for n in range(200)
+    )
+    first = f"{at}5396: W bfc_allocator.cc:267] Allocator (GPU_0_bfc) ran out of memory trying to"
+    error = f"{at}9396: W op_kernel.cc:1275] OP_REQUIRES failed: Resource exhausted: OOM when"
+    found = of(job, f"started\n{first} allocate 2.39GiB.\n{dump}{error} allocating tensor\n")
+
+    assert (found.error_name, found.line) == ("Out of Memory", 2)
+
+
+def test_an_exception_of_a_private_class_ends_its_traceback(job: Path) -> None:
+    found = of(job, steps(1, 9) + trace("torch._C._LinAlgError: torch.linalg.solve: singular"))
+
+    assert found.error_type == "framework"
+    assert found.line == len(steps(1, 9).splitlines()) + 1
+
+
 def test_a_step_that_is_cancelled_because_a_task_failed_is_a_failure(job: Path) -> None:
     text = steps(1, 9) + "srun: error: n4: task 4: Out Of Memory\nsrun: Terminating job step 3.0\n"
     text += "slurmstepd: error: *** STEP 3.0 ON n4 CANCELLED AT 2021-10-27T19:35:36 ***\n"

@@ -1,0 +1,107 @@
+"""Logs that print the counter on one line and the time on another: the two are joined."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from schedmate.logparse.progress.general import is_about_something_else, labelled
+from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.words import meaning
+
+SHORT = 160
+"""Characters of a line that says one thing and nothing else."""
+NEAR = 2000
+"""How far from the counter its time stands [bytes]."""
+PAIRED = 0.8
+"""Share of counters that must have a time of their own."""
+FEWEST = 3
+
+
+class Part(NamedTuple):
+    """One time on a line of its own: what it is, its value [s], and whether it gave the unit."""
+
+    quantity: str
+    value: float
+    stated: bool
+    key: str
+    offset: int = 0
+
+
+def read_part(text: str) -> Part | None:
+    """The time that a line states that says nothing else, or None."""
+    if len(text) > SHORT or is_about_something_else(text):
+        return None
+    numbers = labelled(text)
+    if len(numbers) != 1 or numbers[0].bracketed:
+        return None
+    number = numbers[0]
+    known = meaning(number.key, number.unit)
+    if known is None or known[0] not in ("step_time", "time", "rate", "elapsed"):
+        return None
+    value = number.value * known[1]
+    return (
+        Part(known[0], value, known[2] or number.clock, number.key.lower()) if value > 0 else None
+    )
+
+
+def join(samples: list[Sample], parts: list[Part]) -> None:
+    """Gives samples that count, the newest first, the times that stand on lines near them.
+
+    Only where the samples of one kind have no time and nearly each has one of the same name, on
+    the same side and before the next counter.
+    """
+    kinds: dict[str, list[Part]] = {}
+    for part in sorted(parts, key=lambda part: part.offset):
+        kinds.setdefault(part.key, []).append(part)
+    groups: dict[str, list[Sample]] = {}
+    for sample in reversed(samples):
+        if sample.iteration is not None:
+            groups.setdefault(sample.group, []).append(sample)
+    for group in groups.values():
+        if len(group) < FEWEST or any(s.timed or s.elapsed_s is not None for s in group):
+            continue
+        if not _counts(group):
+            continue
+        for found in sorted(kinds.values(), key=lambda kind: kind[0].quantity != "step_time"):
+            pairs = _pairs(group, found)
+            if pairs is not None:
+                for sample, part in pairs:
+                    _give(sample, part)
+                break
+
+
+def _counts(group: list[Sample]) -> bool:
+    """Whether a counter runs on: the steps of a recipe in a text begin anew all the time."""
+    rises = [(b.iteration or 0) > (a.iteration or 0) for a, b in pairwise(group)]
+    return sum(rises) >= PAIRED * len(rises)
+
+
+def _pairs(group: list[Sample], parts: list[Part]) -> list[tuple[Sample, Part]] | None:
+    """Each sample with the part after it, or each with the one before it; None: neither fits."""
+    places = [part.offset for part in parts]
+    starts = [sample.offset for sample in group]
+    after: list[tuple[Sample, Part]] = []
+    before: list[tuple[Sample, Part]] = []
+    for index, sample in enumerate(group):
+        at = bisect_left(places, sample.offset)
+        following = starts[index + 1] if index + 1 < len(starts) else sample.offset + NEAR
+        preceding = starts[index - 1] if index else sample.offset - NEAR
+        if at < len(parts) and places[at] < min(following, sample.offset + NEAR):
+            after.append((sample, parts[at]))
+        if at and places[at - 1] > max(preceding, sample.offset - NEAR):
+            before.append((sample, parts[at - 1]))
+    fitting = [pairs for pairs in (after, before) if len(pairs) >= max(FEWEST, PAIRED * len(group))]
+    if not fitting:
+        return None
+    return min(fitting, key=lambda pairs: median(abs(s.offset - p.offset) for s, p in pairs))
+
+
+def _give(sample: Sample, part: Part) -> None:
+    if part.quantity == "elapsed":
+        sample.elapsed_s = part.value
+        return
+    sample.step_time_s = 1 / part.value if part.quantity == "rate" else part.value
+    sample.bare, sample.unit = part.quantity == "time", part.stated or part.quantity == "rate"
