@@ -1,9 +1,11 @@
-"""`schedmate traces`: look at traces of jobs, convert and cut them."""
+"""`schedmate traces`: look at traces of jobs, convert, cut and draw them."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -16,12 +18,14 @@ from schedmate.commands.trace_options import (
     load,
 )
 from schedmate.durations import format_duration
+from schedmate.errors import UsageError
 from schedmate.terminal import clean
 
 if TYPE_CHECKING:
+    from schedmate.schedulers.sim.traces.calibration import Calibration, Match
     from schedmate.schedulers.sim.workload import Workload
 
-app = typer.Typer(no_args_is_help=True, help="Look at traces of jobs, convert and cut them.")
+app = typer.Typer(no_args_is_help=True, help="Look at traces of jobs, convert, cut and draw them.")
 
 OutOption = Annotated[
     Path | None,
@@ -33,14 +37,17 @@ OutOption = Annotated[
 
 @app.command("list")
 def list_() -> None:
-    """List the trace formats that are recognised with the columns each needs, and the recipes."""
+    """List the formats with the columns each needs, the recipes, and what can be synthesized."""
     from schedmate.schedulers.sim.traces import formats
+    from schedmate.schedulers.sim.traces.calibration import Calibration, calibrations
     from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
 
     for layout in formats():
         typer.echo(f"{layout['name']}: {layout['title']} (columns {', '.join(layout['needs'])})")
     for name in recipes():
         typer.echo(f"--workloads {name}: {Recipe.read(name).title}")
+    for name in calibrations():
+        typer.echo(f"synthesize {name}: after {Calibration.read(name).title}")
 
 
 @app.command()
@@ -131,6 +138,107 @@ def sample(
         if before[name] != after[name]:
             tell(f"{name}: {after[name]} (of {before[name]})")
     _written(part, out)
+
+
+@app.command()
+def synthesize(
+    calibration: Annotated[
+        str, typer.Argument(metavar="CLUSTER", help="Whose published figures, or a YAML file.")
+    ],
+    out: OutOption = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Jobs; fewer than published take a shorter time."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    arrivals: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:COLUMN]",
+            help="CSV with the submissions in equal parts of the published time, instead of the "
+            "assumed days and weeks; column: submit_gpu_job.",
+        ),
+    ] = None,
+    workloads: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECIPE[:SETTING=V,...]",
+            help="What jobs train, as in `simulate`; none: nothing, and no users. Default: the "
+            "cluster's, with the same seed.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The comparison as JSON; needs --out.")
+    ] = False,
+) -> None:
+    """Draw a synthetic trace that meets the published figures of a cluster, and say how well.
+
+    Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
+    """
+    from schedmate.schedulers.sim.traces.assign import assign
+    from schedmate.schedulers.sim.traces.calibration import Calibration, matches
+    from schedmate.schedulers.sim.traces.recipe import parse
+    from schedmate.schedulers.sim.traces.synthesize import read_arrivals
+    from schedmate.schedulers.sim.traces.synthesize import synthesize as draw
+    from schedmate.schedulers.sim.traces.writer import write_trace
+
+    if as_json and out is None:
+        raise UsageError("--json says how well the trace matches; name a file for it with --out.")
+    found = Calibration.read(calibration)
+    recipe = None
+    if workloads != "none":
+        recipe = parse(workloads or f"{found.assumed['recipe']}:seed={seed}")
+    series = None
+    if arrivals is not None:
+        file, _, column = arrivals.rpartition(":")
+        place = Path(arrivals) if Path(arrivals).exists() or not file else Path(file)
+        series = read_arrivals(place, column if place == Path(file) else "submit_gpu_job")
+    workload = draw(found, jobs, seed, series)
+    if recipe is not None:
+        workload = assign(workload, *recipe)
+    write_trace(workload, out)
+    rows = matches(workload, found)
+    if as_json:
+        document = {
+            "schema": "schedmate.synthesize/v1",
+            "synthetic": True,
+            "made_up": list(workload.made_up),
+            "notes": workload.notes,
+            "jobs": len(workload),
+            "cluster": found.cluster,
+            "targets": [
+                {"target": row.target, "published": row.published, "drawn": row.drawn}
+                for row in rows
+            ],
+        }
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        _matched(rows, found, sys.stderr if out is None else sys.stdout)
+    for note in workload.notes:
+        tell(f"note: {note}.")
+    _written(workload, out)
+
+
+def _matched(rows: list[Match], calibration: Calibration, stream: TextIO) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from schedmate.terminal import console
+
+    worst = max(rows, key=lambda row: 0.0 if "at most" in row.target else abs(row.off))
+    screen = console(stream)
+    screen.print(
+        f"Synthetic, after {clean(calibration.title)}: {len(rows)} published figures met within "
+        f"{abs(worst.off):.1%} ({worst.target})",
+        soft_wrap=True,
+    )
+    screen.print(f"--cluster {clean(calibration.cluster)}", soft_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("figure", "published", "drawn", "off"):
+        table.add_column(name, justify="left" if name == "figure" else "right")
+    for row in rows:
+        table.add_row(row.target, f"{row.published:,.5g}", f"{row.drawn:,.5g}", f"{row.off:+.1%}")
+    screen.print(table)
 
 
 def _said(workload: Workload) -> dict[str, str]:

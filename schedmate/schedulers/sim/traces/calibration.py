@@ -1,0 +1,132 @@
+"""Published figures of a cluster, and how well a drawn trace meets them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from schedmate.errors import InputError, UsageError
+from schedmate.schedulers.sim.traces.sample import facts
+from schedmate.schedulers.sim.workload import Workload
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a file in calibrations/ says."""
+
+    name: str
+    title: str
+    targets: Mapping[str, Any]
+    """Published; times in seconds, GPU time in GPU seconds, states as shares."""
+    nodes: int
+    gpus_of_a_node: int
+    vcs: Mapping[str, int]
+    """GPUs of each virtual cluster; empty: there are none."""
+    assumed: Mapping[str, Any]
+    """What nobody published: the shapes of arrivals and GPU demand."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster as `simulate --cluster` takes it."""
+        size = self.gpus_of_a_node
+        if not self.vcs:
+            return f"{self.nodes}x{size}"
+        return ",".join(f"{gpus // size}x{size}@{vc}" for vc, gpus in self.vcs.items())
+
+    @classmethod
+    def read(cls, name: str) -> Calibration:
+        """The bundled calibration called `name`, or the YAML file of that path.
+
+        Raises `UsageError` for neither, `InputError` for a file that is none.
+        """
+        if name in calibrations():
+            place = files(__package__) / "calibrations" / f"{name}.yaml"
+            text = place.read_text(encoding="utf-8")
+        else:
+            try:
+                text = Path(name).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                raise UsageError(
+                    f"no calibration {name!r}; there are {', '.join(calibrations())}, or a YAML "
+                    "file of your own with the same keys."
+                ) from None
+        try:
+            document = yaml.safe_load(text)
+            cluster, targets = document["cluster"], document["targets"]
+            vcs = {str(vc): int(gpus) for vc, gpus in cluster.get("vcs", {}).items()}
+            size = int(cluster["gpus_of_a_node"])
+            nodes = int(cluster.get("nodes", 0)) or sum(vcs.values()) // size
+            for key in ("jobs", "days", "median_s", "mean_s", "max_s", "mean_gpus"):
+                if not float(targets[key]) > 0:
+                    raise ValueError(f"targets.{key} is not above 0")
+            for key in ("start", "hours", "weekdays", "shares", "sizes", "recipe"):
+                document["assumed"][key]
+        except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"{name} is no calibration: {type(error).__name__} {reason}; see docs/traces.md."
+            ) from None
+        title = str(document.get("title", name))
+        return cls(Path(name).stem, title, targets, nodes, size, vcs, document["assumed"])
+
+
+@dataclass(frozen=True)
+class Match:
+    """One published figure beside that of a drawn trace."""
+
+    target: str
+    published: float
+    drawn: float
+
+    @property
+    def off(self) -> float:
+        """The relative difference."""
+        return self.drawn / self.published - 1 if self.published else 0.0
+
+
+def matches(workload: Workload, calibration: Calibration) -> list[Match]:
+    """How well a trace meets each target; GPU time is per job, as it may have fewer jobs."""
+    targets = calibration.targets
+    found = facts(workload)
+    held = [job.gpus * job.share for job in workload.jobs]
+    times = [gpus * length for gpus, length in zip(held, workload.duration_s, strict=True)]
+    rows = [
+        Match("jobs a day", targets["jobs"] / targets["days"], _rate(workload, calibration)),
+        Match("median duration [s]", targets["median_s"], found["median_s"]),
+        Match("mean duration [s]", targets["mean_s"], found["mean_s"]),
+        Match("longest [s], at most", targets["max_s"], found["max_s"]),
+        Match("mean GPUs", targets["mean_gpus"], found["mean_gpus"]),
+    ]
+    if "median_gpus" in targets:
+        rows.append(Match("median GPUs", targets["median_gpus"], statistics.median(held)))
+    total = sum(times)
+    if "gpu_s" in targets:
+        each = targets["gpu_s"] / targets["jobs"]
+        rows.append(Match("GPU time a job [GPU s]", each, total / len(times)))
+    for state, share in targets.get("states", {}).items():
+        drawn = workload.states.count(state) / len(workload)
+        rows.append(Match(f"{state.lower()}, share of jobs", share, drawn))
+    for state, share in targets.get("gpu_time", {}).items():
+        part = sum(time for time, one in zip(times, workload.states, strict=True) if one == state)
+        rows.append(Match(f"{state.lower()}, share of GPU time", share, part / total))
+    return rows
+
+
+@cache
+def calibrations() -> tuple[str, ...]:
+    """Names of the bundled calibrations."""
+    names = (one.name for one in (files(__package__) / "calibrations").iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+
+
+def _rate(workload: Workload, calibration: Calibration) -> float:
+    """Jobs a day, over whole days of the calibration's length where that is what was drawn."""
+    span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
+    return len(workload) / max(span, 1.0) * 86_400
