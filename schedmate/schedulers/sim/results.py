@@ -137,7 +137,11 @@ def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
         if parquet_is_there():
             write_parquet(folder / f"{name}.parquet", table)
     with open_output(folder / "trace.json") as stream:
-        json.dump({"traceEvents": list(events(result, cluster))}, stream)
+        # event by event: all of a long run at once would not fit into memory
+        stream.write('{"traceEvents": [')
+        for number, event in enumerate(events(result, cluster)):
+            stream.write(",\n" * (number > 0) + json.dumps(event))
+        stream.write("]}\n")
     with open_output(folder / "summary.json") as stream:
         json.dump({"inputs": inputs, **result.numbers}, stream, indent=1)
 
