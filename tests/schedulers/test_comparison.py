@@ -196,15 +196,15 @@ def test_ctrl_c_ends_all_processes_and_what_was_finished_stays(trace: Path, tmp_
         start_new_session=True,
     )
     kept = [out / "fifo" / "summary.json", out / "sjf" / "summary.json"]
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 300
     while not all(path.exists() for path in kept):
         assert time.monotonic() < ends
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert b"Traceback" not in errors
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 300
     while _alive(process.pid):
         assert time.monotonic() < ends
         time.sleep(0.05)
