@@ -217,6 +217,8 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             return
+        if "episode" in text and loop.bound.data <= 1:
+            return
         score = (
             (88.0 if loop.certain else 66.0)
             - (0 if loop.has_backward else 8)
@@ -272,6 +274,12 @@ def _from_settings(
                 score += 18
             if setting.kind == "globals":
                 score -= 6
+            if isinstance(data, int | float) and data <= 1 and target is steps:
+                continue
+            if "episode" in setting.key:
+                if isinstance(data, int | float) and data <= 1:
+                    continue
+                score -= 8
             if setting.explicit:
                 score += 2
             limit = target is steps and setting.key.startswith("max")

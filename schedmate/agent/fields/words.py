@@ -36,6 +36,12 @@ def is_known(name: str, table: str) -> bool:
     return any(re.search(pattern, text) for pattern in rules("vocabulary")[table].values())
 
 
+def is_whole(name: str) -> bool:
+    """Whether the vocabulary's models have the whole name, not only a part of it."""
+    text = re.sub(r"[_ ./]+", "-", name.lower())
+    return any(re.fullmatch(pattern, text) for pattern in rules("vocabulary")["models"].values())
+
+
 def from_path(text: str) -> str | None:
     """The dataset a path is of: its last component that says something, without extension.
 
@@ -147,8 +153,13 @@ def model_name(text: str) -> str | None:
                 )
             ):
                 continue
+            if re.fullmatch(r"\d+(\.\d+)?[bm]", stem, re.IGNORECASE) and len(parts) > 1:
+                # a size below the folder of its family
+                family = re.sub(r"[-_]hf$", "", parts[max(0, parts.index(part) - 1)])
+                return f"{family}/{stem}"
             return stem
         return None
+    text = re.sub(r"[-_](test|debug|demo|experiment)$", "", text)
     if re.match(r"^(path|your|<|\$|\{)", text, re.IGNORECASE):
         return None
     if re.fullmatch(r"[a-z_]\w*(\.[A-Za-z_]\w*)+", text):

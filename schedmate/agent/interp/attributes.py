@@ -144,6 +144,9 @@ def _of_module(state: State, data: Module, name: str) -> Value:
     if child is not None:
         state.load(child)
         return Value(child)
+    if name in ("items", "keys", "values", "get"):
+        # of its `__dict__`, for which the module stands
+        return methods.bound_method(Value(dict(data.scope.names)), name)
     return Value(Symbol(state.sources.canonical(f"{data.name}.{name}")))
 
 

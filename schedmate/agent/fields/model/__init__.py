@@ -11,7 +11,7 @@ from schedmate.agent.fields.model.built import built
 from schedmate.agent.fields.model.calls import from_calls
 from schedmate.agent.fields.model.names import PLAIN_FILE
 from schedmate.agent.fields.model.settings import from_settings
-from schedmate.agent.fields.words import is_known
+from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
 
@@ -62,7 +62,9 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
     """The README's name for it, where that is a model's or the program's own names have it."""
     name = said.name
     letters = normal(name)
-    if len(letters) < 3 or not trace.calls or _KIND.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z][\w+.-]*", name) or _KIND.fullmatch(name):
+        return None
+    if len(letters) < 3 or not trace.calls:
         return None
     own = {event.cls.name for event in trace.calls if event.cls is not None}
     own |= set(trace.functions)
@@ -90,7 +92,8 @@ _BARE = re.compile(
 def _from_code(trace: Trace, settings: list[Setting], entry: str | None) -> Candidate | None:
     networks = built(trace)
     given = from_settings(trace, settings, networks)
-    found = best([*given, *from_calls(trace), *networks, *_from_entry(trace, entry)])
+    named = [c for c in _experiment_names(settings) if is_whole(c.data)]
+    found = best([*given, *from_calls(trace), *networks, *named, *_from_entry(trace, entry)])
     if found is not None and found.note == "class constructed":
         # a variant the user named, yolov7 beside a class found in yolo.py, says more
         stem = normal(str(found.data))

@@ -92,6 +92,8 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
         score -= 16
     if _WRAPPER.search(cls.name):
         score -= 12
+    if any(classes.last(base) == "Layer" for base in cls.external_bases()):
+        score -= 14
     if not is_known(cls.name, "models"):
         score -= 6
     if AUXILIARY.search(target) or AUXILIARY.search(cls.name):

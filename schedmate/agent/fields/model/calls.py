@@ -158,7 +158,9 @@ def _generic(event: CallEvent) -> Candidate | None:
             place = event.site.line / 1e6
             return Candidate(given.data, given.origin, score + 4 + place, "the model's own name")
         if event.function and not _BUILDER.match(event.function):
-            return Candidate(event.function, _site(event), score - 4, "the function that builds it")
+            # a function named as a class is, `DeepFM(features)`
+            score += 10 if event.function[:1].isupper() else -4
+            return Candidate(event.function, _site(event), score, "the function that builds it")
         score -= 20
     origin = event.result.origin if event.result is not None else None
     return Candidate(last, origin, score, "class constructed")

@@ -20,6 +20,9 @@ from schedmate.agent.interp.trace import Trace
 _FILES = ("cfg", "weights", "checkpoint")
 """Settings that hold a file; only a file named after a known model names one."""
 
+_BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
+_OF_BACKBONE = "the backbone"
+
 _PRETRAINED = 2
 """Names up to this rank mean a pretrained model and nothing else."""
 
@@ -65,10 +68,22 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             score -= 25  # what a part of it starts from
         if origin is not None and origin.source == "library":
             score -= 25
-        out.append(Candidate(name, origin, score))
-    out.extend(_config_classes(settings))
-    out.extend(_looked_up(trace, settings))
-    return out
+        nested = _is_nested_backbone(setting)
+        out.append(Candidate(name, origin, score, _OF_BACKBONE if nested else None))
+    return _with_classes([*out, *_looked_up(trace, settings)], _config_classes(settings))
+
+
+def _is_nested_backbone(setting: Setting) -> bool:
+    return setting.key in _BACKBONES and len(setting.path) > 1 and not setting.explicit
+
+
+def _with_classes(named: list[Candidate], built: list[Candidate]) -> list[Candidate]:
+    """Both, where a class named by the configuration comes before the backbone it is given."""
+    if any(candidate.score >= 70 for candidate in built):
+        for candidate in named:
+            if candidate.note == _OF_BACKBONE:
+                candidate.score -= 25
+    return [*named, *built]
 
 
 def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
@@ -83,7 +98,8 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
         if not is_known(text, "models") or not re.search(r"model|arch|net|backbone", key):
             continue
         score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux", key) else 0)
-        found.append(Candidate(text, setting.value.origin, score))
+        note = _OF_BACKBONE if _is_nested_backbone(setting) else None
+        found.append(Candidate(text, setting.value.origin, score, note))
     return found
 
 
