@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import yaml
@@ -70,7 +71,8 @@ def read_trace(
     layout = _layout(path, names, columns)
     has = frozenset(layout.at)
     entries: list[Entry] = []
-    kept: list[list[str]] = []
+    others = list((layout.others or {}).values())
+    kept: list[tuple[str, list[float | None]]] = []
     bad: list[str] = []
     seen: dict[str, tuple[int, int]] = {}
     idle, line = 0, 1
@@ -99,7 +101,8 @@ def read_trace(
                     continue
                 seen[entry.id] = (line, len(entries))
                 entries.append(entry)
-                kept.append(row)
+                config = intern("/".join(row[at].strip() for at in layout.config))
+                kept.append((config, [_optional(row[at]) for at in others]))
             except ValueError as error:
                 bad.append(f"line {line}: {error}")
     except csv.Error as error:
@@ -216,7 +219,11 @@ def _sum(one: Entry, other: Entry) -> Entry:
 
 
 def _workload(
-    name: str, entries: list[Entry], rows: list[list[str]], layout: _Layout, notes: list[str]
+    name: str,
+    entries: list[Entry],
+    rows: list[tuple[str, list[float | None]]],
+    layout: _Layout,
+    notes: list[str],
 ) -> Workload:
     if any(a.submit > b.submit for a, b in pairwise(entries)):
         order = sorted(range(len(entries)), key=lambda at: entries[at].submit)
@@ -243,8 +250,8 @@ def _workload(
         for index, one in enumerate(entries)
     ]
     columns: dict[str, list[float | None]] = {}
-    for column, at in (layout.others or {}).items():
-        values = [_optional(row[at]) for row in rows]
+    for at, column in enumerate(layout.others or ()):
+        values = [numbers[at] for _, numbers in rows]
         if any(value is not None for value in values):
             columns[column] = values
     metadata = [one.metadata for one in entries]
@@ -257,9 +264,7 @@ def _workload(
         [one.profile for one in entries],
         states=[one.state for one in entries],
         vcs=[one.vc for one in entries],
-        configs=["/".join(row[at].strip() for at in layout.config) for row in rows]
-        if layout.config
-        else [],
+        configs=[config for config, _ in rows] if layout.config else [],
         metadata=metadata if any(metadata) else [],
         columns=columns,
         made_up=made_up,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from sys import intern
 from typing import Any, get_args
 
 from schedmate.jobs import TaskType, WorkloadMetadata
@@ -106,16 +107,16 @@ def entry_of(cell: Cell, units: Mapping[str, float], has: frozenset[str]) -> Ent
         gpus,
         _cpus(cell, has),
         number(cell("host_memory_mb"), "memory", 0.0),
-        cell("vc"),
-        cell("user"),
-        cell("name"),
+        intern(cell("vc")),
+        intern(cell("user")),
+        intern(cell("name")),
         state,
-        cell("gpu_type").split("|")[0],
+        intern(cell("gpu_type").split("|")[0]),
         whole(cell("priority") or "0", "priority", negative=True),
         _time_limit(cell, units),
         _profile(cell) if "gpu_util" in has else None,
         _metadata(tuple(map(cell, _TRAINING)), max(1, round(gpus))) if has & _SAYS else None,
-        cell("synthetic"),
+        intern(cell("synthetic")),
     )
 
 

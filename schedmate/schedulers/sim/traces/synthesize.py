@@ -69,7 +69,7 @@ def synthesize(
     wanted = float(targets["gpu_s"]) / float(targets["jobs"]) if "gpu_s" in targets else None
     gpus = _gpus(scores, durations, sizes, shares, wanted, rng)
     states = _states(gpus * durations, targets.get("states"), targets.get("gpu_time"), rng)
-    vcs = _vcs(gpus, calibration.vcs, rng)
+    vcs = _vcs(gpus, gpus * durations, calibration.vcs, rng)
     rows = zip(submit.tolist(), gpus.tolist(), vcs, strict=True)
     return Workload(
         calibration.name,
@@ -259,14 +259,30 @@ def _softmax(scores: Floats) -> Floats:
     return result
 
 
-def _vcs(gpus: Floats, sizes: Mapping[str, int], rng: np.random.Generator) -> list[str]:
-    """A virtual cluster for each job, by its GPUs; only one that can hold the job."""
+def _vcs(
+    gpus: Floats, gpu_s: Floats, sizes: Mapping[str, int], rng: np.random.Generator
+) -> list[str]:
+    """A virtual cluster for each job that can hold it: jobs and GPU time are shared by their GPUs.
+
+    Operators give virtual clusters the GPUs that their users need; large jobs drawn at random would
+    flood some and leave others empty.
+    """
     if not sizes:
         return [""] * len(gpus)
     names, room = list(sizes), np.array([*sizes.values()], dtype=float)
+    # Few would give all that they have to one job: half is the most, where any can hold it so.
+    fits = {size: room >= min(2 * size, room.max()) for size in np.unique(gpus).tolist()}
     chosen = np.zeros(len(gpus), dtype=np.int64)
-    for size in np.unique(gpus):
-        weights = np.where(room >= size, room, 0.0)
+    for size, holds in fits.items():
+        weights = np.where(holds, room, 0.0)
         which = gpus == size
         chosen[which] = rng.choice(len(names), int(which.sum()), p=weights / weights.sum())
+    large = np.argsort(gpu_s, kind="stable")[::-1][:_LARGE]
+    others = np.ones(len(gpus), dtype=bool)
+    others[large] = False
+    left = room / room.sum() * gpu_s.sum()
+    left -= np.bincount(chosen[others], gpu_s[others], len(names))
+    for at in large.tolist():
+        chosen[at] = int(np.where(fits[float(gpus[at])], left / room, -np.inf).argmax())
+        left[chosen[at]] -= gpu_s[at]
     return [names[one] for one in chosen.tolist()]

@@ -1,0 +1,114 @@
+"""Policies on synthetic traces that meet the published figures of Venus, Saturn, Seren and Kalos.
+
+    python benchmarks/schedulers_synthetic.py
+
+No cluster ran these jobs: `schedmate traces synthesize` drew them, and a recipe said what they train
+(docs/traces.md). Costs are honest ones, and all policies are told the same durations, learnt from
+jobs that ended before, but for SJF, which is an oracle here.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from _record import record
+
+from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.runs import Plan, run_policy
+from schedmate.schedulers.sim.traces.assign import assign
+from schedmate.schedulers.sim.traces.calibration import Calibration, matches
+from schedmate.schedulers.sim.traces.recipe import parse
+from schedmate.schedulers.sim.traces.sample import facts
+from schedmate.schedulers.sim.traces.synthesize import synthesize
+from schedmate.schedulers.sim.workload import Workload
+
+CASES = (
+    # cluster, jobs (None: as published), nodes of 8 GPUs, and what that is
+    ("venus", None, 135, "published size, one pool"),
+    ("saturn", 200_000, 260, "published size, 52 of 181 days"),
+    ("seren", 200_000, 286, "published size, 55 of 184 days"),
+    ("kalos", None, 302, "published size"),
+    ("kalos", None, 151, "half the published size"),
+)
+POLICIES = {
+    "fifo": "none",
+    "sjf": "oracle",
+    "qssf": "boosting",
+    "tiresias": "none",
+    "horus": "boosting",
+    "lucid": "boosting",
+}
+SEED = 0
+
+
+def main() -> None:
+    """Run all cases, then say how well each trace meets its targets."""
+    rows: list[dict[str, Any]] = []
+    met: list[dict[str, Any]] = []
+    speed: list[dict[str, Any]] = []
+    for name, jobs, nodes, what in CASES:
+        calibration = Calibration.read(name)
+        began = time.process_time()
+        workload = synthesize(calibration, jobs, SEED)
+        drawn = time.process_time()
+        workload = assign(workload, *parse(f"{calibration.assumed['recipe']}:seed={SEED}"))
+        if not any(row["cluster"] == name for row in met):
+            speed.append(
+                {
+                    "cluster": name,
+                    "jobs": len(workload),
+                    "drawn in CPU s": round(drawn - began, 2),
+                    "workloads in CPU s": round(time.process_time() - drawn, 2),
+                }
+            )
+            met += [
+                {"cluster": name, "figure": row.target, "published": round(row.published, 3)}
+                | {"drawn": round(row.drawn, 3), "off": f"{row.off:+.1%}"}
+                for row in matches(workload, calibration)
+            ]
+        rows += _rows(name, workload, nodes, what)
+    record("traces_synthetic_match", met, trace="synthetic", seed=SEED)
+    record("traces_synthetic_speed", speed, trace="synthetic", seed=SEED)
+    record(
+        "schedulers_synthetic",
+        rows,
+        trace="synthetic: drawn from published figures, workloads made up",
+        units="hours",
+        seed=SEED,
+    )
+
+
+def _rows(name: str, workload: Workload, nodes: int, what: str) -> list[dict[str, Any]]:
+    cluster = Cluster.parse(f"{nodes}x8")
+    load = facts(workload)["load_gpus"] / cluster.gpus
+    rows = []
+    for policy, estimator in POLICIES.items():
+        print(f"{name} {nodes}x8 {policy}", file=sys.stderr)
+        plan = Plan((policy,), cluster, estimator, HONEST, SEED)
+        numbers = run_policy(workload, plan, policy).numbers
+        rows.append(
+            {
+                "trace": f"{name} (synthetic)",
+                "jobs": len(workload),
+                "cluster": f"{nodes}x8",
+                "which is": what,
+                "load": round(load, 2),
+                "policy": policy,
+                "durations": estimator,
+                "JCT": round(numbers["avg_jct_h"], 2),
+                "p99 JCT": round(numbers["p99_jct_h"], 1),
+                "queue": round(numbers["avg_queue_h"], 3),
+                "p99.9 queue": round(numbers["p999_queue_h"], 1),
+                "preempted": numbers["preemptions"],
+                "packed": numbers["packed"],
+                "CPU s": numbers["cpu_s"],
+            }
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    main()
