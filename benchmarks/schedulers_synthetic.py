@@ -2,9 +2,9 @@
 
     python benchmarks/schedulers_synthetic.py
 
-No cluster ran these jobs: `schedmate traces synthesize` drew them, and a recipe said what they train
-(docs/traces.md). Costs are honest ones, and all policies are told the same durations, learnt from
-jobs that ended before, but for SJF, which is an oracle here.
+No cluster ran these jobs: `schedmate traces synthesize` drew them, and a recipe said what they
+train (docs/traces.md). Costs are honest ones, and all policies are told the same durations, learnt
+from jobs that ended before, but for SJF, which is an oracle here.
 """
 
 from __future__ import annotations
