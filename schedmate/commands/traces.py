@@ -105,6 +105,9 @@ def sample(
         float | None,
         typer.Option(metavar="SHARE", help="Keep this share of users, with all their jobs."),
     ] = None,
+    max_gpus: Annotated[
+        float | None, typer.Option(metavar="N", help="Keep jobs of at most this many GPUs.")
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", help="Keep this many jobs, drawn at random.")
     ] = None,
@@ -112,14 +115,14 @@ def sample(
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
 ) -> None:
-    """Take a part of a trace: a window of time, some users or virtual clusters, some jobs.
+    """Take a part of a trace: a window of time, some users, virtual clusters or jobs.
 
     Jobs stay as they are. What the part has more or less of than the whole is said.
 
     Example: schedmate traces sample jobs.csv --from 7d --until 14d --users 0.5 -o week.csv
     """
     from schedmate.durations import parse_duration
-    from schedmate.schedulers.sim.traces.sample import count_of, share_of, window
+    from schedmate.schedulers.sim.traces.sample import count_of, share_of, up_to, window
     from schedmate.schedulers.sim.traces.writer import write_trace
 
     whole = part = load(trace, columns, skip_bad)
@@ -130,6 +133,8 @@ def sample(
         part = share_of(part, part.vcs, vcs, seed)
     if users is not None:
         part = share_of(part, [job.user for job in part.jobs], users, seed)
+    if max_gpus is not None:
+        part = up_to(part, max_gpus)
     if jobs is not None:
         part = count_of(part, jobs, seed)
     write_trace(part, out)

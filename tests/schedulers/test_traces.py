@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.sim.traces import TraceError, read_trace
 from schedmate.schedulers.sim.traces.assign import assign
 from schedmate.schedulers.sim.traces.recipe import parse
-from schedmate.schedulers.sim.traces.sample import count_of, share_of, window
+from schedmate.schedulers.sim.traces.sample import count_of, share_of, up_to, window
 from schedmate.schedulers.sim.traces.writer import write_trace
 from schedmate.schedulers.sim.workload import Workload
 
@@ -330,12 +331,15 @@ def test_parts_of_a_trace_keep_whole_users_windows_and_counts() -> None:
     few = count_of(workload, 250, seed=1)
     assert len(few) == 250
     assert [job.id for job in few.jobs] == [job.id for job in count_of(workload, 250, 1).jobs]
+    workload.jobs[5].gpus = 16
+    assert [len(up_to(workload, 16)), len(up_to(workload, 8))] == [1000, 999]
     assert 400 < statistics.median(job.submit_time for job in few.jobs) < 600
     for wrong in (
         lambda: window(workload, 5000, 6000),
         lambda: share_of(workload, [""] * 1000, 0.5, 0),
         lambda: share_of(workload, ["a"] * 1000, 0, 0),
         lambda: count_of(workload, 1001, 0),
+        lambda: up_to(workload, 0.5),
     ):
         with pytest.raises(UsageError):
             wrong()
@@ -360,3 +364,24 @@ def test_convert_and_sample_commands(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["traces", "convert", str(tmp_path / "no"), "-o", str(out)])
     assert isinstance(run.exception, InputError)
     assert out.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("row", "cluster", "message"),
+    [
+        ("a,0,5,16,,", "1x8", "job a asks for 16 GPUs: more than its nodes can ever give"),
+        ("a,0,5,4,x,", "1x2@x,1x8@y", "job a asks for 4 GPUs in virtual cluster 'x': more than"),
+        ("a,0,5,4,x,", "1x8@y", "in virtual cluster 'x': no node is open to it: .* are of y"),
+        ("a,0,5,4,,H100", "1x8:A100", "4 GPUs of type H100: the cluster's GPUs are of type A100"),
+    ],
+)
+def test_a_job_that_the_cluster_can_never_hold_is_named_with_the_reason(
+    tmp_path: Path, row: str, cluster: str, message: str
+) -> None:
+    path = write(tmp_path, f"job_id,submit_s,duration_s,gpus,vc,gpu_type\n{row}\n")
+    out = tmp_path / "out"
+    command = ["simulate", str(path), "--policy", "fifo", "--cluster", cluster, "--out", str(out)]
+    run = CliRunner().invoke(app, command)
+    assert isinstance(run.exception, InputError)
+    assert re.search(message, str(run.exception))
+    assert not out.exists()

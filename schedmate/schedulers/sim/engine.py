@@ -323,9 +323,17 @@ class Simulation:
             if not fits[key]:
                 where = f" in virtual cluster {job.vc!r}" if job.vc else ""
                 kind = f" of type {job.gpu_type}" if job.gpu_type else ""
+                vcs = {node.vc for node in self.cluster.nodes}
+                types = {node.gpu_type for node in self.cluster.nodes}
+                if "" not in vcs and job.vc not in vcs:
+                    why = f"no node is open to it: the cluster's are of {', '.join(sorted(vcs))}"
+                elif job.gpu_type and not types & {"", job.gpu_type}:
+                    why = f"the cluster's GPUs are of type {', '.join(sorted(types))}"
+                else:
+                    why = "more than its nodes can ever give"
                 raise InputError(
-                    f"job {job.id} asks for {job.gpus} GPUs{kind}{where}, more than its nodes "
-                    "can ever give; choose a larger cluster."
+                    f"job {job.id} asks for {job.gpus} GPUs{kind}{where}: {why}. "
+                    "Choose another cluster, or cut the trace with `schedmate traces sample`."
                 )
 
     def _stuck(self) -> str:

@@ -49,6 +49,12 @@ def count_of(workload: Workload, count: int, seed: int) -> Workload:
     return workload.select(chosen.tolist())
 
 
+def up_to(workload: Workload, gpus: float) -> Workload:
+    """The jobs that ask for at most this many GPUs."""
+    kept = [at for at, job in enumerate(workload.jobs) if job.gpus * job.share <= gpus]
+    return _kept(workload, kept, f"no job asks for {gpus:g} GPUs or fewer")
+
+
 def facts(workload: Workload) -> dict[str, float]:
     """What a trace holds, in figures.
 
