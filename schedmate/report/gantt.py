@@ -77,22 +77,24 @@ def gantt(result: Result, cluster: Cluster, window: Window) -> tuple[Markup, int
     kept = kept[np.argsort(result.segments["kind"][kept] == "packed", kind="stable")]
     left = x.place(start[kept], LABEL, WIDTH - EDGE).tolist()
     right = x.place(end[kept], LABEL, WIDTH - EDGE).tolist()
-    columns = ("job", "kind", "node", "first_gpu", "gpus")
+    columns = ("job", "kind", "node", "first_gpu", "gpus", "failed")
     rows = zip(*(result.segments[name][kept].tolist() for name in columns), strict=True)
     times = zip(left, right, start[kept].tolist(), end[kept].tolist(), strict=True)
     ids, asked = result.jobs["job_id"], result.jobs["gpus"]
     bars = []
-    for (job, kind, node, first, gpus), (x0, x1, began, ended) in zip(rows, times, strict=True):
+    for row, (x0, x1, began, ended) in zip(rows, times, strict=True):
+        job, kind, node, first, gpus, failed = row
         joined = kind == "packed"
         height = LANE * max(1.0, gpus)
+        top = tops[node] + LANE * first
         bars.append(
             Markup(
                 '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">'
-                "<title>{}, {} GPUs, {}: {} to {}</title></rect>"
+                "<title>{}, {} GPUs, {}: {} to {}{}</title></rect>"
             ).format(
                 f"{kind} {_size(int(asked[job]))}",
                 x0,
-                tops[node] + LANE * first + (height / 2 if joined else 0),
+                top + (height / 2 if joined else 0),
                 max(0.6, x1 - x0),
                 height / 2 if joined else height,
                 shown(ids[job], 60),
@@ -100,8 +102,15 @@ def gantt(result: Result, cluster: Cluster, window: Window) -> tuple[Markup, int
                 kind,
                 format_duration(began),
                 format_duration(ended),
+                ", ended by a failure" * failed,
             )
         )
+        if failed and ended < window.end:
+            bars.append(
+                Markup('<path class="failure" d="M{:.1f} {:.1f}v{:.1f}"></path>').format(
+                    x1, top, height
+                )
+            )
     about = (
         f"GPUs held on {len(window.nodes)} of {len(cluster.nodes)} nodes under "
         f"{result.numbers['policy']}, from {format_duration(window.start)} to "

@@ -147,6 +147,12 @@ def test_the_gantt_chart_shows_the_chosen_stretch() -> None:
     assert all(0 < float(width) <= charts.WIDTH for _, width in bars)
 
 
+def test_the_gantt_chart_marks_failures() -> None:
+    failing = replace(plan("fifo"), parameters=replace(HONEST, node_mtbf_s=2000.0, repair_s=60.0))
+    page = page_of(workload(60), failing)
+    assert page.count('class="failure"') == page.count(", ended by a failure</title>") > 0
+
+
 def test_every_parameter_is_explained_by_its_own_docstring() -> None:
     for mode in MODES.values():
         for one in explained(mode):

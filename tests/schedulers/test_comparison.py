@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,6 +74,19 @@ def test_parts_of_a_gpu_count_as_parts() -> None:
         [1.25, 0.25]
     )
     assert found.numbers["utilisation"] == pytest.approx((2 * 5 + 7.5) / 60)
+
+
+def test_stretches_that_a_failure_ended_are_told_from_others() -> None:
+    some = workload([(10.0 * n, 200.0, 2) for n in range(12)])
+    parameters = replace(HONEST, node_mtbf_s=300.0, repair_s=20.0, checkpoint_s=10.0)
+    found = next(iter(compare(some, [Plan(("fifo",), Cluster.parse("2x4"), "none", parameters)])))
+    failed = found.segments["failed"] == 1
+    ended = set(
+        zip(*(found.segments[key][failed].tolist() for key in ("job", "end_s")), strict=True)
+    )
+    assert len(ended) == found.numbers["failures"] > 0
+    last = found.segments["end_s"] == found.jobs["end_s"][found.segments["job"]]
+    assert not (failed & last).any()
 
 
 @given(st.integers(0, 2**20))

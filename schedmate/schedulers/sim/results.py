@@ -53,6 +53,7 @@ SEGMENTS: Mapping[str, type] = {
     "node": int,  # position in the cluster
     "first_gpu": int,
     "gpus": float,  # from the first on; below 1: a part of that one
+    "failed": int,  # 1: a failure of the job or its node ended it
 }
 """Columns of `segments.csv` and `segments.parquet`: who held which GPUs of a node, and when."""
 
@@ -90,12 +91,14 @@ def result_of(
         "failures": [job.failures for job in jobs],
     }
     stretches = []
-    for one in outcome.segments:
+    for number, one in enumerate(outcome.segments):
+        failed = number in outcome.failures
         share = jobs[one.job].share
         for node, mask in one.allocation:
             for first, count in runs_of(mask):
                 held = count if share >= 1 else share
-                stretches.append((one.job, one.kind, one.start, one.end, node, first, held))
+                when = (one.start, one.end)
+                stretches.append((one.job, one.kind, *when, node, first, held, failed))
     columns = list(zip(*stretches, strict=True)) or [()] * len(SEGMENTS)
     return Result(
         numbers,
