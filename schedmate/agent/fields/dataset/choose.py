@@ -1,0 +1,82 @@
+"""The training and the validation dataset of a run, chosen among all that was seen."""
+
+from __future__ import annotations
+
+from schedmate.agent.fields.candidates import Candidate, Setting, best, rules, source_bonus
+from schedmate.agent.fields.dataset.named import from_loaders, from_settings
+from schedmate.agent.fields.dataset.opened import uses_of
+from schedmate.agent.fields.dataset.validates import switched_off, validates
+from schedmate.agent.fields.words import is_known
+from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.values import Origin
+
+OTHER_SPLIT = "another split of the training set"
+
+
+def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candidate | None]:
+    """The training and the validation dataset; None where the code does not say."""
+    uses = [
+        use
+        for event in trace.calls
+        for use in uses_of(event)
+        # a test set that is opened and never handed on is not evaluated by this run
+        if use.evaluates is not True or _handed_on(trace, event)
+    ]
+    train = best(
+        [
+            *(u.candidate for u in uses if u.evaluates is not True),
+            *from_settings(settings, rules("names")["dataset"]),
+        ]
+    )
+    loader = from_loaders(settings, "train")
+    if loader is not None and (train is None or loader.score >= train.score):
+        train = loader
+    explicit_valid = best(from_settings(settings, rules("names")["valid"]))
+    if explicit_valid is not None and source_bonus(explicit_valid.origin) > 3:
+        explicit_valid.score += 5  # named for this launch
+    valid = best([u.candidate for u in uses if u.evaluates is True])
+    valid_loader = from_loaders(settings, "val")
+    if valid_loader is not None and (valid is None or valid_loader.score >= valid.score):
+        valid = valid_loader
+    if (
+        explicit_valid is not None
+        and source_bonus(explicit_valid.origin) > 3
+        and valid is not None
+        and train is not None
+        and valid.data == train.data
+    ):
+        valid = explicit_valid  # the launch names another set than the one that is trained on
+    if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
+        valid = explicit_valid
+    same = False if switched_off(settings) else validates(trace, settings)
+    if train is None and valid is not None and valid is not explicit_valid:
+        train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
+    if same is False:
+        return train, None
+    if valid is None and train is not None and same is not None:
+        origin = same if isinstance(same, Origin) else train.origin
+        valid = Candidate(train.data, origin, train.score - 12, OTHER_SPLIT)
+    if (
+        valid is not None
+        and train is not None
+        and valid is not explicit_valid
+        and any(use.evaluates is not True and use.candidate.data == valid.data for use in uses)
+    ):
+        # opened in both roles: another split of whatever the training set is called
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
+    if (
+        valid is not None
+        and train is not None
+        and valid is not explicit_valid
+        and is_known(str(train.data), "datasets")
+        and not is_known(str(valid.data), "datasets")
+    ):
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
+    if valid is not None and train is not None and valid.score < train.score - 18:
+        # a weakly named validation file beside a well named dataset is a split of it
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
+    return train, valid
+
+
+def _handed_on(trace: Trace, event: CallEvent) -> bool:
+    return event.result is None or id(event.result.data) in trace.used

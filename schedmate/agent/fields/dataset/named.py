@@ -1,0 +1,155 @@
+"""Datasets that settings name: a flag, a config's key, a section for each loader."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    best,
+    named,
+    rules,
+    source_bonus,
+    text_of,
+)
+from schedmate.agent.fields.words import class_dataset, dataset_name, from_path, is_known, is_path
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_TASK_WORDS = (
+    r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
+    r"recogn|forecast|imput|anomaly|tuning|sft|dpo|^(seq2seq|ner|qa|asr|tts|vqa|nli|mlm|clm|fit)$"
+)
+
+
+def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
+    out: list[Candidate] = []
+    for rank, setting in [*named(settings, names), *_by_pattern(settings, names)]:
+        if any(
+            re.search(
+                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric",
+                part,
+                re.IGNORECASE,
+            )
+            for part in setting.path[:-1]
+        ):
+            continue
+        if not isinstance(setting.value.data, str | list | tuple) or (
+            setting.kind == "globals"
+            and not isinstance(setting.value.data, str)
+            and not (rank < 32 and all(isinstance(v.data, str) for v in setting.value.data))
+        ):
+            continue
+        text = text_of(setting.value)
+        if text is None:
+            continue
+        last = setting.path[-1].lower()
+        place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
+        name = dataset_name(text, path=is_path(text) or place)
+        if name is None or re.fullmatch(
+            r"(train|val|test|valid|trainval|minival)", name, re.IGNORECASE
+        ):
+            continue
+        if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
+            continue
+        if names is rules("names")["valid"] and is_path(text) and from_path(_tail(text)) is None:
+            # `val.csv` beside `train.csv`: what it is of is the training set's name
+            continue
+        name = _with_config_name(settings, setting, name)
+        origin = setting.value.origin
+        score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
+        if is_path(text):
+            score -= 8
+        if setting.kind == "globals":
+            score -= 8
+        if origin is not None and origin.source == "library":
+            score -= 25
+        out.append(Candidate(name, origin, score))
+    return out
+
+
+def _tail(text: str) -> str:
+    return text.rstrip("/").rsplit("/", 1)[-1]
+
+
+_DATA_KEY = re.compile(
+    r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
+    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$|"
+    r"^(rec|record|lmdb|csv|json|list|dir|path|file|tfrecord|img|image|text|txt|src)s?_train$|"
+    r"^train_(rec|record|lmdb|csv|json|list|tfrecord|img|image|images|text|txt|src)s?(_(dir|path|file))?$",
+    re.IGNORECASE,
+)
+_NOT_DATA_KEY = re.compile(
+    r"out|log|cache|save|model|num|worker|aug|loader|type|format|meta|stat|size|label|class|result|"
+    r"ckpt|checkpoint|feature|parallel|backend|column|key$|field|split|mode|cls|norm|sampler|seed|"
+    r"test|val|eval|dev|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim",
+    re.IGNORECASE,
+)
+
+
+def _by_pattern(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]]:
+    """Settings that look like the training data's place without one of the usual names."""
+    if names is not rules("names")["dataset"]:
+        return []
+    return [
+        (60, setting)
+        for setting in settings
+        if _is_repository(setting)
+        or (_DATA_KEY.match(setting.path[-1]) and not _NOT_DATA_KEY.search(setting.path[-1]))
+    ]
+
+
+def _is_repository(setting: Setting) -> bool:
+    """`data: [{repo_id: owner/name}]`: a dataset on a hub."""
+    return setting.key in ("repoid", "hfrepo", "hfid", "hfname") and any(
+        re.search("data", part, re.IGNORECASE) for part in setting.path[:-1]
+    )
+
+
+def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> str:
+    """`dataset_name` with its `dataset_config_name`, as Hugging Face scripts keep them."""
+    key = setting.path[-1]
+    if key not in ("dataset_name", "dataset"):
+        return name
+    for other in settings:
+        if other.path[:-1] == setting.path[:-1] and other.path[-1] in (
+            f"{key}_config_name", f"{key}_config", "dataset_config_name", "dataset_config",
+        ):  # fmt: skip
+            subset = other.value.data
+            if isinstance(subset, str) and subset and not is_path(subset):
+                return f"{name}/{subset}"
+    return name
+
+
+_LOADER_KEYS = ("type", "data_root", "ann_file", "img_dir", "root", "dataroot", "dataroot_gt",
+                "dataroot_lq")  # fmt: skip
+
+
+def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
+    """The dataset of a config with a section per loader, as OpenMMLab's configs have.
+
+    The dataset class names it where people know that name, else the folder of its data does.
+    """
+    loader = re.compile(rf"^{role}(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
+    found: dict[str, Setting] = {}
+    for setting in settings:
+        parts = setting.path[:-1]
+        if (
+            setting.kind == "config"
+            and any(loader.match(part) for part in parts)
+            and (any("data" in part for part in parts))
+        ) and setting.path[-1] in _LOADER_KEYS:
+            if setting.path[-1] != "type" or parts[-1].startswith(("dataset", role)):
+                found.setdefault(setting.path[-1], setting)
+    options: list[Candidate] = []
+    for key, setting in found.items():
+        text = setting.value.data
+        if not isinstance(text, str):
+            continue
+        name = class_dataset(text) if key == "type" else dataset_name(text, path=True)
+        if name is not None:
+            score = 82.0 if is_known(name, "datasets") else 70.0
+            if key.startswith("dataroot"):
+                score = 62.0  # beside a `name`, which says more
+            options.append(Candidate(name, setting.value.origin, score + (key == "data_root")))
+    return best(options)

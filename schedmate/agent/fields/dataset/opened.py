@@ -1,0 +1,202 @@
+"""Datasets that the program opens: library calls, and dataset classes of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    argument,
+    matches,
+    rules,
+    source_bonus,
+    text_of,
+)
+from schedmate.agent.fields.dataset.roles import EVAL, Use, role_of_call, role_of_class
+from schedmate.agent.fields.words import class_dataset, dataset_name, is_known, is_path
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.objects import Class, Function
+from schedmate.agent.interp.trace import CallEvent
+
+
+def uses_of(event: CallEvent) -> list[Use]:
+    if event.inside:
+        return []
+    if event.cls is not None:
+        return _own_class(event)
+    for rule in rules("calls")["dataset"]:
+        if not matches(event, rule):
+            continue
+        last = classes.last(event.path)
+        if "only" in rule and not re.search(rule["only"], last):
+            continue
+        if "only_arg" in rule:
+            text = text_of(argument(event, rule["name"]))
+            if text is None or not re.search(rule["only_arg"], text, re.IGNORECASE):
+                continue
+        found = _opened(event, rule, last)
+        if found is not None:
+            return found
+    return []
+
+
+def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | None:
+    score = 84.0 if event.certain else 68.0
+    if rule.get("weak"):
+        score -= 24
+    spec = rule["name"]
+    origin = event.result.origin if event.result is not None else None
+    root = argument(event, rule["root"]) if "root" in rule else None
+    name: str | None
+    text: str | None = None
+    if spec in ("path", "owner"):
+        name = last if spec == "path" else classes.last(event.path.rsplit(".", 1)[0])
+        if event.path.count("()") > 0 or not (
+            name[:1].isupper() or spec == "owner" or name.startswith(("fetch_", "load_"))
+        ):
+            return None
+        if "from_path" in rule and re.search(rule["from_path"], name):
+            text = text_of(root)
+            found = dataset_name(text, path=True) if text is not None else None
+            if found is None:
+                return None
+            name, origin = found, (root.origin if root is not None else None) or origin
+        name = re.sub(r"Dataset$", "", name) or name
+    else:
+        value = argument(event, spec)
+        text = text_of(value)
+        if text is None or value is None:
+            return None
+        name = dataset_name(text, path=bool(rule.get("path")))
+        if name is None and root is not None:
+            other = text_of(root)
+            name = dataset_name(other, path=True) if other is not None else None
+        if name is None or (rule.get("weak") and rule["call"] == "open" and not _data_file(text)):
+            return None
+        origin = value.origin or origin
+        name = _with_subset(event, rule, name, text)
+        name = name if name is not None else _generic_builder(event)
+        if name is None:
+            return None
+    score += source_bonus(origin) / 2
+    if rule.get("weak") and is_known(name, "datasets"):
+        score += 8
+    candidate = Candidate(name, origin, score)
+    if rule.get("both"):
+        return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
+    return [Use(candidate, role_of_call(event, rule, text))]
+
+
+def _data_file(text: str) -> bool:
+    return bool(re.search(r"\.(txt|json|jsonl|csv|tsv|pkl|bin|npz|npy)$", text)) and not re.search(
+        r"config|log|result|metric|arg|param|vocab|label|class|state|history|requirements|readme|"
+        r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta",
+        text,
+        re.IGNORECASE,
+    )
+
+
+_BUILDERS = ("json", "csv", "text", "parquet", "imagefolder", "audiofolder", "webdataset", "arrow",
+             "pandas")  # fmt: skip
+
+
+def _with_subset(event: CallEvent, rule: dict[str, Any], name: str, text: str) -> str | None:
+    if "subset" not in rule:
+        return name
+    if name.lower() in _BUILDERS:
+        return None
+    subset = text_of(argument(event, rule["subset"]))
+    if subset and not is_path(subset) and subset not in ("default", "main") and subset != name:
+        return f"{name}/{subset}"
+    return name
+
+
+def _generic_builder(event: CallEvent) -> str | None:
+    """`load_dataset("json", data_files=...)`: named by its files."""
+    files = event.kwargs.get("data_files") or event.kwargs.get("data_dir")
+    if files is None:
+        return None
+    if isinstance(files.data, dict):
+        for key in ("train", *files.data):
+            text = text_of(files.data.get(key))
+            if text is not None:
+                return dataset_name(text, path=True)
+        return None
+    text = text_of(files)
+    return dataset_name(text, path=True) if text is not None else None
+
+
+def _own_class(event: CallEvent) -> list[Use]:
+    """A dataset class of the repository: named by a path or name it is given, else by its name."""
+    cls = event.cls
+    assert cls is not None
+    if any(classes.last(base).endswith("DataLoader") for base in cls.external_bases()):
+        return []
+    if not classes.is_dataset(cls) and not re.search(
+        r"Data(set|sets|Module|Loader|Loaders)$", cls.name
+    ):
+        return []
+    role = role_of_class(event)
+    origin = event.result.origin if event.result is not None else None
+    score = 66.0 if event.certain else 54.0
+    out: list[Use] = []
+    named_by_class = class_dataset(cls.name)
+    if named_by_class is not None and (
+        _names_a_model(named_by_class) or _names_a_model(re.sub(r"_?Dataset$", "", named_by_class))
+    ):
+        named_by_class = None
+    if event.owner is not None and event.owner is not cls and event.function == "__init__":
+        if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
+            score -= 10
+    if cls.name.endswith("DataModule") or "DataModule" in cls.name:
+        score -= 8
+    if named_by_class is not None:
+        out.append(Use(Candidate(named_by_class, origin, score), role))
+    for key, value in [*zip(_parameters(cls), event.args[:4], strict=False), *event.kwargs.items()]:
+        text = value.data if isinstance(value.data, str) else None
+        if text is None or not _is_data_argument(key, text):
+            continue
+        name = dataset_name(text, path=is_path(text))
+        if name is not None and not EVAL.fullmatch(name):
+            place = value.origin or origin
+            # a data file says more than the class that reads it, a folder less
+            bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if named_by_class else 2.0
+            if is_known(name, "datasets"):
+                bonus += 6.0
+            out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
+            break
+    return out
+
+
+def _parameters(cls: Class) -> list[str | None]:
+    """Names of the constructor's positional parameters, enough of them for any call."""
+    init = cls.lookup("__init__")
+    names: list[str | None] = []
+    if init is not None and isinstance(init.data, Function):
+        names = [a.arg for a in init.data.node.args.args[1:]]
+    return [*names, *([None] * 8)]
+
+
+def _names_a_model(name: str) -> bool:
+    return is_known(name, "models") and not is_known(name, "datasets")
+
+
+def _is_data_argument(key: str | None, text: str) -> bool:
+    if key is None:
+        return is_path(text)
+    if (
+        is_path(text)
+        and re.search(r"\.\w{2,8}$", text)
+        and not re.search(r"vocab|label|class", key)
+    ):
+        return True
+    return bool(
+        re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
+    ) and not (
+        re.search(
+            r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column",
+            key,
+            re.IGNORECASE,
+        )
+    )

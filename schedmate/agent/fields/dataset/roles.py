@@ -1,0 +1,84 @@
+"""Words that tell training data from evaluation data, and what is opened in which role."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from schedmate.agent.fields.candidates import Candidate, argument, text_of
+from schedmate.agent.fields.words import is_path
+from schedmate.agent.interp.trace import CallEvent
+
+EVAL = re.compile(
+    r"(^|[^a-z])(cv|tt|dt|val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
+    r"(?![a-z]*(ue|ues|uat))",
+    re.IGNORECASE,
+)
+EVAL_WORD = re.compile(
+    r"val(id|idation)?$|^(val(?!u)|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
+    r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split)",
+    re.IGNORECASE,
+)
+TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Use:
+    """A dataset that the program opens."""
+
+    candidate: Candidate
+    evaluates: bool | None
+
+
+def role_of_call(event: CallEvent, rule: dict[str, Any], text: str | None) -> bool | None:
+    """Whether this is for evaluation: by its split argument, its path, its variable or function."""
+    for key in rule.get("split", []):
+        value = argument(event, [key])
+        if value is None:
+            continue
+        if isinstance(value.data, bool):
+            return not value.data
+        split = text_of(value)
+        if split is not None:
+            if TRAIN_WORD.search(split):
+                return False
+            if EVAL.search(split):
+                return True
+    for word in (event.target, text.rsplit("/", 1)[-1] if text else "", text or "", event.function):
+        if not word:
+            continue
+        if TRAIN_WORD.search(word):
+            return False
+        if EVAL_WORD.search(word) or (word is not event.function and EVAL.search(word)):
+            return True
+    return None
+
+
+def role_of_class(event: CallEvent) -> bool | None:
+    for key, value in event.kwargs.items():
+        if key in ("train", "is_train", "training", "is_training") and isinstance(value.data, bool):
+            return not value.data
+        if key in ("split", "mode", "phase", "subset", "set", "stage", "partition", "image_set"):
+            text = text_of(value)
+            if text is not None:
+                return False if TRAIN_WORD.search(text) else bool(EVAL.search(text)) or None
+    for value in event.args:
+        text = value.data if isinstance(value.data, str) else None
+        if text in ("train", "training", "trainval"):
+            return False
+        if text in ("val", "valid", "validation", "test", "eval", "dev", "testing"):
+            return True
+    for word in (event.target, event.cls.name if event.cls else "", event.function):
+        if TRAIN_WORD.search(word):
+            return False
+        if EVAL_WORD.search(word):
+            return True
+    paths = [v.data for v in event.args if isinstance(v.data, str) and is_path(v.data)]
+    for text in paths:
+        tail = text.rstrip("/").rsplit("/", 1)[-1]
+        if TRAIN_WORD.search(tail):
+            return False
+        if EVAL.search(tail):
+            return True
+    return None

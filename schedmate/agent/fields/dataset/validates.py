@@ -1,0 +1,172 @@
+"""Whether the run validates, by what it calls and how it is set."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import Setting
+from schedmate.agent.fields.dataset.roles import EVAL_WORD
+from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.values import Origin, Value
+
+_EVAL_CALL = re.compile(
+    r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|test_one_epoch|"
+    r"val_one_epoch|estimate_loss|test|do_eval|run_eval|run_evaluation|evaluate_model|test_model|"
+    r"val|valid|eval_model|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$|^eval$",
+    re.IGNORECASE,
+)
+_CHECKS = re.compile(
+    r"_(conf(ig)?|cfg|opt|arg|param|setting|input|output|path|env|schema|file|key|name|hparam|setup|"
+    r"shape|type|device|field|value|version|token|url|spec|requirement|checkpoint|state|metadata|"
+    r"dataset_path|columns?|yaml|json|entry|consistency)\w*$",
+    re.IGNORECASE,
+)
+"""Functions such as `validate_config`: they check something, they do not evaluate."""
+
+_NOT_EVAL_CALL = re.compile(
+    r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_",
+    re.IGNORECASE,
+)
+"""Functions that evaluate a policy's actions or a formula, or that check what is valid."""
+_EVAL_METRIC = re.compile(
+    r"(val|valid|validation|eval|dev)[\W_]+\w*(loss|acc|accuracy|error|f1|auc|miou|iou|map|mse|mae|"
+    r"psnr|bleu|wer|perplexity|ppl|score)\w*",
+    re.IGNORECASE,
+)
+_METRIC_LOG = (".add_scalar", ".log", ".log_metric")
+_HELD_OUT = re.compile(
+    r"(val|valid|validation|eval|dev)(set|data)?(size|split|ratio|fraction|frac|percent|percentage|"
+    r"splitpercentage|setsize)"
+)
+_TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
+_SPLITS = (".random_split", ".train_test_split")
+_EVAL_COUNT = re.compile(
+    r"n?(eval|val|valid|validation)(iters?|steps?|batches|interval|freq|every)"
+)
+
+
+_NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|eval|evaluation)")
+
+
+def switched_off(settings: list[Setting]) -> bool:
+    """Whether the user set the number of evaluation batches or their interval to zero.
+
+    `--no-val` and the like say the same.
+    """
+    return any(
+        setting.explicit
+        and (
+            (setting.value.data is True and _NO_EVAL.fullmatch(setting.key))
+            or (
+                setting.value.data in (0, "0")
+                and not isinstance(setting.value.data, bool)
+                and _EVAL_COUNT.fullmatch(setting.key)
+            )
+        )
+        for setting in settings
+    )
+
+
+def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
+    """Where the run validates; False when it says that it does not, None when nothing shows it."""
+    for setting in settings:
+        # a share of the training set held out for validation
+        share = setting.value.data
+        if _TEST_SHARE.fullmatch(setting.key) and isinstance(share, float) and 0 < share < 1:
+            return setting.value.origin or Origin("config")
+        if _HELD_OUT.fullmatch(setting.key) and isinstance(share, int | float) and share >= 0:
+            if share == 0 and setting.value.origin is not None and setting.explicit:
+                return False
+            if share > 0:
+                return setting.value.origin or Origin("config")
+    hugging = _hugging_face(trace, settings)
+    if hugging is not None:
+        return hugging
+    evaluation = next((site for name, site in trace.functions.items() if _evaluates(name)), None)
+    if evaluation is not None:
+        return Origin("code", evaluation.file, evaluation.line)
+    for event in trace.calls:
+        word = event.target
+        if event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy")):
+            return Origin("code", event.site.file, event.site.line)
+        if (
+            word
+            and EVAL_WORD.search(word)
+            and re.search(r"load|set|data|dl|ds|iter", word, re.IGNORECASE)
+        ):
+            return Origin("code", event.site.file, event.site.line)
+        for key in ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
+                    "valid_loader", "val_loader", "eval_dataloader"):  # fmt: skip
+            if key in event.kwargs and event.kwargs[key].data is not None:
+                return Origin("code", event.site.file, event.site.line)
+        if _logs_evaluation(event):
+            return Origin("code", event.site.file, event.site.line)
+        if event.path.endswith(_SPLITS) or (
+            event.path.endswith((".evaluate", ".validate")) and event.certain
+        ):
+            return Origin("code", event.site.file, event.site.line)
+    return None
+
+
+def _evaluates(function: str) -> bool:
+    """Whether a function's name says that it evaluates the model."""
+    return (
+        _EVAL_CALL.match(function) is not None
+        and not _CHECKS.search(function)
+        and not _NOT_EVAL_CALL.search(function)
+    )
+
+
+def _logs_evaluation(event: CallEvent) -> bool:
+    """Whether a logger is told a metric: `add_scalar("val/loss", x)`, `log({"val_loss": x})`."""
+    if not event.path.endswith(_METRIC_LOG) or not event.args:
+        return False
+    first = event.args[0].data
+    names = list(first) if isinstance(first, dict) else [first]
+    return any(isinstance(name, str) and _EVAL_METRIC.fullmatch(name) for name in names)
+
+
+def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
+    """The Hugging Face trainer evaluates when told to and given an evaluation dataset."""
+    trainers = [e for e in trace.calls if re.search(r"(^|\.)(\w*Trainer)$", e.path)
+                and e.path.startswith(("transformers.", "trl."))]  # fmt: skip
+    own = [e for e in trace.calls if e.cls is not None
+           and any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer")
+                   for base in e.cls.external_bases())]  # fmt: skip
+    if not trainers and not own:
+        return _arguments_without_trainer(settings)
+    event = (trainers or own)[-1]
+    given = event.kwargs.get("eval_dataset")
+    if given is None and any("eval_dataset" in e.kwargs for e in trainers + own):
+        given = next(e.kwargs["eval_dataset"] for e in trainers + own if "eval_dataset" in e.kwargs)
+    flags: dict[str, Value] = {}
+    for setting in settings:
+        if setting.path[-1] in ("do_eval", "eval_strategy", "evaluation_strategy"):
+            flags.setdefault(setting.path[-1], setting.value)
+    for args_event in trace.calls:
+        if args_event.path.endswith(("TrainingArguments", "Config")):
+            for key in ("do_eval", "eval_strategy", "evaluation_strategy"):
+                if key in args_event.kwargs:
+                    flags[key] = args_event.kwargs[key]
+    asked = any(
+        value.data is True or (isinstance(value.data, str) and value.data not in ("no", "none"))
+        for value in flags.values()
+    )
+    if given is not None and given.data is None:
+        return False
+    if not asked and (flags or given is None):
+        return False
+    return Origin("code", event.site.file, event.site.line)
+
+
+def _arguments_without_trainer(settings: list[Setting]) -> Origin | bool | None:
+    """What Hugging Face training arguments say where their trainer was not reached."""
+    keys = {setting.key: setting for setting in reversed(settings) if setting.owner != "arguments"}
+    if not {"numtrainepochs", "perdevicetrainbatchsize"} & keys.keys():
+        return None
+    for name in ("doeval", "evalstrategy", "evaluationstrategy"):
+        setting = keys.get(name)
+        if setting is not None and setting.value.data not in (False, None, "no", "none"):
+            origin = setting.value.origin
+            return origin if origin is not None else Origin("config")
+    return False
