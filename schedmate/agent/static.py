@@ -72,11 +72,40 @@ def extract(
         limits = Limits(seconds=max(0.2, budget_s - (time.monotonic() - start)))
         trace = follow(root, plan, _facts(root, plan, completed), limits)
     _add_launch_settings(root, trace, plan)
+    _relative_to(root, trace)
     warnings.extend(trace.warnings)
     metadata = assemble(trace, plan, completed, about.read(root, plan.entry))
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
     return Extraction(metadata, completed, warnings, time.monotonic() - start, plan.entry)
+
+
+def _relative_to(root: Path, trace: Trace) -> None:
+    """Tell paths inside the repository (`os.getcwd()`, `__file__`) without what leads up to it.
+
+    The repository's folder is named for its code, not for the data of a run.
+    """
+    inside = f"{root}/"
+
+    def told(value: Value) -> Value:
+        data = value.data
+        if isinstance(data, str) and data.startswith(inside):
+            return Value(f"./{data.removeprefix(inside)}", value.origin)
+        if isinstance(data, list) and any(
+            isinstance(item.data, str) and item.data.startswith(inside) for item in data
+        ):
+            return Value([told(item) for item in data], value.origin)
+        return value
+
+    for event in trace.calls:
+        event.args = [told(value) for value in event.args]
+        event.kwargs = {key: told(value) for key, value in event.kwargs.items()}
+    for settings in trace.settings:
+        held = settings.value.data
+        if isinstance(held, dict):
+            settings.value = Value(
+                {key: told(value) for key, value in held.items()}, settings.value.origin
+            )
 
 
 def _placed(value: Value) -> Value:

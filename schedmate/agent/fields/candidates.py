@@ -124,7 +124,7 @@ def _latest_first(groups: list[Settings]) -> list[Settings]:
     return out
 
 
-_OPTIONS = re.compile(r"config|cfg|conf|opt|arg|param|setting|hyper|hps", re.IGNORECASE)
+_OPTIONS = re.compile(r"config|cfg|conf|opt|arg|param|setting|hyper|hps|flags", re.IGNORECASE)
 
 
 def _class_values(cls: Class) -> dict[Any, Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from schedmate.agent.fields.candidates import rules
@@ -16,7 +17,7 @@ def _words(name: str) -> frozenset[str]:
 
 _EXTENSIONS = re.compile(
     r"\.(json|jsonl|csv|tsv|txt|parquet|arrow|pkl|pickle|pt|pth|npy|npz|h5|hdf5|bin|yaml|yml|tar|gz|"
-    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|rec|list|lst|idx|vec|xml|data|dat)$",
+    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|rec|list|lst|idx|vec|xml|data|dat|content|cites|allx|graph)$",
     re.IGNORECASE,
 )
 _SPLIT_SUFFIX = re.compile(
@@ -46,10 +47,42 @@ def from_path(text: str) -> str | None:
     """The dataset a path is of: its last component that says something, without extension.
 
     `/data/coco/train2017` is coco, `data/alpaca_data.json` is alpaca_data, `/path/to/data` is None.
+    A well-known dataset among the folders names what lies below: `coco/trainvalno5k.txt` is coco.
     """
     cleaned = text.strip().replace("\\", "/")
     cleaned = re.sub(r"^(pipe:|file://|gs://|s3://|https?://|hf://)", "", cleaned)
     cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
+    stems = list(_stems(cleaned))
+    if stems and _says_nothing(stems[0]):
+        return next((stem for stem in stems if _begins_known(stem)), stems[0])
+    return _shortened(stems[0]) if stems else None
+
+
+def _shortened(stem: str) -> str:
+    """A prepared file's name without the settings it was prepared with.
+
+    `ml-1m-mp1.0-sw0.5-mlp0.2-msl200` is ml-1m.
+    """
+    parts = re.split(r"([-_.]+)", stem)
+    if len(stem) > 24 and len(parts) > 8:
+        for end in (5, 3, 1):
+            if _begins_known("".join(parts[:end])):
+                return "".join(parts[:end])
+    return stem
+
+
+def _begins_known(stem: str) -> bool:
+    """Whether a folder's name is that of a well-known dataset, with no more than a version."""
+    text = re.sub(r"[_ .]+", "-", stem.lower())
+    return any(
+        re.match(rf"({pattern})[-\dv]*$", text)
+        for domain, pattern in rules("vocabulary")["datasets"].items()
+        if domain != "RL"
+    )
+
+
+def _stems(cleaned: str) -> Iterator[str]:
+    """The parts of a path that say something, from its end, without extensions and splits."""
     for component in reversed(
         [part for part in cleaned.split("/") if part not in ("", ".", "..", "~")]
     ):
@@ -61,11 +94,26 @@ def from_path(text: str) -> str | None:
             continue
         shorter = _SPLIT_SUFFIX.sub("", stem).strip("-_. ")
         if shorter and not _is_generic(shorter):
-            return shorter
-        if not shorter:
-            continue
-        return stem if not _is_generic(stem) else None
-    return None
+            yield shorter
+        elif shorter:
+            yield stem
+
+
+def written_path(text: str) -> str | None:
+    """A path none of whose parts names a dataset, as its owner wrote it, less what leads up to it.
+
+    `../data/train.csv` is `data/train.csv`. None for placeholders and for a bare `data/`.
+    """
+    cleaned = re.sub(r"^(\.{0,2}/)+|/+$", "", text.strip())
+    if (
+        not cleaned
+        or len(cleaned) > 120
+        or _PLACEHOLDER.match(text)
+        or re.search(r"[<>{}$*\[\]\s]|path[-_/]to|(^|/)your", cleaned, re.IGNORECASE)
+    ):
+        return None
+    last = cleaned.rsplit("/", 1)[-1].lower()
+    return None if last in _words("bare_folders") or last.isdigit() else cleaned
 
 
 def _is_generic(stem: str) -> bool:
@@ -101,7 +149,8 @@ def dataset_name(text: str, path: bool = False) -> str | None:
         if owner.lower() in ("data", "dataset", "datasets", "input", ".", "..", "train"):
             return from_path(text)
         return text if name else owner
-    return None if _is_generic(text) else text
+    nothing = _is_generic(text) or (_says_nothing(text) and not is_known(text, "datasets"))
+    return None if nothing else text
 
 
 _PLAIN_PARTS = frozenset(
@@ -181,10 +230,21 @@ def class_dataset(name: str) -> str | None:
         r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped
     )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
-    if stripped in _words("dataset_classes"):
+    if stripped in _words("dataset_classes") or _says_nothing(stripped):
         return None
     plain = is_known(stripped, "datasets") or re.search(r"\d", stripped)
     if plain or re.search(r"(Train|Training|Validation|Val|Valid|Test|Eval)$", name):
         return stripped
     # an unknown name keeps its class's full form, which is what people search for
     return name
+
+
+def _says_nothing(stripped: str) -> bool:
+    """Whether a name only says what kind of thing it is of: `AudioMel`, `SalObj`, `train_clips`."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", stripped)
+    return all(
+        part.isdigit()
+        or part.lower() in _words("reader_words")
+        or re.match(r"(train|val|test)(val|no)", part)
+        for part in parts
+    )

@@ -52,8 +52,22 @@ def _expr(state: State, node: ast.Expr, scope: Scope) -> None:
 def _assign(state: State, node: ast.Assign, scope: Scope) -> None:
     value = evaluate(state, node.value, scope)
     _name_event(state, node.targets[0], value)
+    if isinstance(node.value, ast.Call):
+        _note_assigned(state, node.targets[0], value, scope)
     for target in node.targets:
         state.assign(target, value, scope)
+
+
+def _note_assigned(state: State, target: ast.expr, value: Value, scope: Scope) -> None:
+    """Remember the names that a call's result went into, unless it gave nothing."""
+    if isinstance(target, ast.Tuple):
+        items = value.data if isinstance(value.data, tuple | list) else ()
+        for index, element in enumerate(target.elts):
+            _note_assigned(state, element, items[index] if index < len(items) else value, scope)
+    elif value.data is not None and not isinstance(value.data, bool | int | float | str):
+        name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", None)
+        if isinstance(name, str):
+            state.trace.assigned.setdefault(name, Site(scope.module.file, target.lineno))
 
 
 def _name_event(state: State, target: ast.expr, value: Value) -> None:
@@ -432,7 +446,19 @@ def _decorated(
     return value
 
 
+_COPIES = {
+    ("fromfile", "_file2dict", "_merge_a_into_b"): "mmengine.Config",
+}
+"""Library classes that repositories carry a copy of, by methods that together give them away."""
+
+
 def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
+    methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+    for telling, path in _COPIES.items():
+        if methods.issuperset(telling):
+            # what the library's own reader makes of a file is known, and sooner
+            scope.names[node.name] = Value(Symbol(path))
+            return
     bases = [evaluate(state, base, scope) for base in node.bases]
     cls = Class(node.name, node, scope, bases)
     inner = Scope(scope.module, scope)

@@ -75,7 +75,11 @@ class Settings:
 
 @dataclass(slots=True)
 class Trace:
-    """Everything seen while following one launch."""
+    """Everything seen while following one launch.
+
+    `functions` are the repository's functions called, `assigned` the names that results of its
+    calls went into, each with where that first happened.
+    """
 
     calls: list[CallEvent] = field(default_factory=list)
     loops: list[LoopEvent] = field(default_factory=list)
@@ -86,6 +90,7 @@ class Trace:
     functions: dict[str, Site] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     popped: dict[int, tuple[object, dict[Any, Value]]] = field(default_factory=dict)
+    assigned: dict[str, Site] = field(default_factory=dict)
     complete: bool = True
 
     def warn(self, message: str) -> None:

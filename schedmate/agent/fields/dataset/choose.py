@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from schedmate.agent.fields.candidates import Candidate, Setting, best, rules, source_bonus
 from schedmate.agent.fields.dataset.named import from_loaders, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
+from schedmate.agent.fields.dataset.roles import Use
 from schedmate.agent.fields.dataset.validates import switched_off, validates
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -22,12 +25,9 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         # a test set that is opened and never handed on is not evaluated by this run
         if use.evaluates is not True or _handed_on(trace, event)
     ]
-    train = best(
-        [
-            *(u.candidate for u in uses if u.evaluates is not True),
-            *from_settings(settings, rules("names")["dataset"]),
-        ]
-    )
+    told = from_settings(settings, rules("names")["dataset"])
+    _files_of_settings(uses, told)
+    train = best([*(u.candidate for u in uses if u.evaluates is not True), *told])
     loader = from_loaders(settings, "train")
     if loader is not None and (train is None or loader.score >= train.score):
         train = loader
@@ -76,6 +76,20 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         # a weakly named validation file beside a well named dataset is a split of it
         valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
     return train, valid
+
+
+def _files_of_settings(uses: list[Use], told: list[Candidate]) -> None:
+    """Name a file by the setting it is put together from: `ppi` and not `ppi-G`."""
+    named = {str(candidate.data).lower(): candidate for candidate in told}
+    longest_first = sorted(named.items(), key=lambda item: -len(item[0]))
+    for use in uses:
+        if not use.file:
+            continue
+        data = str(use.candidate.data).lower()
+        for name, setting in longest_first:
+            if len(name) > 2 and re.match(rf"{re.escape(name)}([-_.]|$)", data):
+                use.candidate.data, use.candidate.origin = setting.data, setting.origin
+                break
 
 
 def _handed_on(trace: Trace, event: CallEvent) -> bool:

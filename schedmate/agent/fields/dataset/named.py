@@ -13,7 +13,14 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.words import class_dataset, dataset_name, from_path, is_known, is_path
+from schedmate.agent.fields.words import (
+    class_dataset,
+    dataset_name,
+    from_path,
+    is_known,
+    is_path,
+    written_path,
+)
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _TASK_WORDS = (
@@ -46,13 +53,21 @@ def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
         last = setting.path[-1].lower()
         place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
         name = dataset_name(text, path=is_path(text) or place)
+        as_written = name is None and (is_path(text) or place)
+        if as_written:
+            name = written_path(text)
         if name is None or re.fullmatch(
             r"(train|val|test|valid|trainval|minival)", name, re.IGNORECASE
         ):
             continue
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
-        if names is rules("names")["valid"] and is_path(text) and from_path(_tail(text)) is None:
+        if (
+            not as_written
+            and names is rules("names")["valid"]
+            and is_path(text)
+            and from_path(_tail(text)) is None
+        ):
             # `val.csv` beside `train.csv`: what it is of is the training set's name
             continue
         name = _with_config_name(settings, setting, name)
@@ -60,6 +75,10 @@ def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
         score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
         if is_path(text):
             score -= 8
+        if as_written:
+            score -= 22
+        if setting.key.endswith("type") and not is_known(name, "datasets"):
+            score -= 16  # rather how the data is kept than what it is
         if setting.kind == "globals":
             score -= 8
         if origin is not None and origin.source == "library":
@@ -76,7 +95,10 @@ _DATA_KEY = re.compile(
     r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
     r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$|"
     r"^(rec|record|lmdb|csv|json|list|dir|path|file|tfrecord|img|image|text|txt|src)s?_train$|"
-    r"^train_(rec|record|lmdb|csv|json|list|tfrecord|img|image|images|text|txt|src)s?(_(dir|path|file))?$",
+    r"^train(ing)?_?\w*(dumpdir|_dir|_path|_file|_folder|_root|_list|_scp|_prefix|_manifest|_files)$|"
+    r"^train(ing)?_?(rec|record|lmdb|csv|json|jsonl|list|tfrecord|img|image|images|text|txt|src|input|"
+    r"data|dataset|shard|prefix|set|meta|hdf5|h5|npz|parquet|pattern|glob|location|source)s?"
+    r"(_?(dir|path|file|folder|root|list|name)s?)?$",
     re.IGNORECASE,
 )
 _NOT_DATA_KEY = re.compile(
@@ -85,17 +107,30 @@ _NOT_DATA_KEY = re.compile(
     r"test|val|eval|dev|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim",
     re.IGNORECASE,
 )
+_NOT_TRAIN_KEY = re.compile(
+    r"out|log|cache|save|model|num|result|ckpt|checkpoint|conf|cfg|label|vocab|stat|size|batch|class|"
+    r"script|pred|weight|resume|time|step|epoch|tokenizer",
+    re.IGNORECASE,
+)
 
 
 def _by_pattern(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]]:
     """Settings that look like the training data's place without one of the usual names."""
     if names is not rules("names")["dataset"]:
         return []
+    # alone, `train_dir` is as often where the run writes
+    paired = any(re.fullmatch(r"(val|valid|validation|test|eval|dev)dir", s.key) for s in settings)
     return [
         (60, setting)
         for setting in settings
         if _is_repository(setting)
-        or (_DATA_KEY.match(setting.path[-1]) and not _NOT_DATA_KEY.search(setting.path[-1]))
+        or (
+            _DATA_KEY.match(setting.path[-1])
+            and (setting.key != "traindir" or paired)
+            and not (_NOT_TRAIN_KEY if setting.key.startswith("train") else _NOT_DATA_KEY).search(
+                setting.path[-1]
+            )
+        )
     ]
 
 

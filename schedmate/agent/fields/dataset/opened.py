@@ -14,10 +14,19 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.dataset.roles import EVAL, Use, role_of_call, role_of_class
-from schedmate.agent.fields.words import class_dataset, dataset_name, is_known, is_path
+from schedmate.agent.fields.words import (
+    class_dataset,
+    dataset_name,
+    is_known,
+    is_path,
+    written_path,
+)
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function
 from schedmate.agent.interp.trace import CallEvent
+
+AS_WRITTEN = 42.0
+"""Score of a path none of whose parts names a dataset."""
 
 
 def uses_of(event: CallEvent) -> list[Use]:
@@ -59,6 +68,8 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         if "from_path" in rule and re.search(rule["from_path"], name):
             text = text_of(root)
             found = dataset_name(text, path=True) if text is not None else None
+            if found is None and text is not None:
+                found, score = written_path(text), AS_WRITTEN
             if found is None:
                 return None
             name, origin = found, (root.origin if root is not None else None) or origin
@@ -72,6 +83,9 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         if name is None and root is not None:
             other = text_of(root)
             name = dataset_name(other, path=True) if other is not None else None
+        if name is None and rule.get("path") and not rule.get("weak"):
+            name = written_path(text)
+            score = AS_WRITTEN
         if name is None or (rule.get("weak") and rule["call"] == "open" and not _data_file(text)):
             return None
         origin = value.origin or origin
@@ -85,13 +99,13 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
     candidate = Candidate(name, origin, score)
     if rule.get("both"):
         return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
-    return [Use(candidate, role_of_call(event, rule, text))]
+    return [Use(candidate, role_of_call(event, rule, text), bool(rule.get("weak")))]
 
 
 def _data_file(text: str) -> bool:
     return bool(re.search(r"\.(txt|json|jsonl|csv|tsv|pkl|bin|npz|npy)$", text)) and not re.search(
         r"config|log|result|metric|arg|param|vocab|label|class|state|history|requirements|readme|"
-        r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta",
+        r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta|lexicon|phone|dictionary|classes",
         text,
         re.IGNORECASE,
     )
@@ -158,8 +172,13 @@ def _own_class(event: CallEvent) -> list[Use]:
         if text is None or not _is_data_argument(key, text):
             continue
         name = dataset_name(text, path=is_path(text))
+        place = value.origin or origin
+        if name is None and named_by_class is None and is_path(text):
+            name = written_path(text)
+            if name is not None:
+                out.append(Use(Candidate(name, place, AS_WRITTEN), role))
+                break
         if name is not None and not EVAL.fullmatch(name):
-            place = value.origin or origin
             # a data file says more than the class that reads it, a folder less
             bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if named_by_class else 2.0
             if is_known(name, "datasets"):
@@ -188,14 +207,15 @@ def _is_data_argument(key: str | None, text: str) -> bool:
     if (
         is_path(text)
         and re.search(r"\.\w{2,8}$", text)
-        and not re.search(r"vocab|label|class", key)
+        and not re.search(r"vocab|label|class|conf|cfg|lexicon|dict|phone", key)
     ):
         return True
     return bool(
         re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
     ) and not (
         re.search(
-            r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column",
+            r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column|conf|cfg|"
+            r"lexicon|dict|phone",
             key,
             re.IGNORECASE,
         )

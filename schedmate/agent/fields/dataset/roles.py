@@ -17,7 +17,7 @@ EVAL = re.compile(
 )
 EVAL_WORD = re.compile(
     r"val(id|idation)?$|^(val(?!u)|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
-    r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split)",
+    r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split|env)",
     re.IGNORECASE,
 )
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
@@ -25,10 +25,15 @@ TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Use:
-    """A dataset that the program opens."""
+    """A dataset that the program opens.
+
+    `file` tells a file or folder that was opened as such from a dataset class and a library's
+    dataset; it may be any file.
+    """
 
     candidate: Candidate
     evaluates: bool | None
+    file: bool = False
 
 
 def role_of_call(event: CallEvent, rule: dict[str, Any], text: str | None) -> bool | None:

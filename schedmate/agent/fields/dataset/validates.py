@@ -12,7 +12,7 @@ from schedmate.agent.values import Origin, Value
 _EVAL_CALL = re.compile(
     r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|test_one_epoch|"
     r"val_one_epoch|estimate_loss|test|do_eval|run_eval|run_evaluation|evaluate_model|test_model|"
-    r"val|valid|eval_model|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation)(_\w*)?$|^eval$",
+    r"val|valid|eval_model|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation|eval_actor|eval_agent|eval_policy|evaluate_policy|eval_episodes)(_\w*)?$|^eval$",
     re.IGNORECASE,
 )
 _CHECKS = re.compile(
@@ -39,6 +39,7 @@ _HELD_OUT = re.compile(
     r"splitpercentage|setsize)"
 )
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
+_LOADED = r"load|set|data|dl|ds|iter|env"
 _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
     r"n?(eval|val|valid|validation)(iters?|steps?|batches|interval|freq|every)"
@@ -85,27 +86,30 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     evaluation = next((site for name, site in trace.functions.items() if _evaluates(name)), None)
     if evaluation is not None:
         return Origin("code", evaluation.file, evaluation.line)
-    for event in trace.calls:
-        word = event.target
-        if event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy")):
-            return Origin("code", event.site.file, event.site.line)
-        if (
-            word
-            and EVAL_WORD.search(word)
-            and re.search(r"load|set|data|dl|ds|iter", word, re.IGNORECASE)
-        ):
-            return Origin("code", event.site.file, event.site.line)
-        for key in ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
-                    "valid_loader", "val_loader", "eval_dataloader"):  # fmt: skip
-            if key in event.kwargs and event.kwargs[key].data is not None:
-                return Origin("code", event.site.file, event.site.line)
-        if _logs_evaluation(event):
-            return Origin("code", event.site.file, event.site.line)
-        if event.path.endswith(_SPLITS) or (
-            event.path.endswith((".evaluate", ".validate")) and event.certain
-        ):
-            return Origin("code", event.site.file, event.site.line)
-    return None
+    for name, site in trace.assigned.items():
+        if EVAL_WORD.search(name) and re.search(_LOADED, name, re.IGNORECASE):
+            return Origin("code", site.file, site.line)
+    found = next((event.site for event in trace.calls if _is_evaluation(event)), None)
+    return Origin("code", found.file, found.line) if found is not None else None
+
+
+_EVAL_ARGUMENTS = ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
+                   "valid_loader", "val_loader", "eval_dataloader")  # fmt: skip
+
+
+def _is_evaluation(event: CallEvent) -> bool:
+    """Whether a call opens, hands on or evaluates on validation data."""
+    word = event.target
+    return (
+        event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy"))
+        or bool(word and EVAL_WORD.search(word) and re.search(_LOADED, word, re.IGNORECASE))
+        or any(
+            key in event.kwargs and event.kwargs[key].data is not None for key in _EVAL_ARGUMENTS
+        )
+        or _logs_evaluation(event)
+        or event.path.endswith(_SPLITS)
+        or (event.path.endswith((".evaluate", ".validate")) and event.certain)
+    )
 
 
 def _evaluates(function: str) -> bool:

@@ -305,9 +305,31 @@ def from_command_line(state: State, call: Invocation) -> Value:
         else:
             rest.append(token)
     left = fill(state, [record], rest)
-    _choose_subcommands(state, record, [t for t in left if not str(t.data).startswith("-")])
+    loose = [token for token in left if not str(token.data).startswith("-")]
+    if isinstance(kind.data, Class):
+        for name, token in zip(_positional_fields(kind.data), loose, strict=False):
+            attributes(record)[name] = token
+    _choose_subcommands(state, record, loose)
     finish(state, [record])
     return record
+
+
+def _positional_fields(cls: Class) -> list[str]:
+    """Fields given by position: `field(positional=True)`, `x: tyro.conf.Positional[str]`."""
+    names = []
+    for current in reversed(cls.mro()):
+        for node in current.node.body:
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            marked = isinstance(node.value, ast.Call) and any(
+                keyword.arg == "positional"
+                and isinstance(keyword.value, ast.Constant)
+                and keyword.value.value is True
+                for keyword in node.value.keywords
+            )
+            if marked or "Positional[" in ast.unparse(node.annotation):
+                names.append(node.target.id)
+    return names
 
 
 def configs_by_name(state: State, call: Invocation) -> Value:
