@@ -35,7 +35,9 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
     if explicit_valid is not None and source_bonus(explicit_valid.origin) > 3:
         explicit_valid.score += 5  # named for this launch
     valid = best([u.candidate for u in uses if u.evaluates is True])
-    valid_loader = from_loaders(settings, "val")
+    valid_loader = from_loaders(settings, "val|valid|validation|eval|dev")
+    if valid_loader is None and valid is None and validates(trace, settings):
+        valid_loader = from_loaders(settings, "test")
     if valid_loader is not None and (valid is None or valid_loader.score >= valid.score):
         valid = valid_loader
     if (
@@ -79,15 +81,17 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
 
 
 def _files_of_settings(uses: list[Use], told: list[Candidate]) -> None:
-    """Name a file by the setting it is put together from: `ppi` and not `ppi-G`."""
+    """Name what is opened by the setting it is put together from: `ppi` and not `ppi-G`.
+
+    Only what was opened as a file is renamed; of the same name, the setting is the better evidence.
+    """
     named = {str(candidate.data).lower(): candidate for candidate in told}
     longest_first = sorted(named.items(), key=lambda item: -len(item[0]))
     for use in uses:
-        if not use.file:
-            continue
         data = str(use.candidate.data).lower()
         for name, setting in longest_first:
-            if len(name) > 2 and re.match(rf"{re.escape(name)}([-_.]|$)", data):
+            ending = "([-_.]|$)" if use.file else "$"
+            if len(name) > 2 and re.match(rf"{re.escape(name)}{ending}", data):
                 use.candidate.data, use.candidate.origin = setting.data, setting.origin
                 break
 

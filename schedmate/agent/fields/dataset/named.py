@@ -77,6 +77,8 @@ def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
             score -= 8
         if as_written:
             score -= 22
+        if setting.key in ("task", "taskname", "tasknames") and not is_known(name, "datasets"):
+            score -= 10
         if setting.key.endswith("type") and not is_known(name, "datasets"):
             score -= 16  # rather how the data is kept than what it is
         if setting.kind == "globals":
@@ -156,16 +158,16 @@ def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> s
     return name
 
 
-_LOADER_KEYS = ("type", "data_root", "ann_file", "img_dir", "root", "dataroot", "dataroot_gt",
-                "dataroot_lq")  # fmt: skip
+_LOADER_KEYS = ("type", "data_root", "ann_file", "img_dir", "root")
 
 
 def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
     """The dataset of a config with a section per loader, as OpenMMLab's configs have.
 
-    The dataset class names it where people know that name, else the folder of its data does.
+    `role` is a pattern. The dataset class names it where people know that name, else the folder of
+    its data does.
     """
-    loader = re.compile(rf"^{role}(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
+    loader = re.compile(rf"^({role})(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
     found: dict[str, Setting] = {}
     for setting in settings:
         parts = setting.path[:-1]
@@ -173,8 +175,8 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
             setting.kind == "config"
             and any(loader.match(part) for part in parts)
             and (any("data" in part for part in parts))
-        ) and setting.path[-1] in _LOADER_KEYS:
-            if setting.path[-1] != "type" or parts[-1].startswith(("dataset", role)):
+        ) and (setting.path[-1] in _LOADER_KEYS or setting.path[-1].startswith("dataroot")):
+            if setting.path[-1] != "type" or re.match(rf"dataset|{role}", parts[-1]):
                 found.setdefault(setting.path[-1], setting)
     options: list[Candidate] = []
     for key, setting in found.items():
