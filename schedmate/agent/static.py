@@ -172,7 +172,8 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
         trace.settings.append(Settings("launcher", Value(dict(plan.facts)), "config"))
     read = {settings.name for settings in trace.settings}
     composed = any(name in read for name in ("hydra", "lightning", "merged config"))
-    unread = [] if composed else [f for f in flags.files_in(root, plan, trace) if f[0] not in read]
+    whole = composed and not {"hydra", "lightning"}.isdisjoint(read)
+    unread = [] if whole else [f for f in flags.files_in(root, plan, trace) if f[0] not in read]
     parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
     if unread or not (parsed or composed):
         trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))

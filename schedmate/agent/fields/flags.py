@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from schedmate.agent.configs import parse_scalar, read_config
@@ -14,6 +16,8 @@ from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin, Value
 from schedmate.errors import InputError
 
+_CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)\w*$", re.IGNORECASE)
+_CONFIG_NAME = re.compile(r"[A-Za-z0-9][\w./-]*")
 _CONFIGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 
 
@@ -54,19 +58,34 @@ def _put(found: dict[object, Value], dotted: str, value: Value) -> None:
 
 
 def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, Value]]:
-    """Configuration files of the repository that the command names."""
+    """Configuration files of the repository that the command names, by path or by name."""
+    before = ""
     for token in plan.argv:
-        text = token.data.rpartition("=")[2] if isinstance(token.data, str) else ""
-        if not text.endswith(_CONFIGS):
+        flag, _, text = (token.data if isinstance(token.data, str) else "").rpartition("=")
+        path = _config_file(root, plan, text, flag or before)
+        before = text if text.startswith("-") else ""
+        if path is None:
             continue
-        for base in (root / plan.cwd, root):
-            path = base / text
-            if path.is_file():
-                try:
-                    config = read_config(path, root)
-                    if isinstance(config.data, dict) and BASE in config.data:
-                        config = read_detectron(path, root)
-                    yield path.resolve().relative_to(root).as_posix(), config
-                except (InputError, ValueError) as error:
-                    trace.warn(str(error))
-                break
+        try:
+            config = read_config(path, root)
+            if isinstance(config.data, dict) and BASE in config.data:
+                config = read_detectron(path, root)
+            yield path.resolve().relative_to(root).as_posix(), config
+        except (InputError, ValueError) as error:
+            trace.warn(str(error))
+
+
+def _config_file(root: Path, plan: LaunchPlan, text: str, flag: str) -> Path | None:
+    if text.endswith(_CONFIGS):
+        places = (root / plan.cwd / text, root / text)
+        return next((path for path in places if path.is_file()), None)
+    if not _CONFIG_FLAG.search(flag) or not _CONFIG_NAME.fullmatch(text) or ".." in text:
+        return None
+    # `--config llama/1B_lora`, a name that a library looks up in its folders
+    stem = text.rpartition("/")[2]
+    found = [
+        path
+        for path in islice(root.rglob(f"{stem}.y*ml"), 20)
+        if path.with_suffix("").as_posix().endswith(f"/{text}")
+    ]
+    return found[0] if len(found) == 1 else None

@@ -261,6 +261,8 @@ def _from_settings(
                 text = setting.value.data
                 if not (isinstance(text, str) and re.fullmatch(r"\d+", text)):
                     continue
+            if any("sched" in part.lower() for part in setting.path[:-1]):
+                continue
             if not setting.key.startswith(("maxepoch", "maxsteps", "maxiter")) and any(
                 _PARTS_NOT_LENGTH.search(part) for part in setting.path[:-1]
             ):

@@ -434,6 +434,11 @@ class State:
             if isinstance(function.node, ast.Lambda):
                 return self.evaluate(function.node.body, scope)
             flow = statements.execute(self, function.node.body, scope)
+        except Raised as error:
+            loading = any(frame.function == "" for frame in self.frames[1:])
+            if error.name != "SystemExit" or not loading:
+                raise
+            return unknown()  # no import of a healthy job ends it
         finally:
             self.frames.pop()
             self.active[identity] = active

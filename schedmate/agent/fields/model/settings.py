@@ -115,7 +115,7 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
 _WRONG_PART = re.compile(
     r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
     r"critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora|slm$|vocoder|speaker|"
-    r"text_enc|content_enc|condition",
+    r"text_enc|content_enc|condition|checkpointer",
     re.IGNORECASE,
 )
 
@@ -152,7 +152,7 @@ _ASSEMBLY = re.compile(
 )
 """Classes that only put parts together, of which one gives the model its name."""
 
-_CLASS_KEYS = ("type", "_target_", "class_path", "target", "_class_name", "__tag__")
+_CLASS_KEYS = ("type", "_component_", "_target_", "class_path", "target", "_class_name", "__tag__")
 
 
 def _config_classes(settings: list[Setting]) -> list[Candidate]:
