@@ -225,14 +225,11 @@ def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> 
     """What running costs, as the options say it."""
     from dataclasses import replace
 
-    from schedmate.schedulers.sim.parameters import HARMLESS, MODES, ColocationTable
+    from schedmate.schedulers.sim.parameters import ColocationTable, world
 
-    if mode not in MODES:
-        raise UsageError(f"--mode {mode!r} is none of {', '.join(MODES)}.")
-    parameters = MODES[mode]
+    parameters = world(mode)
     if colocation is not None:
-        harmless = HARMLESS if mode == "published" else frozenset()
-        table = ColocationTable.read(colocation, harmless)
+        table = ColocationTable.read(colocation, parameters.harmless)
         parameters = replace(parameters, interference=table)
     if node_mtbf is not None:
         mtbf = parse_duration(node_mtbf)

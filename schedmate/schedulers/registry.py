@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
@@ -113,6 +114,22 @@ def make(text: str) -> Policy:
 def has_setting(text: str, key: str) -> bool:
     """Whether the policy called `text` has a setting of that name. Raises `UsageError`."""
     return any(one.name == key for one in parameters(policy_class(_split(text)[0])))
+
+
+def with_defaults(text: str, settings_of: Callable[[str], Mapping[str, str]]) -> str:
+    """The same policy with further settings, as far as it has them and says nothing else.
+
+    `settings_of` gives them for the policy's name. Raises `UsageError` for an unknown name.
+    """
+    name, given = _split(text)
+    known = {one.name for one in parameters(policy_class(name))}
+    said = {setting.partition("=")[0] for setting in given}
+    further = [
+        f"{key}={value}"
+        for key, value in settings_of(name).items()
+        if key in known and key not in said
+    ]
+    return ":".join([text, *further])
 
 
 def _split(text: str) -> tuple[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from heapq import merge
 from itertools import islice
 from typing import ClassVar
 
@@ -27,12 +28,17 @@ class Preemptive(Policy):
 
     Victims are taken from the last rank upwards, and only those on the nodes the job will get.
     `backfill`: a job that cannot be placed even so lets later ones pass, until they make room.
+    `quota`: who may run is decided by the count of GPUs alone; a job that then fits on no nodes
+    waits, its count reserved. So do published simulators.
     """
 
     backfill: bool = True
+    quota: bool = False
     steady = True
 
     def decide(self, view: View) -> Sequence[Decision]:
+        if self.quota:
+            return self._by_quota(view)
         space = view.space
         decisions: list[Decision] = []
         stopped = _Stopped()
@@ -121,6 +127,30 @@ class Preemptive(Policy):
             return [], None, job.gpus
         return [], None, max(space.freest(job), max(counts.values(), default=0))
 
+    def _by_quota(self, view: View) -> Sequence[Decision]:
+        """Let those run that rank first while the count of GPUs lasts, as far as they fit."""
+        now, left = view.now, view.space.cluster.gpus
+        starts: list[Job] = []
+        stops: list[Decision] = []
+
+        def place(job: Job) -> tuple[Rank, int]:
+            return (self.rank_if_running(job, now), job.index)
+
+        for job in merge(view.running, view.pending, key=place):
+            if job.gpus <= left or not (job.preemptible or not job.allocation):
+                left -= job.gpus
+                if not job.allocation:
+                    starts.append(job)
+            elif job.allocation:
+                stops.append(Preempt(job))
+                view.space.give(job, job.allocation)
+        decisions = stops
+        for job in starts:
+            if allocation := view.space.find(job):
+                view.space.take(job, allocation)
+                decisions.append(Start(job, allocation))
+        return decisions
+
     def _try(self, view: View, job: Job, victims: list[Job]) -> Allocation | None:
         """Where the job would go, were all of these released."""
         space = view.space
@@ -151,8 +181,9 @@ class Srtf(Preemptive):
 
     name: ClassVar[str] = "srtf"
 
-    def __init__(self, backfill: bool = True) -> None:
+    def __init__(self, backfill: bool = True, quota: bool = False) -> None:
         self.backfill = backfill
+        self.quota = quota
 
     def rank(self, job: Job, now: float) -> Rank:
         # A running job's rank is when it would end, which does not move while it runs.
@@ -174,9 +205,14 @@ class Tiresias(Preemptive):
     name: ClassVar[str] = "tiresias"
 
     def __init__(
-        self, threshold_gpu_s: float = 18_000.0, interval_s: float = 0.0, backfill: bool = True
+        self,
+        threshold_gpu_s: float = 18_000.0,
+        interval_s: float = 0.0,
+        backfill: bool = True,
+        quota: bool = False,
     ) -> None:
         self.backfill = backfill
+        self.quota = quota
         self.threshold_gpu_s = threshold_gpu_s
         self.interval_s = interval_s or None
 

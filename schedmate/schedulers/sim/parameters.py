@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from schedmate.errors import UsageError
 from schedmate.schedulers.model import Profile
@@ -116,33 +117,112 @@ class Parameters:
     checkpoint_s: float = 1800.0
     """Work between two checkpoints; a failure loses what came after the last: an assumption [s]."""
 
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """What a policy asked for by its bare name stands for in this mode."""
+    harmless: frozenset[str] = frozenset()
+    """Models whose every measured pair counts as free of interference."""
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Settings of each policy in this mode, `*` of all that have them; given ones come first."""
     oracles: frozenset[str] = frozenset()
     """Policies that are told the true durations in this mode, whatever the estimator."""
+
+    def with_settings(self, settings: Mapping[str, Mapping[str, str]]) -> Parameters:
+        """The same with these settings of policies besides."""
+        merged = {name: dict(values) for name, values in self.settings.items()}
+        for name, values in settings.items():
+            merged.setdefault(name, {}).update(values)
+        return replace(self, settings=merged)
+
+    def settings_of(self, policy: str) -> dict[str, str]:
+        """The settings in this mode of a policy, which may lack some that all have.
+
+        What holds for `lucid` holds for `lucid+schedmate`.
+        """
+        family = policy.partition("+")[0]
+        return {**self.settings.get("*", {}), **self.settings.get(family, {})}
 
     def restart(self, gpus: int) -> float:
         """Time lost to a restart [s]."""
         return self.restart_s if gpus <= 8 else self.restart_large_s
 
 
-HONEST = Parameters()
-PUBLISHED = Parameters(
-    "published",
-    profiling_is_free=True,
-    restart_s=40.0,
-    restart_large_s=60.0,
-    settings={
-        "tiresias": "tiresias:interval_s=60:backfill=false",
-        "lucid": "lucid:profile_limit_s=80:profile_gpus=4",
-    },
-    oracles=frozenset({"sjf", "srtf"}),
-)
-"""As in the published Lucid simulator: free profiling, its own restart costs, Tiresias in rounds
-of a minute, Lucid with its settings for Philly and as the only one with backfill, true durations
-for SJF and SRTF."""
+HONEST = Parameters(settings={"*": {"backfill": "true"}})
+"""Everything is paid for, and every policy may let jobs pass one that does not fit."""
 
 HARMLESS = frozenset({"NeuMF", "ResNet50", "BERT", "Transformer"})
 """Models whose every pair the published Lucid simulator takes as free of interference."""
+
+
+class Liberty(NamedTuple):
+    """Something that the published Lucid simulator leaves out or gives away."""
+
+    what: str
+    take: Callable[[Parameters], Parameters]
+
+
+LIBERTIES = {
+    "free-profiling": Liberty(
+        "profiles are known at submission, without the time and the GPUs that profiling takes",
+        lambda world: replace(world, profiling_is_free=True),
+    ),
+    "lucid-backfill": Liberty(
+        "only Lucid lets jobs pass one that does not fit",
+        lambda world: world.with_settings(
+            {"*": {"backfill": "false"}, "lucid": {"backfill": "true"}}
+        ),
+    ),
+    "harmless-pairs": Liberty(
+        "packing with NeuMF, ResNet50, BERT or Transformer slows nobody down (measured pairs only)",
+        lambda world: replace(world, harmless=HARMLESS),
+    ),
+    "quota-walk": Liberty(
+        "preemptive policies choose by the count of GPUs and ignore which nodes these are on",
+        lambda world: world.with_settings(
+            {"tiresias": {"quota": "true"}, "srtf": {"quota": "true"}}
+        ),
+    ),
+    "cheap-restarts": Liberty(
+        "a preemption costs 40 s, above 8 GPUs 60 s",
+        lambda world: replace(world, restart_s=40.0, restart_large_s=60.0),
+    ),
+    "true-durations": Liberty(
+        "SJF and SRTF are told the true durations, whatever the estimator",
+        lambda world: replace(world, oracles=frozenset({"sjf", "srtf"})),
+    ),
+    "its-settings": Liberty(
+        "Tiresias decides once a minute; Lucid profiles up to 4 GPUs for 80 s, as for Philly",
+        lambda world: world.with_settings(
+            {
+                "tiresias": {"interval_s": "60"},
+                "lucid": {"profile_limit_s": "80", "profile_gpus": "4"},
+            }
+        ),
+    ),
+}
+"""What the published mode takes all of; each can be taken, or left, by itself (`world`)."""
+
+
+def world(mode: str) -> Parameters:
+    """The parameters called `honest` or `published`, or in between.
+
+    `honest+free-profiling+quota-walk` takes liberties, `published-harmless-pairs` leaves one.
+    Raises `UsageError` for a name that is neither.
+    """
+    names = "|".join(LIBERTIES)
+    if not (parts := re.fullmatch(rf"(honest|published)((?:[+-](?:{names}))*)", mode)):
+        raise UsageError(
+            f"--mode {mode!r} is none of honest, published, and these with +NAME or -NAME, the name "
+            f"one of {', '.join(LIBERTIES)}."
+        )
+    taken = set(LIBERTIES) if parts[1] == "published" else set()
+    for sign, name in re.findall(rf"([+-])({names})", parts[2]):
+        (taken.add if sign == "+" else taken.discard)(name)
+    found = HONEST
+    for name, liberty in LIBERTIES.items():
+        if name in taken:
+            found = liberty.take(found)
+    return replace(found, name=mode)
+
+
+PUBLISHED = world("published")
+"""As in the published Lucid simulator: all of `LIBERTIES`."""
 
 MODES = {"honest": HONEST, "published": PUBLISHED}

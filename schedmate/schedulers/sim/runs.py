@@ -109,7 +109,7 @@ def run_policy(
     progress: Callable[[int], None] | None = None,
 ) -> Run:
     """Simulate one policy; with `plan.check`, prove that the run could have happened."""
-    settings = plan.parameters.settings.get(policy, policy)
+    settings = registry.with_defaults(policy, plan.parameters.settings_of)
     told = "oracle" if policy in plan.parameters.oracles else plan.estimator
     estimator = make_estimator(told, workload, plan.seed)
     began = time.process_time()
