@@ -91,10 +91,7 @@ class Lanes:
         """The jobs of one lane by rank."""
         self._sort()
         found = self._lanes.get(key)
-        if found is not None:
-            entries = found.entries
-            for position in range(found.head, len(entries)):
-                yield entries[position][-1]
+        return iter(()) if found is None else map(_JOB, islice(found.entries, found.head, None))
 
     def first(self) -> Job | None:
         """The job that ranks first."""

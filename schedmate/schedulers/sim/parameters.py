@@ -209,8 +209,8 @@ def world(mode: str) -> Parameters:
     names = "|".join(LIBERTIES)
     if not (parts := re.fullmatch(rf"(honest|published)((?:[+-](?:{names}))*)", mode)):
         raise UsageError(
-            f"--mode {mode!r} is none of honest, published, and these with +NAME or -NAME, the name "
-            f"one of {', '.join(LIBERTIES)}."
+            f"--mode {mode!r} is none of honest, published, and these with +NAME or -NAME of "
+            f"{', '.join(LIBERTIES)}."
         )
     taken = set(LIBERTIES) if parts[1] == "published" else set()
     for sign, name in re.findall(rf"([+-])({names})", parts[2]):
