@@ -9,17 +9,21 @@ view, no record, no other rule. Each policy is timed right after it, three times
 from __future__ import annotations
 
 import heapq
+import json
+import operator
 import random
 import resource
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from _record import record
 
 from schedmate.schedulers.estimators import Table
-from schedmate.schedulers.model import Cluster, Profile
+from schedmate.schedulers.model import Cluster, Job, Profile
+from schedmate.schedulers.policy import Decision, View
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.workload import Workload
@@ -36,33 +40,73 @@ def main(philly: Path | None) -> None:
         record("simulator_speed_philly", rows, trace="Philly, 82,247 jobs, 80 x 8 GPUs; real")
     rows = []
     for count in (10**3, 10**4, 10**5, 10**6):
-        workload = synthetic(count)
-        policies = ("fifo", "sjf", "tiresias", "lucid") if count <= 10**5 else ("fifo", "sjf")
-        rows += [
-            {"jobs": f"{count:,}", **row}
-            for row in _compare(workload, policies, 3 - (count > 10**5))
-        ]
+        for policy in ("fifo", "sjf", "tiresias", "lucid"):
+            rows.append({"jobs": f"{count:,}", "policy": policy, **_alone(count, policy)})
     record(
         "simulator_speed_growth",
         rows,
         trace="synthetic: Poisson arrivals, log-normal durations, load 0.85 of 80 x 8 GPUs, seed 0",
+        memory="peak of a process that makes the jobs and simulates one policy, and of that the "
+        "jobs before it begins; the interpreter with NumPy is some 30 MB of it",
     )
     decision_latency()
 
 
-def synthetic(count: int) -> Workload:
+def synthetic(count: int, *, profiles: bool = True) -> Workload:
     """Jobs that keep the cluster at 0.85 load."""
     draw = random.Random(0)
-    gpus = [1, 1, 1, 1, 1, 1, 2, 2, 4, 8, 16]
-    rows = [(0.0, min(draw.lognormvariate(7.0, 1.8), 6e5), draw.choice(gpus)) for _ in range(count)]
-    work = sum(duration * n for _, duration, n in rows)
-    rate = 0.85 * NODES * SIZE / (work / count)
-    now, timed = 0.0, []
-    for _, duration, n in rows:
+    sizes = [1, 1, 1, 1, 1, 1, 2, 2, 4, 8, 16]
+    durations = [min(draw.lognormvariate(7.0, 1.8), 6e5) for _ in range(count)]
+    gpus = bytes(draw.choice(sizes) for _ in range(count))
+    rate = 0.85 * NODES * SIZE * count / sum(map(operator.mul, durations, gpus))
+    jobs, now = [], 0.0
+    for index in range(count):
         now += draw.expovariate(rate)
-        timed.append((now, duration, n))
-    profiles = [Profile(draw.uniform(5, 100), 20.0, draw.uniform(1e3, 2e4)) for _ in rows]
-    return Workload.of(timed, profiles=list(profiles))
+        jobs.append(Job(str(index), index, now, gpus[index]))
+    # A trace has some thousands of different profiles at most.
+    kinds = [Profile(draw.uniform(5, 100), 20.0, draw.uniform(1e3, 2e4)) for _ in range(2000)]
+    shown = [draw.choice(kinds) if profiles else None for _ in range(count)]
+    return Workload("synthetic", jobs, durations, shown)
+
+
+def _alone(count: int, policy: str) -> dict[str, object]:
+    """One measurement in a process of its own, for its memory."""
+    command = [sys.executable, __file__, "--one", str(count), policy]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def one(count: int, policy: str) -> dict[str, object]:
+    """Time and memory of one policy over `count` jobs."""
+    workload = synthetic(count, profiles=policy == "lucid")
+    before = _peak_mb()
+    times, events = [], 0
+    for _ in range(1 if count > 10**5 else 3):
+        simulation = Simulation(
+            workload,
+            make(policy),
+            Cluster.parse(f"{NODES}x{SIZE}"),
+            estimator=Table(workload.duration_s),
+        )
+        began = time.process_time()
+        events = simulation.run().events
+        times.append(time.process_time() - began)
+    peak = _peak_mb()
+    yardstick = min(_timed(lambda: bare(workload)) for _ in range(1 if count > 10**5 else 3))
+    return {
+        "CPU s": round(min(times), 3),
+        "bare loop": round(yardstick, 3),
+        "x bare": round(min(times) / yardstick, 1),
+        "microseconds a job": round(min(times) / count * 1e6, 1),
+        "events a second": f"{events / min(times):,.0f}",
+        "peak MB": peak,
+        "jobs MB": before,
+    }
+
+
+def _peak_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _compare(
@@ -91,48 +135,64 @@ def _compare(
                 "x bare": round(min(times) / yardstick, 1),
                 "microseconds a job": round(min(times) / len(workload) * 1e6, 1),
                 "events a second": f"{events / min(times):,.0f}",
-                "peak MB of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                // 1024,
             }
         )
     return rows
 
 
 def decision_latency() -> None:
-    """One decision with 2,048 jobs in the queue (Lucid, section 4.4, gives its own as 3 ms)."""
+    """One decision with a long queue (Lucid, section 4.4, gives its own for 2,048 jobs as 3 ms)."""
     rows = []
+    for queued in (2048, 10_000):
+        for policy in ("fifo", "sjf", "qssf:backfill=true", "srtf", "tiresias", "horus", "lucid"):
+            found = _decisions(policy, queued)
+            times = sorted(took for took, _ in found)
+            longest, made = max(found)
+            rows.append(
+                {
+                    "queue": f"{queued:,}",
+                    "policy": policy,
+                    "calls": len(found),
+                    "median ms": round(times[len(times) // 2] * 1e3, 3),
+                    "p99 ms": round(times[len(times) * 99 // 100] * 1e3, 2),
+                    "longest ms": round(longest * 1e3, 2),
+                    "decisions that it made": made,
+                    "microseconds each": round(longest / max(made, 1) * 1e6, 1),
+                }
+            )
+    record(
+        "simulator_decision_latency",
+        rows,
+        trace="synthetic: 2,048 or 10,000 jobs arrive within 0.5 s (2.4 s) at 640 busy GPUs",
+        counts="calls of `decide` while three quarters of them wait",
+    )
+
+
+def _decisions(policy: str, queued: int) -> list[tuple[float, int]]:
+    """How long each call took [s], and how many decisions it returned."""
     draw = random.Random(0)
-    for policy in ("fifo", "sjf", "qssf:backfill=true", "srtf", "tiresias", "horus", "lucid"):
-        jobs = [(0.0, 1e6, 1)] * (NODES * SIZE)
-        jobs += [(1.0 + n / 4096, 1e5, draw.choice([1, 2, 4, 8])) for n in range(2048)]
-        profiles = [Profile(draw.uniform(5, 100), 20.0, draw.uniform(1e3, 2e4)) for _ in jobs]
-        workload = Workload.of(jobs, profiles=list(profiles))
-        chosen = make(policy)
-        simulation = Simulation(
-            workload, chosen, Cluster.parse(f"{NODES}x{SIZE}"), estimator=Table(workload.duration_s)
-        )
-        times: list[float] = []
-        decide = chosen.decide
+    jobs = [(0.0, 1e6, 1)] * (NODES * SIZE)
+    jobs += [(1.0 + n / 4096, 1e5, draw.choice([1, 2, 4, 8])) for n in range(queued)]
+    profiles = [Profile(draw.uniform(5, 100), 20.0, draw.uniform(1e3, 2e4)) for _ in jobs]
+    workload = Workload.of(jobs, profiles=list(profiles))
+    chosen = make(policy)
+    found: list[tuple[float, int]] = []
+    decide = chosen.decide
 
-        def timed(view, decide=decide, times=times):  # type: ignore[no-untyped-def]
-            began = time.process_time()
-            found = decide(view)
-            if len(view.pending) >= 1500:
-                times.append(time.process_time() - began)
-            return found
+    def timed(view: View) -> Sequence[Decision]:
+        waiting = len(view.pending)
+        began = time.process_time()
+        decisions = decide(view)
+        took = time.process_time() - began
+        if waiting >= queued * 3 // 4:
+            found.append((took, len(decisions)))
+        return decisions
 
-        chosen.decide = timed  # type: ignore[method-assign]
-        simulation.run()
-        times.sort()
-        rows.append(
-            {
-                "policy": policy,
-                "decisions with 1,500 to 2,048 waiting": len(times),
-                "median ms": round(times[len(times) // 2] * 1e3, 3) if times else None,
-                "largest ms": round(times[-1] * 1e3, 2) if times else None,
-            }
-        )
-    record("simulator_decision_latency", rows, trace="synthetic: 2,048 jobs wait for 640 busy GPUs")
+    chosen.decide = timed  # type: ignore[method-assign]
+    Simulation(
+        workload, chosen, Cluster.parse(f"{NODES}x{SIZE}"), estimator=Table(workload.duration_s)
+    ).run()
+    return found
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -186,4 +246,7 @@ def bare(workload: Workload) -> float:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(one(int(sys.argv[2]), sys.argv[3])))
+    else:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

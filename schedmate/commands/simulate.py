@@ -56,7 +56,12 @@ def simulate(
     ] = None,
     mode: Annotated[
         str,
-        typer.Option(help="honest: everything is paid for; published: as the Lucid simulator."),
+        typer.Option(
+            metavar="MODE",
+            help="honest: everything is paid for, and every policy backfills; published: as the "
+            "Lucid simulator. +NAME takes, -NAME leaves one of its liberties, as "
+            "honest+free-profiling.",
+        ),
     ] = "honest",
     load_model: Annotated[
         str,

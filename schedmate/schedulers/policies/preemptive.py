@@ -110,11 +110,15 @@ class Preemptive(Policy):
                     missing -= 1
             if enough < 0 or missing > 0 or gpus < job.gpus:
                 continue
-            victims = [
-                one
-                for one in islice(view.running.after(bar, group), first, walked)
-                if one.preemptible and one not in stopped
-            ]
+            victims = (
+                [victim]
+                if walked == first + 1
+                else [
+                    one
+                    for one in islice(view.running.after(bar, group), first, walked)
+                    if one.preemptible and one not in stopped
+                ]
+            )
             if one_node and all(one.share == 1.0 for one in victims):
                 # No other node has enough, or it would have been found before.
                 mask = free[enough]

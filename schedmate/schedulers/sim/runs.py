@@ -110,7 +110,8 @@ def run_policy(
 ) -> Run:
     """Simulate one policy; with `plan.check`, prove that the run could have happened."""
     settings = registry.with_defaults(policy, plan.parameters.settings_of)
-    told = "oracle" if policy in plan.parameters.oracles else plan.estimator
+    name = policy.partition(":")[0]
+    told = "oracle" if name in plan.parameters.oracles else plan.estimator
     estimator = make_estimator(told, workload, plan.seed)
     began = time.process_time()
     made = registry.make(settings)

@@ -6,6 +6,7 @@ Section numbers are those of the paper (Hu et al., ASPLOS'23).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +17,15 @@ from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
 from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import Decision, Pack, Policy, Profile, Start, View
+
+
+class _Packed(set[int]):
+    """The running jobs that a decision has packed so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[Hashable, int] = {}
+        """Of each lane, how many from the first on need not be looked at again."""
 
 
 class Lucid(Policy):
@@ -83,7 +93,7 @@ class Lucid(Policy):
         decisions: list[Decision] = []
         capacity = self._capacity(view)
         burst = self._burst(view)
-        packed: set[int] = set()
+        packed = _Packed()
         stopped: set[Hashable] = set()
 
         def accept(job: Job) -> bool:
@@ -143,18 +153,15 @@ class Lucid(Policy):
         limit = self.profile_limit_s
         return Profile(job, allocation, limit / 2 if burst else limit)
 
-    def _run(self, view: View, job: Job, capacity: int, packed: set[int]) -> Decision | None:
+    def _run(self, view: View, job: Job, capacity: int, packed: _Packed) -> Decision | None:
         """Share if there is a job to share with, else run alone (Algorithm 2)."""
         if capacity >= 0 and (partner := self._partner(view, job, capacity, packed)):
             packed.add(partner.index)
             return Pack(job, partner)
-        allocation = view.space.find(job)
-        if allocation is None:
-            return None
-        view.space.take(job, allocation)
-        return Start(job, allocation)
+        allocation = view.space.place(job)
+        return None if allocation is None else Start(job, allocation)
 
-    def _partner(self, view: View, job: Job, capacity: int, packed: set[int]) -> Job | None:
+    def _partner(self, view: View, job: Job, capacity: int, packed: _Packed) -> Job | None:
         """The affine job: as many GPUs on one node, scores and memory that add up (section 3.3)."""
         profile = self.use_of(job)
         if profile is None or job.share != 1.0 or job.evictions:
@@ -162,11 +169,16 @@ class Lucid(Policy):
         needed = job.gpus * predicted_s(job) / self.patience
         room = capacity - self.scorer.score(profile)
         for score in range(room + 1):
-            for other in view.running.lane((job.vc, job.gpu_type, job.gpus, score)):
+            lane = (job.vc, job.gpu_type, job.gpus, score)
+            first = packed.first.get(lane, 0)
+            others = islice(view.running.lane(lane), first, None)
+            for position, other in enumerate(others, first):
                 if other.gpus * predicted_s(other) < needed:
                     break
                 # A job is alone in the profiler by design, and one evicted stays alone for good.
                 if other.index in packed or other.evictions or other.profiling:
+                    if position == first:
+                        first = packed.first[lane] = position + 1
                     continue
                 memory = other.profile.memory_mb if other.profile else self.gpu_memory_mb
                 if profile.memory_mb + memory <= self.gpu_memory_mb:
