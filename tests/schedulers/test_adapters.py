@@ -329,7 +329,7 @@ def test_the_flags_reach_the_policies_that_have_them(tmp_path: Any, cli: Any) ->
     flags = ("--advisor-latency", "20s", "--detection-rate", "0.5", "--failures", "bugs=1")
     result = cli(*base, "--policy", "fifo,lucid+schedmate", *flags, "--json")
     fifo, lucid = json.loads(result.out)["runs"]
-    assert lucid["settings"] == "lucid+schedmate:latency_s=20:detection_rate=0.5"
+    assert lucid["settings"] == "lucid+schedmate:latency_s=20:detection_rate=0.5:backfill=true"
     assert fifo["failures"] == 12
     assert sum(lucid["schedmate"]["handler"].values()) >= 12
     refused = cli(*base, "--policy", "fifo", "--detection-rate", "0.5")
