@@ -39,7 +39,7 @@ def written(value: Any) -> str:
         return ", ".join(f"{key}: {written(one)}" for key, one in value.items())
     if isinstance(value, frozenset):
         return ", ".join(sorted(map(str, value)))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:,.9g}" if isinstance(value, float) else str(value)
 
 
 def _about(value: Any) -> str:

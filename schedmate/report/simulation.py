@@ -50,7 +50,6 @@ def simulation_page(found: Comparison, window: tuple[float, float] | None = None
         plan=plan,
         runs=runs,
         keys=keys,
-        names=[label(run, keys) for run in runs],
         headlines=headlines(runs),
         differences=differences(runs),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -83,6 +82,13 @@ def simulation_page(found: Comparison, window: tuple[float, float] | None = None
         estimates=figures.estimates(shown),
         sweep=figures.sweep(found.plans, found.results),
         seeds=found.document.get("over_seeds", []),
-        parameters=explained(plan.parameters),
+        modules=[
+            (label(run, keys), module, what)
+            for run in runs
+            for module, what in run.get("schedmate", {}).items()
+            if what
+        ],
+        parameters=explained(plan.parameters)
+        + ([] if plan.failures is None else explained(plan.failures)),
         data=embedded(found.document),
     )

@@ -97,7 +97,6 @@ def _page(
         groups_left_out=max(0, len(ordered) - cards),
         rows=sorted(listed[:rows], key=lambda job: job.index),
         rows_left_out=max(0, len(listed) - rows),
-        names={one.id: title(one) for one in found.groups},
         carded={one.id for one in ordered[:cards]},
         over_time=_over_time(found),
         model=None if found.model is None else model_words(found.model),

@@ -24,6 +24,7 @@ from schedmate.report.gantt import window_of
 from schedmate.report.simulation import Comparison, simulation_page
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.sim.comparison import compare, over_seeds
+from schedmate.schedulers.sim.failures import FailureRates
 from schedmate.schedulers.sim.parameters import HONEST, MODES, ColocationTable
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.workload import Workload
@@ -151,6 +152,16 @@ def test_the_gantt_chart_marks_failures() -> None:
     failing = replace(plan("fifo"), parameters=replace(HONEST, node_mtbf_s=2000.0, repair_s=60.0))
     page = page_of(workload(60), failing)
     assert page.count('class="failure"') == page.count(", ended by a failure</title>") > 0
+
+
+def test_what_modules_in_the_loop_did_and_how_jobs_fail_is_told() -> None:
+    failing = replace(plan("fifo"), failures=FailureRates())
+    results = list(compare(workload(30), [failing]))
+    results[0].numbers["schedmate"] = {"advisor": {"asked": 1234}, "warnings": HOSTILE}
+    page = simulation_page(Comparison([failing], results, {}, "trace"))
+    assert "asked 1,234" in page
+    assert "Llama 3 saw 419" in page
+    safe(page)
 
 
 def test_every_parameter_is_explained_by_its_own_docstring() -> None:

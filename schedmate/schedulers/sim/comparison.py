@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,17 +181,23 @@ def _inputs(workload: str, plan: Plan, policy: str) -> str:
 
 
 def _code(policy: str) -> str:
-    """A digest of what simulates and of the policy's own module: a changed policy is run again."""
-    import schedmate.schedulers
-
-    files = sorted(Path(schedmate.schedulers.__path__[0]).rglob("*.py"))
+    """A digest of this package and of the policy's own module: a changed policy is run again."""
+    digest = hashlib.sha256(_package())
     module = sys.modules[type(registry.make(policy)).__module__]
     if module.__file__ is not None:
-        files.append(Path(module.__file__))
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
+        digest.update(Path(module.__file__).read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def _package() -> bytes:
+    import schedmate
+
+    digest = hashlib.sha256()
+    for file in sorted(Path(schedmate.__path__[0]).rglob("*")):
+        if file.suffix in (".py", ".yaml"):
+            digest.update(file.read_bytes())
+    return digest.digest()
 
 
 def _digest(workload: Workload) -> str:
