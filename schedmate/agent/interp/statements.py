@@ -446,19 +446,13 @@ def _decorated(
     return value
 
 
-_COPIES = {
-    ("fromfile", "_file2dict", "_merge_a_into_b"): "mmengine.Config",
-}
-"""Library classes that repositories carry a copy of, by methods that together give them away."""
-
-
 def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
     methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-    for telling, path in _COPIES.items():
-        if methods.issuperset(telling):
-            # what the library's own reader makes of a file is known, and sooner
-            scope.names[node.name] = Value(Symbol(path))
-            return
+    copied = state.library.stands_for(methods | scope.module.scope.names.keys())
+    if copied is not None:
+        # what the library's own reader makes of a file is known, and sooner
+        scope.names[node.name] = classes.symbol(state, copied)
+        return
     bases = [evaluate(state, base, scope) for base in node.bases]
     cls = Class(node.name, node, scope, bases)
     inner = Scope(scope.module, scope)
@@ -474,9 +468,6 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
             value.data.cls = cls
     cls.attrs = inner.names
     value = Value(cls, Origin("code", scope.module.file, node.lineno))
-    copied = state.library.stands_for(cls)
-    if copied is not None:
-        value = classes.symbol(state, copied)
     scope.names[node.name] = value
     for decorator_node in reversed(node.decorator_list):
         decorator = evaluate(state, decorator_node, scope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -120,12 +121,11 @@ class Library:
         data = call.args[0].data if call.args else None
         return isinstance(data, Call) and data.path in argparse.CONSTRUCTORS
 
-    def stands_for(self, cls: Class) -> str | None:
-        """The library's class of which this one of the repository is a copy, by its parts."""
-        for path, parts in _data()["copies"].items():
-            if path.rsplit(".", 1)[-1] == cls.name and all(
-                part in cls.attrs or part in cls.module.scope.names for part in parts
-            ):
+    @staticmethod
+    def stands_for(names: AbstractSet[str]) -> str | None:
+        """The library's class that a class is a copy of, by its methods and its module's names."""
+        for path, copies in _data()["copies"].items():
+            if any(names >= set(telling) for telling in copies):
                 return str(path)
         return None
 
