@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.expressions import binary, evaluate
 from schedmate.agent.interp.flow import BREAK, CONTINUE, Flow, Raised
-from schedmate.agent.interp.objects import Class, Function, Instance, RangeOf, Scope, Site, Symbol
-from schedmate.agent.interp.trace import LoopEvent
+from schedmate.agent.interp.loops import for_, leaves_loop, note_bound, while_
+from schedmate.agent.interp.objects import Class, Function, Instance, Scope, Site, Symbol
 from schedmate.agent.interp.values_ops import iterate, truth
-from schedmate.agent.values import Origin, Value, unknown
+from schedmate.agent.values import Origin, Value
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
-FULL_LOOP = 24
-"""Loops over a range of at most this many passes are followed pass by pass, longer ones once."""
-FULL_LIST = 300
-"""The same for loops over known items, which look things up more often than they train."""
-
 _ACCESSORS = ("setter", "deleter", "getter")
-_NETWORK_STEPS = ("backward", "step", "minimize", "apply_gradients", "train_on_batch", "update")
 
 
 def execute(state: State, body: Sequence[ast.stmt], scope: Scope) -> Flow | None:
@@ -130,10 +124,10 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
 def _if(state: State, node: ast.If, scope: Scope) -> Flow | None:
     decided = truth(evaluate(state, node.test, scope))
     if decided is not None:
-        if not decided or _leaves_loop(node.body):
-            _note_bound(state, node.test, node.body, scope)
+        if not decided or leaves_loop(node.body):
+            note_bound(state, node.test, node.body, scope)
         return execute(state, node.body if decided else node.orelse, scope)
-    _note_bound(state, node.test, node.body, scope)
+    note_bound(state, node.test, node.body, scope)
     return branch(state, [node.body, node.orelse], scope)
 
 
@@ -216,201 +210,6 @@ def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -
             state.bind(pattern.name, subject, scope)
         return True
     return None
-
-
-# -- loops -----------------------------------------------------------------
-
-
-def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
-    source = evaluate(state, node.iter, scope)
-    state.use(source)
-    counted = _counted(source)
-    if counted is not None:
-        counted = _counted_from_one(node, source, counted)
-        _note_loop(state, node, "for", _counter(node.target), counted, scope)
-    items = iterate(source)
-    limit = FULL_LOOP if counted is not None else FULL_LIST
-    if items is not None and len(items) <= limit and not (counted and _trains(node.body)):
-        for item in items:
-            state.assign(node.target, item, scope)
-            flow = execute(state, node.body, scope)
-            if flow is not None and flow.kind != "continue":
-                if flow.kind == "break":
-                    return None
-                return flow
-        return execute(state, node.orelse, scope)
-    first = items[0] if items and not counted else state.element(source)
-    state.assign(node.target, first if not counted else unknown(), scope)
-    return _once(state, node, scope)
-
-
-def _while(state: State, node: ast.While, scope: Scope) -> Flow | None:
-    decided = truth(evaluate(state, node.test, scope))
-    _note_bound(state, node.test, node.body, scope, kind="while", loop=node)
-    if decided is False:
-        return execute(state, node.orelse, scope)
-    return _once(state, node, scope)
-
-
-def _once(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> Flow | None:
-    """Follow a loop body one time, standing for any number of times."""
-    for name in _counted_up(node.body):
-        if name in scope.names:
-            scope.names[name] = unknown(name)
-    frame = state.frames[-1]
-    frame.loops += 1
-    try:
-        flow = execute(state, node.body, scope)
-    finally:
-        frame.loops -= 1
-    for name in _counted_up(node.body):
-        if name in scope.names:
-            scope.names[name] = unknown(name)
-    return flow if flow is not None and flow.kind == "return" else None
-
-
-def _counted_up(body: Sequence[ast.stmt]) -> set[str]:
-    return {
-        node.target.id
-        for statement in body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-    }
-
-
-def _counted(source: Value) -> Value | None:
-    """The number of passes of a loop over a range, as a value."""
-    data = source.data
-    if not isinstance(data, RangeOf):
-        return None
-    start, stop = data.start.data, data.stop.data
-    if isinstance(start, int) and isinstance(stop, int | float) and data.step.data == 1:
-        return Value(stop - start, data.stop.origin)
-    return data.stop
-
-
-def _counted_from_one(node: ast.For | ast.AsyncFor, source: Value, counted: Value) -> Value:
-    """`range(start, epochs + 1)` with an unknown start counts from one."""
-    data = source.data
-    if (
-        isinstance(data, RangeOf)
-        and not isinstance(data.start.data, int)
-        and isinstance(counted.data, int)
-        and isinstance(node.iter, ast.Call)
-        and any(ast.unparse(argument).endswith(" + 1") for argument in node.iter.args)
-    ):
-        return Value(counted.data - 1, counted.origin)
-    return counted
-
-
-def _counter(target: ast.expr) -> str:
-    if isinstance(target, ast.Name):
-        return target.id
-    if isinstance(target, ast.Tuple) and target.elts:
-        return _counter(target.elts[0])
-    if isinstance(target, ast.Attribute):
-        return target.attr
-    return ""
-
-
-def _trains(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop body looks like training: it steps an optimiser or calls a train function."""
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Call):
-                func = node.func
-                name = (
-                    func.attr
-                    if isinstance(func, ast.Attribute)
-                    else func.id
-                    if isinstance(func, ast.Name)
-                    else ""
-                )
-                if name in _NETWORK_STEPS or "train" in name.lower():
-                    return True
-    return False
-
-
-def _note_loop(
-    state: State,
-    node: ast.For | ast.AsyncFor | ast.While,
-    kind: str,
-    counter: str,
-    bound: Value,
-    scope: Scope,
-) -> None:
-    frame = state.frames[-1]
-    text = ast.unparse(node.iter if isinstance(node, ast.For | ast.AsyncFor) else node.test)
-    state.trace.loops.append(
-        LoopEvent(
-            kind,
-            counter,
-            bound,
-            text[:200],
-            Site(scope.module.file, node.lineno),
-            state.certain,
-            sum(f.loops for f in state.frames),
-            frame.function,
-            _trains(node.body),
-        )
-    )
-
-
-def _note_bound(
-    state: State,
-    test: ast.expr,
-    body: Sequence[ast.stmt],
-    scope: Scope,
-    kind: str = "stop",
-    loop: ast.While | None = None,
-) -> None:
-    """Record `counter < bound` of a while loop, or of a condition that leaves the loop."""
-    if kind == "stop" and not (_leaves_loop(body) and any(f.loops for f in state.frames)):
-        return
-    for compare in ast.walk(test):
-        if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
-            continue
-        left, right = compare.left, compare.comparators[0]
-        op = compare.ops[0]
-        if isinstance(op, ast.Gt | ast.GtE | ast.Eq) == (kind == "stop"):
-            counter_node, bound_node = left, right
-        elif isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.NotEq):
-            counter_node, bound_node = (left, right) if kind != "stop" else (right, left)
-            if kind != "stop" and isinstance(op, ast.Gt | ast.GtE):
-                counter_node, bound_node = right, left
-        else:
-            continue
-        if isinstance(bound_node, ast.BinOp) and ast.unparse(bound_node).endswith(" + 1"):
-            # `epoch < epochs + 1` counts from one
-            bound_node = bound_node.left
-        with state.uncertain():
-            bound = evaluate(state, bound_node, scope)
-        if isinstance(bound.data, int | float) and not isinstance(bound.data, bool):
-            frame = state.frames[-1]
-            state.trace.loops.append(
-                LoopEvent(
-                    kind,
-                    ast.unparse(counter_node)[:80],
-                    bound,
-                    ast.unparse(bound_node)[:200],
-                    Site(scope.module.file, test.lineno),
-                    state.certain,
-                    sum(f.loops for f in state.frames),
-                    frame.function,
-                    _trains(loop.body) if loop is not None else True,
-                )
-            )
-
-
-def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
-    last = body[-1] if body else None
-    if isinstance(last, ast.Break | ast.Return):
-        return True
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit")
-    if isinstance(last, ast.Assign) and isinstance(last.value, ast.Constant):
-        return isinstance(last.value.value, bool)
-    return False
 
 
 # -- definitions -----------------------------------------------------------
@@ -626,9 +425,9 @@ _EXECUTE: dict[type[ast.stmt], Callable[..., Flow | None]] = {
     ast.Delete: _delete,
     ast.If: _if,
     ast.Match: _match,
-    ast.For: _for,
-    ast.AsyncFor: _for,
-    ast.While: _while,
+    ast.For: for_,
+    ast.AsyncFor: for_,
+    ast.While: while_,
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: define_class,
