@@ -138,6 +138,14 @@ def simulate(
             "Needs schedmate[ray].",
         ),
     ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Measured step times of a workload of elastic jobs, one folder an application; "
+            "by default the folder `traces` beside or above it.",
+        ),
+    ] = None,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
     workloads: WorkloadsOption = None,
@@ -181,7 +189,7 @@ def simulate(
         Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model, rates)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
-    workload = load(trace, columns, skip_bad, workloads)
+    workload = load(trace, columns, skip_bad, workloads, tables)
     with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
         done = list(
             compare(workload, plans, out=out, processes=processes, ray=ray, progress=advance)

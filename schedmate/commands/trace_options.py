@@ -39,7 +39,11 @@ WorkloadsOption = Annotated[
 
 
 def load(
-    trace: Path, columns: str | None, skip_bad: bool, workloads: str | None = None
+    trace: Path,
+    columns: str | None,
+    skip_bad: bool,
+    workloads: str | None = None,
+    tables: Path | None = None,
 ) -> Workload:
     """The workload in a file, with what the reader noticed said on standard error.
 
@@ -59,7 +63,7 @@ def load(
         if not all(field.strip() and column.strip() for field, _, column in pairs):
             raise UsageError(f"--map {columns!r}: write FIELD=COLUMN,FIELD=COLUMN.")
         mapping = {field.strip(): column.strip() for field, _, column in pairs}
-    workload = read_trace(trace, columns=mapping, skip_bad=skip_bad)
+    workload = read_trace(trace, columns=mapping, skip_bad=skip_bad, tables=tables)
     if recipe is not None:
         workload = assign(workload, *recipe)
     for note in workload.notes:

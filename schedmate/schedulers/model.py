@@ -15,6 +15,7 @@ from schedmate.errors import InputError
 
 if TYPE_CHECKING:
     from schedmate.jobs import Estimate
+    from schedmate.schedulers.goodput import Agent
 
 PROFILING = "profiling"
 """The role of nodes that a policy sets aside for profiling (Lucid, section 3.2)."""
@@ -154,6 +155,8 @@ class Job:
     """What the estimator said; None: it abstained."""
     profile: Profile | None = None
     """What it uses; None until it was profiled or has run."""
+    agent: Agent | None = None
+    """What an elastic job says of its own speed; None: it says nothing."""
     profiled: bool = False
     """Whether a profiling run took place."""
     allocation: Allocation = ()
@@ -186,7 +189,7 @@ class Job:
 
     def reset(self) -> None:
         """Forget what happened to it, as before its submission."""
-        self.forecast = self.profile = self.partner = None
+        self.forecast = self.profile = self.agent = self.partner = None
         self.profiled = self.profiling = False
         self.allocation = ()
         self.started = self.service_s = 0.0

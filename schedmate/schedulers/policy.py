@@ -6,6 +6,7 @@ The same object decides in the simulator and on a real cluster; nothing it is gi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -81,7 +82,7 @@ class View:
     the decisions it returns are carried out.
     """
 
-    __slots__ = ("load", "now", "pending", "running", "space", "submitted")
+    __slots__ = ("load", "now", "pending", "running", "space", "submitted", "warnings")
 
     def __init__(self, space: Space, policy: Policy, load: Load | None = None) -> None:
         self.now = 0.0
@@ -93,8 +94,14 @@ class View:
         """Holding GPUs, by the same two."""
         self.submitted: list[float] = []
         """When the jobs so far were submitted, ascending [s]."""
+        self.warnings: Counter[str] = Counter()
+        """What went wrong and how often, for the summary."""
         self.load = Load() if load is None else load
         """Forecasts how many are to come."""
+
+    def warn(self, what: str) -> None:
+        """Count something that went wrong and was worked around."""
+        self.warnings[what] += 1
 
     def expected(self) -> float:
         """Jobs to be submitted in the next ten minutes, by the forecast."""
@@ -120,6 +127,8 @@ class Policy:
     rank behind a refused one of their lane. Not for a policy that looks at the clock or at the
     queue's length, or that has something to decide about jobs that run.
     """
+    adapts_batch: ClassVar[bool] = False
+    """Whether elastic jobs choose their batch size themselves; else they keep what they ask for."""
 
     def decide(self, view: View) -> Sequence[Decision]:
         """The decisions to carry out now, in this order."""

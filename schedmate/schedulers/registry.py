@@ -22,6 +22,7 @@ BUNDLED = {
     "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
     "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
     "lucid": "schedmate.schedulers.policies.lucid:Lucid",
+    "sia": "schedmate.schedulers.policies.sia:Sia",
     "horus": "schedmate.schedulers.policies.horus:Horus",
     "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",
     "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",

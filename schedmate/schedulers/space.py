@@ -159,8 +159,11 @@ class Space:
         """Whether one node of this role is large enough for the job, were it free."""
         return any(job.gpus <= pool.size for pool in self._resolve(job.vc, job.gpu_type, role))
 
-    def take(self, job: Job, allocation: Allocation) -> bool:
-        """Book the GPUs; False, and nothing booked, when one is not free, or they are too many."""
+    def take(self, job: Job, allocation: Allocation, *, any_size: bool = False) -> bool:
+        """Book the GPUs; False, and nothing booked, when one is not free, or they are too many.
+
+        `any_size`: as many as these are, whatever the job asks for, as to profile it.
+        """
         if job.share != 1.0:
             return self._take_share(job, allocation)
         free, gpus = self.free, 0
@@ -168,7 +171,7 @@ class Space:
             gpus += mask.bit_count()
             if free[node] & mask != mask:
                 return False
-        if gpus != job.gpus and not job.min_gpus <= gpus <= job.max_gpus:
+        if gpus != job.gpus and not any_size and not job.min_gpus <= gpus <= job.max_gpus:
             return False
         for node, mask in allocation:
             left = free[node] = free[node] ^ mask

@@ -276,11 +276,12 @@ class Execution(Progress):
         gpus = 0
         for _, mask in allocation:
             gpus += mask.bit_count()
-        if gpus != job.gpus and not (job.elastic and job.min_gpus <= gpus <= job.max_gpus):
+        fits = gpus == job.gpus or (job.elastic and job.min_gpus <= gpus <= job.max_gpus)
+        if not fits and not isinstance(decision, Profile):
             raise self._impossible(decision, f"it is given {gpus} GPUs and asks for {job.gpus}")
         if not self.view.pending.remove(job):
             raise self._impossible(decision, "the job is not waiting")
-        if not self.space.take(job, allocation):
+        if not self.space.take(job, allocation, any_size=not fits):
             raise self._impossible(decision, "not all of these GPUs are free")
 
     def _interrupt(self, job: Job) -> None:

@@ -106,6 +106,12 @@ class Parameters:
     change of size: 62 s as measured by Tiresias (NSDI'19), quoted by Lucid (section 4.8) [s]."""
     restart_large_s: float = 62.0
     """The same for jobs of more than eight GPUs [s]."""
+    sia_oracle: bool = False
+    """As the published Sia simulator: elastic jobs are told the true ratio of the speeds of single
+    GPUs and measure at once, moves between nodes alike are free, restarts are misjudged."""
+    report_s: float = 30.0
+    """Time for which an elastic job runs in a configuration new to it before its agent has measured
+    that: Pollux (OSDI'21, section 4.1) fits anew every 30 s [s]."""
     scaling: float = 1.0
     """Speed of an elastic job on n times the GPUs asked for is n ^ scaling."""
     interference: Interference = field(default_factory=UtilisationCurve)
@@ -162,6 +168,12 @@ LIBERTIES = {
     "free-profiling": Liberty(
         "profiles are known at submission, without the time and the GPUs that profiling takes",
         lambda world: replace(world, profiling_is_free=True),
+    ),
+    "sia-oracle": Liberty(
+        "Sia knows unprofiled how GPU types compare, moves between nodes alike are free",
+        lambda world: replace(world, sia_oracle=True).with_settings(
+            {"sia": {"profile_s": "0", "lambda_a": "0", "decimals": "2"}}
+        ),
     ),
     "lucid-backfill": Liberty(
         "only Lucid lets jobs pass one that does not fit",

@@ -115,6 +115,9 @@ def run_policy(
     estimator = make_estimator(told, workload, plan.seed)
     began = time.process_time()
     made = registry.make(settings)
+    tables = None
+    if workload.tables is not None:
+        tables = workload.tables.physics(workload, plan.cluster, plan.parameters, type(made))
     world = World(workload, estimator, plan.failures, plan.seed)
     parts = made.equip(world) if isinstance(made, Equipped) else Equipment()
     faults = parts.faults
@@ -126,10 +129,10 @@ def run_policy(
         plan.cluster,
         estimator=parts.estimator or estimator,
         parameters=plan.parameters,
-        physics=parts.physics,
+        physics=parts.physics or tables,
         faults=faults,
         load=make_load(plan.load),
-        observers=parts.observers,
+        observers=(*(() if tables is None else (tables,)), *parts.observers),
         seed=plan.seed,
     )
     outcome = simulation.run(progress)
@@ -140,12 +143,14 @@ def run_policy(
         "policy": policy,
         "settings": settings,
         "estimator": told,
-        "oracle": estimator is not None and estimator.oracle,
+        "oracle": (estimator is not None and estimator.oracle)
+        or (tables is not None and tables.published),
         "mode": plan.parameters.name,
         "cluster": plan.cluster_name,
         "seed": plan.seed,
         "cpu_s": round(cpu_s, 3),
         **summary(workload, simulation.cluster, outcome),
+        "warnings": dict(simulation.view.warnings),
     }
     if counted := parts.report():
         numbers["schedmate"] = counted

@@ -11,10 +11,11 @@ from schedmate.schedulers.model import Job, Profile
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
+    from schedmate.schedulers.sim.elastic.workload import Tables
 
 T = TypeVar("T")
 
-_PARALLEL = ("duration_s", "profiles", "states", "vcs", "configs", "metadata")
+_PARALLEL = (*("duration_s", "profiles", "states", "vcs", "configs", "metadata", "categories"),)
 """The lists that have one entry for each job, or none at all."""
 
 
@@ -36,8 +37,12 @@ class Workload:
     """Model, dataset, batch size and precision, as the key of a colocation table."""
     metadata: list[WorkloadMetadata | None] = field(default_factory=list)
     """What the source code of each says, for the Scheduling Advisor; empty: nothing is known."""
+    categories: list[str] = field(default_factory=list)
+    """Of elastic jobs: adaptive, scale-gpus or rigid."""
     columns: dict[str, list[float | None]] = field(default_factory=dict)
     """Further numbers of the trace, such as predictions."""
+    tables: Tables | None = None
+    """Measured step times, where the trace does not say durations but what is to be done."""
     made_up: tuple[str, ...] = ()
     """What of it no cluster did, each in a few words; empty: all of it happened."""
     notes: list[str] = field(default_factory=list)

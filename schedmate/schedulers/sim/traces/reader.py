@@ -19,6 +19,7 @@ import yaml
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.model import Job
+from schedmate.schedulers.sim.elastic import workload as elastic
 from schedmate.schedulers.sim.traces.row import FIELDS, TIMES, Entry, entry_of
 from schedmate.schedulers.sim.workload import Workload
 
@@ -54,7 +55,11 @@ class _Layout:
 
 
 def read_trace(
-    path: Path, *, columns: Mapping[str, str] | None = None, skip_bad: bool = False
+    path: Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+    tables: Path | None = None,
 ) -> Workload:
     """The workload in a CSV, Parquet or `sacct --parsable2` file.
 
@@ -62,12 +67,15 @@ def read_trace(
         path: the file; its format is found from its columns.
         columns: field -> column for a file of another format, as {"gpus": "n_gpu"}; fields as in
             formats.yaml. A time in another unit than seconds says it: {"submit": "t0:m"}.
+        tables: the folder with the measured step times of a workload of elastic jobs.
         skip_bad: leave bad rows out and say how many, instead of refusing the trace.
 
     Raises `InputError` when the file cannot be read or no format has its columns, and `TraceError`
     naming the line and the reason of bad rows.
     """
     names, rows = _table(path)
+    if not columns and set(names) >= elastic.COLUMNS:
+        return elastic.read(path, names, rows, tables=tables)
     layout = _layout(path, names, columns)
     has = frozenset(layout.at)
     entries: list[Entry] = []

@@ -1,0 +1,221 @@
+"""What runs beside an elastic job: it measures steps, and says how fast it would train elsewhere.
+
+Pollux calls it the agent (OSDI'21, section 4.1). A policy asks it and never tells it anything; an
+executor, be that the simulator or a training job, tells it what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.schedulers.goodput.throughput import Floats, Observation, Throughput, fit
+
+_CANDIDATES = 50
+"""Global batch sizes that are compared, spaced geometrically."""
+_EPSILON = 1e-8
+MOST_REPLICAS = 64
+"""Of one job, as in the published scheduler."""
+
+
+class Limits(NamedTuple):
+    """What one replica of a job can do on one GPU type."""
+
+    smallest: int
+    """Batch size of one step."""
+    largest: int
+    """What its memory holds."""
+    nodes: int = MOST_REPLICAS
+    """Most nodes that it may use."""
+    gpus: int = 1
+    """GPUs of one replica: more than 1 when the model is spread over a pipeline of them."""
+
+
+class Shape(NamedTuple):
+    """GPUs of one type, as far as throughput depends on them."""
+
+    gpu_type: str
+    nodes: int
+    gpus: int
+
+
+class Batch(NamedTuple):
+    """How the samples of an iteration are spread over a replica's steps."""
+
+    size: int
+    """Samples of one step."""
+    steps: int
+    """Accumulation steps before the one that synchronises."""
+
+
+@dataclass(eq=False)
+class Agent:
+    """The knowledge of one job about itself; what it does not know, it does not say."""
+
+    limits: Mapping[str, Limits]
+    """By GPU type; a type that is not there cannot run the job."""
+    initial_batch: int
+    """Global batch size by which progress is counted."""
+    largest_batch: int
+    """Largest global batch size with which training is known to converge."""
+    fixed_batch: int | None = None
+    """The global batch size of a job that may not change it."""
+    restart_s: float = 30.0
+    """What a change of GPUs costs it, as far as it knows [s]."""
+    ratios: Mapping[str, float] | None = None
+    """Speed of one GPU by type, told by an oracle; None: only what was measured counts."""
+    restarts: int = 0
+    """Times it was started or changed."""
+    restoring_until: float = 0.0
+    """It is loading its checkpoint until then [s]."""
+    held_s: dict[str, float] = field(default_factory=dict)
+    """Time it held GPUs, by type [s]."""
+    noise: tuple[float, float] | None = None
+    """Squared norm and variance of its gradients, at the initial batch size."""
+    observations: dict[str, dict[tuple[int, int, int], Observation]] = field(default_factory=dict)
+    """By GPU type and (nodes, replicas, batch of a step); the first of each is kept."""
+    models: dict[str, Throughput] = field(default_factory=dict)
+    """By GPU type."""
+    version: int = 0
+    """Goes up with everything that changes an answer."""
+    _known: dict[tuple[Shape, ...], Floats] = field(default_factory=dict)
+
+    def observe(self, gpu_type: str, one: Observation) -> None:
+        """A configuration was measured."""
+        seen = self.observations.setdefault(gpu_type, {})
+        key = (one.nodes, one.replicas, one.batch)
+        if key in seen:
+            return
+        seen[key] = one
+        self.models[gpu_type] = fit(tuple(seen.values()), loose=self.ratios is not None)
+        self._changed()
+
+    def adopt(self, other: Agent) -> None:
+        """Begin with what a similar job has learnt of its throughput."""
+        for gpu_type, seen in other.observations.items():
+            if gpu_type in self.limits:
+                mine = self.observations.setdefault(gpu_type, {})
+                for key, one in seen.items():
+                    mine.setdefault(key, one)
+                self.models[gpu_type] = fit(tuple(mine.values()), loose=self.ratios is not None)
+        self._changed()
+
+    def set_noise(self, squared: float, variance: float) -> None:
+        """The gradient's statistics have changed."""
+        if self.noise != (squared, variance):
+            self.noise = (squared, variance)
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._known.clear()
+
+    def knows(self, gpu_type: str) -> bool:
+        """Whether it has been measured on this type."""
+        return gpu_type in self.models
+
+    @property
+    def most_replicas(self) -> int:
+        """Twice the most it ran on, so that no untried size is trusted far (Sia, section 3.2)."""
+        tried = [key[1] for seen in self.observations.values() for key in seen]
+        smallest = min((limit.smallest for limit in self.limits.values()), default=1)
+        batch = self.fixed_batch or self.largest_batch
+        return max(1, min(2 * max(tried, default=0), MOST_REPLICAS, batch // smallest))
+
+    def gain(self, batch: float | NDArray[np.generic]) -> Floats:
+        """Progress of one iteration at this global batch size, in iterations of the initial one."""
+        scale = np.asarray(batch, dtype=float) / self.initial_batch
+        if self.noise is None:
+            return np.minimum(scale, 1.0)
+        squared, variance = self.noise
+        return np.asarray((variance + squared) / (variance / scale + squared))
+
+    def batch(self, shape: Shape) -> Batch | None:
+        """The best batch size there; None when the job cannot run so."""
+        goodput, sizes, steps = self._search((shape,))
+        best = int(goodput[0].argmax())
+        if goodput[0, best] <= 0:
+            return None
+        return Batch(int(sizes[0, best]), int(steps[0, best]))
+
+    def goodputs(self, shapes: tuple[Shape, ...]) -> Floats:
+        """Progress a second on each [iterations of the initial batch size]; 0: it cannot run so.
+
+        Not a number where nothing is known that could say.
+        """
+        if shapes not in self._known:
+            if len(self._known) > 64:
+                self._known.clear()
+            self._known[shapes] = self._search(shapes)[0].max(axis=1)
+        return self._known[shapes]
+
+    def _search(self, shapes: Sequence[Shape]) -> tuple[Floats, Floats, Floats]:
+        """Goodput, batch of a step and accumulation steps: (shapes, candidates)."""
+        rows = [self._row(shape) for shape in shapes]
+        columns = np.array(rows, dtype=float)[:, :, None].transpose(1, 0, 2)
+        nodes, replicas, smallest, largest, factor = columns[:5]
+        model = Throughput(*columns[5:])
+        if self.fixed_batch is not None:
+            total = np.full((len(rows), 1), float(self.fixed_batch))
+        else:
+            least = np.maximum(self.initial_batch, smallest * replicas)
+            spread = np.linspace(0.0, 1.0, _CANDIDATES)
+            total = least * np.maximum(self.largest_batch / least, 1.0) ** spread
+        each = total / replicas
+        steps = np.maximum(np.ceil(each / largest - _EPSILON) - 1, 0)
+        if self.fixed_batch is None:
+            # With one replica, the gradient's variance is only seen over several steps.
+            alone = (replicas == 1) & (total > self.initial_batch * (1 + _EPSILON))
+            steps = np.where(alone, np.maximum(steps, 1), steps)
+        size = np.ceil(each / (steps + 1) - _EPSILON)
+        batch = replicas * size * (steps + 1)
+        fits = (size <= largest) & (size >= smallest)
+        fits &= smallest * replicas <= (self.fixed_batch or self.largest_batch)
+        accumulation, step = model.step_times(nodes, replicas, size)
+        seconds = steps * accumulation + step
+        goodput = np.where(fits, factor * self.gain(batch) / seconds, 0.0)
+        return goodput, size, steps
+
+    def _row(self, shape: Shape) -> tuple[float, ...]:
+        """nodes, replicas, limits, factor and the model's parameters of one shape."""
+        limit = self.limits.get(shape.gpu_type)
+        if limit is None or shape.gpus % limit.gpus or shape.nodes > limit.nodes:
+            return (1, 1, 1, 1, 0.0, *_NEUTRAL)
+        replicas = shape.gpus // limit.gpus
+        model, factor = self._model(shape.gpu_type, replicas)
+        parameters = _NEUTRAL if model is None else model
+        return (shape.nodes, replicas, limit.smallest, limit.largest, factor, *parameters)
+
+    def _model(self, gpu_type: str, replicas: int) -> tuple[Throughput | None, float]:
+        """The model that answers for this type, and by how much its answer is to be scaled."""
+        own = self.models.get(gpu_type)
+        if self.ratios is not None:
+            # As the published simulator: own model, or the first one by the true ratio.
+            if own is not None:
+                return own, 1.0
+            for other, model in self.models.items():
+                return model, self.ratios.get(gpu_type, 0.0) / self.ratios[other]
+            return None, float("nan")
+        if own is None:
+            return None, float("nan")
+        if replicas == 1 or self._ran_several(gpu_type):
+            return own, 1.0
+        # Sia, section 3.2: a type tried with one replica scales like one tried with several.
+        for other, model in self.models.items():
+            if other != gpu_type and self._ran_several(other):
+                return model, self._alone(gpu_type, own) / self._alone(other, model)
+        return own, 1.0
+
+    def _ran_several(self, gpu_type: str) -> bool:
+        return any(key[1] > 1 for key in self.observations[gpu_type])
+
+    def _alone(self, gpu_type: str, model: Throughput) -> float:
+        """Samples a second of one replica that fills its memory."""
+        return float(model.samples_s(1, 1, self.limits[gpu_type].largest, 0))
+
+
+_NEUTRAL = Throughput(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)

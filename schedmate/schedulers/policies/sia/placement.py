@@ -1,0 +1,182 @@
+"""From a shape for each job to GPUs, with few moves (Sia, section 3.3), and to decisions.
+
+Larger jobs are placed first and within a size those that stay as they are, so that sizes which are
+powers of two leave no gaps; a new job goes where it drives away the fewest others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.policy import Decision, Migrate, Preempt, Resize, Start, View
+from schedmate.schedulers.space import lowest
+
+_PINNED = 1000
+"""How many times over a job that should not move counts."""
+
+
+class Wish(NamedTuple):
+    """A job and the shape that it was given."""
+
+    job: Job
+    shape: Shape
+    pinned: bool = False
+
+
+class Placement:
+    """The GPUs of every job, chosen anew but where possible as they are."""
+
+    def __init__(self, view: View, wishes: Iterable[Wish]) -> None:
+        self.cluster = view.space.cluster
+        self.free = list(view.space.free)
+        for job in view.running:
+            if not job.profiling:
+                for position, mask in job.allocation:
+                    self.free[position] |= mask
+        self.nodes: dict[str, list[int]] = {}
+        for position, node in enumerate(self.cluster.nodes):
+            if not node.role:
+                self.nodes.setdefault(node.gpu_type, []).append(position)
+        self.wanted = [0] * len(self.free)  # masks of jobs that would like to stay
+        self.weight = [0] * len(self.free)
+        self.placed: dict[int, Allocation] = {}
+        self.unplaced: list[Job] = []
+        self._fill(wishes)
+
+    def _fill(self, wishes: Iterable[Wish]) -> None:
+        order = []
+        for wish in wishes:
+            stays = self._stays(wish)
+            immovable = stays and not wish.job.migratable
+            size = (not immovable, -wish.shape.gpus)
+            order.append((size, not stays, not wish.pinned, wish.job.index, wish))
+            if stays:
+                self._like(wish, 1)
+        order.sort(key=lambda one: one[:4])
+        for _, moves, _, index, wish in order:
+            allocation = None
+            if not moves:
+                self._like(wish, -1)
+                if all(self.free[node] & mask == mask for node, mask in wish.job.allocation):
+                    allocation = wish.job.allocation
+            if allocation is None:
+                allocation = self._find(wish.shape)
+            if allocation is None:
+                self.unplaced.append(wish.job)
+                continue
+            for node, mask in allocation:
+                self.free[node] &= ~mask
+            self.placed[index] = allocation
+
+    def _stays(self, wish: Wish) -> bool:
+        held = wish.job.allocation
+        return (
+            bool(held)
+            and not wish.job.profiling
+            and self.cluster.nodes[held[0][0]].gpu_type == wish.shape.gpu_type
+            and _size(held) == wish.shape.gpus
+        )
+
+    def _like(self, wish: Wish, sign: int) -> None:
+        for node, mask in wish.job.allocation:
+            self.wanted[node] ^= mask
+            self.weight[node] += sign * mask.bit_count() * (_PINNED if wish.pinned else 1)
+
+    def _find(self, shape: Shape) -> Allocation | None:
+        nodes = self.nodes.get(shape.gpu_type, [])
+        each = -(-shape.gpus // shape.nodes)
+        chosen: list[tuple[int, int]] = []
+        left = shape.gpus
+        while left:
+            need = min(each, left)
+            taken = {node for node, _ in chosen}
+            fitting = [
+                (self._displaced(node, need), self.free[node].bit_count(), node)
+                for node in nodes
+                if node not in taken and self.free[node].bit_count() >= need
+            ]
+            if not fitting:
+                return self._scattered(shape)
+            node = min(fitting)[2]
+            chosen.append((node, self._mask(node, need)))
+            left -= need
+        return tuple(sorted(chosen))
+
+    def _displaced(self, node: int, need: int) -> int:
+        room = (self.free[node] & ~self.wanted[node]).bit_count()
+        return self.weight[node] if room < need else 0
+
+    def _mask(self, node: int, need: int) -> int:
+        unwanted = self.free[node] & ~self.wanted[node]
+        if unwanted.bit_count() >= need:
+            return lowest(unwanted, need)
+        return unwanted | lowest(self.free[node] & ~unwanted, need - unwanted.bit_count())
+
+    def _scattered(self, shape: Shape) -> Allocation | None:
+        """Over as many nodes as it takes: odd sizes leave gaps."""
+        chosen, left = [], shape.gpus
+        for node in sorted(
+            self.nodes.get(shape.gpu_type, ()), key=lambda node: -self.free[node].bit_count()
+        ):
+            need = min(left, self.free[node].bit_count())
+            if need:
+                chosen.append((node, self._mask(node, need)))
+                left -= need
+            if not left:
+                return tuple(sorted(chosen))
+        return None
+
+
+def decisions(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]) -> list[Decision]:
+    """What leads from the present allocations to `placed`; who is not in it loses its GPUs.
+
+    In an order that can be carried out: a job moves when its new GPUs are free, and where jobs
+    wait for each other's, one is stopped first.
+    """
+    free = list(view.space.free)
+    found: list[Decision] = []
+
+    def release(job: Job) -> None:
+        for node, mask in job.allocation:
+            free[node] |= mask
+
+    starts: list[tuple[Job, Allocation]] = []
+    resizes: list[tuple[Job, Allocation]] = []
+    for job in jobs:
+        wanted = placed.get(job.index)
+        if wanted == job.allocation or (wanted is None and not job.allocation):
+            continue
+        if wanted is None:
+            release(job)
+            found.append(Preempt(job))
+        elif job.allocation:
+            resizes.append((job, wanted))
+        else:
+            starts.append((job, wanted))
+    while resizes:
+        waiting = []
+        for job, wanted in resizes:
+            own = dict(job.allocation)
+            if all((free[node] | own.get(node, 0)) & mask == mask for node, mask in wanted):
+                release(job)
+                for node, mask in wanted:
+                    free[node] &= ~mask
+                same = _size(job.allocation) == _size(wanted)
+                found.append(Migrate(job, wanted) if same else Resize(job, wanted))
+            else:
+                waiting.append((job, wanted))
+        if len(waiting) == len(resizes):
+            job, wanted = waiting.pop()
+            release(job)
+            found.append(Preempt(job))
+            starts.append((job, wanted))
+        resizes = waiting
+    found += [Start(job, wanted) for job, wanted in starts]
+    return found
+
+
+def _size(allocation: Allocation) -> int:
+    return sum(mask.bit_count() for _, mask in allocation)

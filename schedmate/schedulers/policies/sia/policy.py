@@ -1,0 +1,226 @@
+"""Every round: goodputs, the integer program, placement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.goodput.throughput import Floats
+from schedmate.schedulers.learned.packages import require
+from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.policies.sia.configurations import allowed, groups, shape_of
+from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
+from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
+from schedmate.schedulers.policy import Decision, Policy, Profile, View
+
+_MOST = 3000.0
+"""No cost is larger: what is worse counts as bad."""
+
+
+class Sia(Policy):
+    """Sia: elastic jobs over GPU types by goodput, every minute an integer program."""
+
+    name = "sia"
+    rounds = True
+    adapts_batch = True
+
+    def __init__(
+        self,
+        p: float = -0.5,
+        lambda_n: float = 1.1,
+        lambda_a: float = 0.01,
+        interval_s: float = 60.0,
+        profile_s: float = 20.0,
+        solver_s: float = 5.0,
+        decimals: int = 12,
+    ) -> None:
+        """
+        Args:
+            p: fairness: the power of normalised goodputs that is summed up (section 3.3); -0.5 as
+                evaluated (section 4.3), though section 3.3 calls 0.5 the default.
+            lambda_n: what it costs to leave a job without GPUs.
+            lambda_a: what any change of a running job costs besides its restart. The published
+                simulator reads this parameter and never uses it, which is 0 here.
+            interval_s: length of a round [s].
+            profile_s: time for which a job of which nothing is known holds one GPU of each type to
+                be measured before it starts; 0: it starts unmeasured [s]. Sia section 5.7: under
+                20 s a type.
+            solver_s: time limit of the solver [s].
+            decimals: costs are rounded to so many; the published simulator rounds to 2.
+        """
+        require("scipy")
+        self.p = p
+        self.lambda_n = lambda_n
+        self.lambda_a = lambda_a
+        self.interval_s = interval_s
+        self.profile_s = profile_s
+        self.solver_s = solver_s
+        self.decimals = decimals
+
+    def decide(self, view: View) -> Sequence[Decision]:
+        cluster = view.space.cluster
+        types = [gpu_type for gpu_type, _, _ in groups(cluster)]
+        capacity = _capacity(view, types)
+        jobs = sorted((*view.pending, *view.running), key=lambda job: job.index)
+        jobs = [job for job in jobs if not job.profiling]
+        wishes: list[Wish] = []
+        for job in jobs:
+            if job.allocation and (_is_restoring(job, view.now) or not job.migratable):
+                held = shape_of(cluster, job.allocation)
+                capacity[types.index(held.gpu_type)] -= held.gpus
+                wishes.append(Wish(job, held, pinned=True))
+        busy = {wish.job.index for wish in wishes}
+        profiles = self._profiles(jobs, cluster, types, capacity, wishes)
+        offered, choices = [], []
+        for job in jobs:
+            if job.index not in busy and job.index not in profiles:
+                shapes = self._shapes(job, cluster, view)
+                offered.append((job, shapes))
+                choices.append(self._choices(job, shapes, types, view))
+        try:
+            chosen = solve(choices, capacity, time_limit_s=self.solver_s)
+        except ProgramError:
+            view.warn("the integer program was not solved in time: allocations kept")
+            return []
+        for (job, shapes), one in zip(offered, chosen, strict=True):
+            if one is not None:
+                wishes.append(Wish(job, shapes[one]))
+        placement = Placement(view, wishes)
+        if placement.unplaced:
+            view.warn("no nodes had room for a configuration that was chosen")
+        taken = placement.placed
+        measured = {
+            index: tuple(sorted(sum((taken.pop(one, ()) for one in parts), ())))
+            for index, (_, parts) in profiles.items()
+        }
+        found = decisions(view, taken, jobs)
+        found += [
+            Profile(job, measured[index], self.profile_s)
+            for index, (job, _) in profiles.items()
+            if measured[index]
+        ]
+        return found
+
+    def _profiles(
+        self,
+        jobs: list[Job],
+        cluster: Cluster,
+        types: list[str],
+        capacity: list[int],
+        wishes: list[Wish],
+    ) -> dict[int, tuple[Job, list[int]]]:
+        """Who has to be measured first, one replica on each type that it was not measured on.
+
+        Each with the stand-ins that `wishes` then holds, for GPUs that `capacity` then lacks; with
+        none while others are measured on half of what there is, or everything is busy.
+        """
+        found: dict[int, tuple[Job, list[int]]] = {}
+        if not self.profile_s:
+            return found
+        room = [(left + 1) // 2 for left in capacity]
+        for job in jobs:
+            agent = job.agent
+            if agent is None or job.profiled or job.allocation or agent.ratios is not None:
+                continue
+            unknown = {
+                shape.gpu_type: shape.gpus
+                for shape in sorted(allowed(job, cluster), key=lambda one: -one.gpus)
+                if not agent.knows(shape.gpu_type)
+            }
+            parts = [(types.index(one), agent.limits[one].gpus) for one in unknown]
+            if not parts:
+                continue
+            found[job.index] = (job, [])
+            left = room if len(found) > 1 else capacity
+            if any(left[kind] < gpus for kind, gpus in parts):
+                continue
+            for kind, gpus in parts:
+                room[kind] -= gpus
+                capacity[kind] -= gpus
+                # A stand-in for each part, so that placement finds it GPUs like anybody's.
+                part = Job(job.id, -1 - len(wishes), job.submit_time, gpus)
+                wishes.append(Wish(part, Shape(types[kind], 1, gpus)))
+                found[job.index][1].append(part.index)
+        return found
+
+    def _shapes(self, job: Job, cluster: Cluster, view: View) -> tuple[Shape, ...]:
+        if job.agent is None:
+            view.warn("a job has no performance model: it gets the GPUs that it asks for")
+        return allowed(job, cluster)
+
+    def _choices(
+        self, job: Job, shapes: tuple[Shape, ...], types: list[str], view: View
+    ) -> list[Choice]:
+        """What each shape costs: its normalised goodput to the power of p (section 3.3)."""
+        goodputs = _goodputs(job, shapes, view)
+        held = -1
+        if job.allocation:
+            now = shape_of(view.space.cluster, job.allocation)
+            for one, shape in enumerate(shapes):
+                if (shape.gpu_type, shape.gpus) == (now.gpu_type, now.gpus):
+                    held = one
+        factor = 1.0 if held < 0 else _restart_factor(job, view.now)
+        positive = goodputs[goodputs > 0]
+        least = float(positive.min()) if len(positive) else 1.0
+        choices = []
+        for one, (shape, goodput) in enumerate(zip(shapes, goodputs.tolist(), strict=True)):
+            worth = goodput / least * (1.0 if one == held else factor)
+            if goodput <= 0:
+                cost = math.inf
+            elif self.p < 0:
+                power = worth**self.p if worth > 0 else math.inf
+                cost = min(round(power, self.decimals), _MOST) - self.lambda_n
+            else:
+                cost = -min(round(worth**self.p, self.decimals), _MOST) - self.lambda_n
+            if held >= 0 and one != held:
+                cost += self.lambda_a
+            choices.append(Choice(types.index(shape.gpu_type), shape.gpus, cost))
+        return choices
+
+
+def _goodputs(job: Job, shapes: tuple[Shape, ...], view: View) -> Floats:
+    """Of each shape; where nothing at all is known, 1 for the smallest of each type."""
+    agent = job.agent
+    if agent is None:
+        return np.ones(len(shapes))
+    goodputs = agent.goodputs(shapes)
+    known = np.isfinite(goodputs) & (goodputs >= 0)
+    if not agent.models:
+        least: dict[str, int] = {}
+        for shape in shapes:
+            least[shape.gpu_type] = min(shape.gpus, least.get(shape.gpu_type, shape.gpus))
+        return np.array([float(shape.gpus == least[shape.gpu_type]) for shape in shapes])
+    if (np.isinf(goodputs) | (goodputs < 0)).any():
+        view.warn("a goodput that is no number was left out")
+    return np.where(known, goodputs, 0.0)
+
+
+def _is_restoring(job: Job, now: float) -> bool:
+    return job.agent is not None and job.agent.restoring_until > now
+
+
+def _restart_factor(job: Job, now: float) -> float:
+    """How much a change keeps of a goodput, by what restarts have cost so far (section 3.3)."""
+    if job.agent is None:
+        return 1.0
+    age, cost = now - job.submit_time, job.agent.restart_s
+    if age < cost:
+        return 1.0
+    return max(age - job.agent.restarts * cost, 0.0) / (age + cost)
+
+
+def _capacity(view: View, types: list[str]) -> list[int]:
+    """GPUs of each type that are free or held by jobs that can be moved."""
+    nodes, free = view.space.cluster.nodes, list(view.space.free)
+    for job in view.running:
+        if not job.profiling:
+            for position, mask in job.allocation:
+                free[position] |= mask
+    capacity = [0] * len(types)
+    for node, mask in zip(nodes, free, strict=True):
+        if not node.role:
+            capacity[types.index(node.gpu_type)] += mask.bit_count()
+    return capacity

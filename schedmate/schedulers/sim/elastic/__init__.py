@@ -1,0 +1,1 @@
+"""The truth about elastic jobs, from measured tables: step times, gradients, epochs."""

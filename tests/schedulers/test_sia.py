@@ -1,0 +1,207 @@
+"""Sia: the program against brute force, placement, and whole runs on made-up tables."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import elastic_tables
+import pytest
+from cli_runner import Cli
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedmate.errors import INPUT, InputError
+from schedmate.schedulers import Cluster, Job, Start
+from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.policies.sia import Sia, program
+from schedmate.schedulers.policies.sia.configurations import allowed, shapes
+from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
+from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
+from schedmate.schedulers.policy import Migrate, Preempt, Resize, View
+from schedmate.schedulers.sim.audit import audit
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
+from schedmate.schedulers.sim.runs import Plan, run_policy
+from schedmate.schedulers.sim.traces import read_trace
+from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.space import Space
+
+CLUSTER = Cluster.parse("3x4:slow,2x4:fast")
+
+choices = st.lists(
+    st.lists(
+        st.builds(Choice, st.integers(0, 1), st.sampled_from([1, 2, 4]), st.floats(-2, 1)),
+        max_size=4,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def cost(rows: list[list[Choice]], chosen: list[int | None]) -> float:
+    return sum(row[one].cost for row, one in zip(rows, chosen, strict=True) if one is not None)
+
+
+def fits(rows: list[list[Choice]], chosen: list[int | None], capacity: list[int]) -> bool:
+    used = [0] * len(capacity)
+    for row, one in zip(rows, chosen, strict=True):
+        if one is not None:
+            used[row[one].kind] += row[one].gpus
+    return all(a <= b for a, b in zip(used, capacity, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(choices, st.lists(st.integers(0, 6), min_size=2, max_size=2), st.booleans())
+def test_the_program_finds_the_optimum(
+    rows: list[list[Choice]], capacity: list[int], general: bool
+) -> None:
+    states = program._STATES
+    program._STATES = 0 if general else states
+    try:
+        found = solve(rows, capacity)
+    finally:
+        program._STATES = states
+    everything = product(*([None, *range(len(row))] for row in rows))
+    best = min(cost(rows, list(one)) for one in everything if fits(rows, list(one), capacity))
+    assert fits(rows, found, capacity)
+    assert cost(rows, found) == pytest.approx(best, abs=1e-3)
+
+
+def test_a_solver_without_time_says_so() -> None:
+    rows = [[Choice(n % 3, 1 + n % 7, -1 - (n * m % 11) / 9) for m in range(6)] for n in range(400)]
+    with pytest.raises(ProgramError):
+        solve(rows, [100, 100, 100], time_limit_s=0.0)
+
+
+def test_configurations_are_powers_of_two_and_whole_nodes() -> None:
+    found = shapes(Cluster.parse("6x4:aws,2x8:dgx-ext,3x8:rtx"))
+    assert len(found) == 19
+    assert [one.gpus for one in found if one.gpu_type == "rtx"] == [1, 2, 4, 8, 16, 24]
+    asked = allowed(Job("j", 0, 0.0, 12), Cluster.parse("6x4:aws,2x8:dgx"))
+    assert asked == (Shape("aws", 3, 12), Shape("dgx", 2, 12))
+
+
+sizes = st.sampled_from([1, 2, 4, 8])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["slow", "fast"]), sizes, sizes), max_size=14))
+def test_placement_gives_everyone_gpus_and_moves_few(jobs: list[tuple[str, int, int]]) -> None:
+    view = View(Space(CLUSTER), Sia())
+    left = {"slow": 12, "fast": 8}
+    old = [Job(str(n), n, 0.0, 1, min_gpus=1, max_gpus=8) for n in range(len(jobs))]
+    wishes = []
+    for job, (gpu_type, gpus, _) in zip(old, jobs, strict=True):
+        if gpus <= left[gpu_type]:
+            left[gpu_type] -= gpus
+            wishes.append(Wish(job, Shape(gpu_type, max(1, gpus // 4), gpus)))
+    first = Placement(view, wishes)
+    assert not first.unplaced
+    for wish in wishes:
+        wish.job.allocation = first.placed[wish.job.index]
+        assert len(wish.job.allocation) == wish.shape.nodes
+        assert view.space.take(wish.job, wish.job.allocation)
+        view.running.add(wish.job, 0.0)
+    # The same again moves nobody.
+    again = Placement(view, wishes)
+    assert decisions(view, again.placed, [wish.job for wish in wishes]) == []
+    # Other sizes: what comes out can be carried out in its order.
+    left = {"slow": 12, "fast": 8}
+    changed = []
+    for wish in wishes:
+        gpus = jobs[wish.job.index][2]
+        if gpus <= left[wish.shape.gpu_type]:
+            left[wish.shape.gpu_type] -= gpus
+            shape = Shape(wish.shape.gpu_type, max(1, gpus // 4), gpus)
+            changed.append(Wish(wish.job, shape))
+    other = Placement(view, changed)
+    assert not other.unplaced
+    for one in decisions(view, other.placed, [wish.job for wish in wishes]):
+        if isinstance(one, Preempt | Resize | Migrate):
+            view.space.give(one.job, one.job.allocation)
+            one.job.allocation = ()
+        if isinstance(one, Start | Resize | Migrate):
+            assert view.space.take(one.job, one.allocation)
+            one.job.allocation = one.allocation
+    for wish in changed:
+        assert sum(mask.bit_count() for _, mask in wish.job.allocation) == wish.shape.gpus
+
+
+@pytest.fixture
+def toys(tmp_path: Path) -> Path:
+    elastic_tables.write(tmp_path / "traces")
+    return elastic_tables.workload(tmp_path / "workloads" / "toys.csv")
+
+
+@pytest.mark.parametrize("category", ["adaptive", "scale-gpus", "rigid"])
+@pytest.mark.parametrize("mode", [HONEST, PUBLISHED])
+def test_jobs_of_every_kind_end(tmp_path: Path, category: str, mode: object) -> None:
+    elastic_tables.write(tmp_path / "traces")
+    path = elastic_tables.workload(tmp_path / "toys.csv", category=category)
+    plan = Plan(("sia",), CLUSTER, "none", mode)  # type: ignore[arg-type]
+    run = run_policy(read_trace(path), plan, "sia")
+    assert not run.numbers["warnings"]
+    assert run.numbers["profiled"] == (12 if mode is HONEST else 0)
+    sizes = {
+        one.job: {sum(mask.bit_count() for _, mask in one.allocation)}
+        for one in run.outcome.segments
+        if one.kind == "run"
+    }
+    if category == "rigid":
+        assert all(sizes[n] == {1 + n % 4} for n in range(12))
+
+
+def test_elastic_jobs_end_sooner_than_in_turn(cli: Cli, toys: Path) -> None:
+    result = cli(
+        *("simulate", str(toys), "--policy", "fifo,sia", "--cluster", "1x4:slow,1x4:fast"),
+        *("--estimator", "none", "--json"),
+    )
+    assert result.code == 0, result.err
+    fifo, sia = json.loads(result.out)["runs"]
+    assert sia["avg_jct_h"] < fifo["avg_jct_h"]
+
+
+def test_what_the_solver_cannot_do_in_time_is_counted(toys: Path) -> None:
+    states, program._STATES = program._STATES, 0
+    try:
+        workload = read_trace(toys)
+        tables = workload.tables
+        assert tables is not None
+        physics = tables.physics(workload, CLUSTER, HONEST, Sia)
+
+        class Hurried(Sia):
+            """Its solver has no time in the first minutes."""
+
+            def decide(self, view: View):  # type: ignore[no-untyped-def]
+                self.solver_s = 0.0 if view.now < 600 else 5.0
+                return super().decide(view)
+
+        simulation = Simulation(workload, Hurried(), CLUSTER, physics=physics, observers=(physics,))
+        audit(workload, simulation.cluster, simulation.run())
+    finally:
+        program._STATES = states
+    assert any("not solved in time" in what for what in simulation.view.warnings)
+
+
+def test_jobs_without_a_model_get_what_they_ask_for() -> None:
+    workload = Workload.of([(0.0, 100.0, 4), (0.0, 100.0, 8), (5.0, 50.0, 1)])
+    run = run_policy(workload, Plan(("sia",), Cluster.parse("2x4"), "none", HONEST), "sia")
+    assert any("no performance model" in what for what in run.numbers["warnings"])
+
+
+def test_missing_and_broken_tables_are_named(cli: Cli, tmp_path: Path, toys: Path) -> None:
+    alone = elastic_tables.workload(tmp_path / "elsewhere" / "w.csv")
+    (tmp_path / "traces" / "toy").rename(tmp_path / "traces" / "hidden")
+    result = cli("simulate", str(alone), "--policy", "sia", "--cluster", "1x4:slow")
+    assert result.code == INPUT
+    assert "--tables" in result.err
+    (tmp_path / "traces" / "hidden").rename(tmp_path / "traces" / "toy")
+    result = cli("simulate", str(toys), "--policy", "sia", "--cluster", "1x4:other")
+    assert result.code == INPUT
+    assert "fast, slow" in result.err
+    table = tmp_path / "traces" / "toy" / "placements-slow.csv"
+    table.write_text(table.read_text().replace("\n1,4,", "\n1,four,", 1))
+    with pytest.raises(InputError, match=r"placements-slow.csv, line 2: local_bsz"):
+        read_trace(toys)
