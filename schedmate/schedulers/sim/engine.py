@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from schedmate.errors import InputError
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.load import Load
-from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Job
+from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Forecast, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
 from schedmate.schedulers.sim.execution import DecisionError, Execution
 from schedmate.schedulers.sim.faults import Faults
@@ -219,7 +219,7 @@ class Simulation:
         if self.parameters.profiling_is_free:
             job.profile = self.workload.profiles[job.index]
         if estimator is not None:
-            self._forecast(job, estimator)
+            job.forecast = self._usable(estimator.estimate(job))
             if self._advice_is_late and (wait_s := estimator.latency_s(job)) > 0:
                 execution.later(job, wait_s)
                 return
@@ -247,7 +247,7 @@ class Simulation:
         else:
             execution.stop_profiling(job)
             if self.estimator is not None:
-                self._forecast(job, self.estimator)
+                job.forecast = self._usable(self.estimator.estimate(job))
             self.view.pending.add(job, self.view.now)
 
     def _outside(self, kind: int, index: int, which: int) -> None:
@@ -276,12 +276,12 @@ class Simulation:
         run_time_s = self.workload.duration_s[index] if self._by_trace else job.service_s
         self.estimator.observe(job, run_time_s, not states or states[index] == "COMPLETED")
 
-    def _forecast(self, job: Job, estimator: Estimator) -> None:
-        forecast = estimator.estimate(job)
-        if forecast is not None and not 0 <= forecast.duration_s < NEVER:
-            self._bad_estimates += 1
-            forecast = None
-        job.forecast = forecast
+    def _usable(self, forecast: Forecast | None) -> Forecast | None:
+        """The forecast, unless it is no time at all."""
+        if forecast is None or 0 <= forecast.duration_s < NEVER:
+            return forecast
+        self._bad_estimates += 1
+        return None
 
     def _next_failure(self, node: int, now: float) -> None:
         assert self.parameters.node_mtbf_s is not None

@@ -93,16 +93,17 @@ class Execution(Progress):
             for one in decisions
             if type(one) is Start or (type(one) is Preempt and one.job.partner is None)
         ]
-        booked, counts = self.space.settle(bookings), self.counts
+        booked, counts, leave = self.space.settle(bookings), self.counts, self.view.pending.remove
         for decision in decisions:
             kind = type(decision)
             counts[kind] = counts.get(kind, 0) + 1
             if type(decision) is Start:
-                if booked:
-                    self._leave_queue(decision[0], decision)
-                else:
-                    self._take(*decision, decision)
-                self.begin(*decision)
+                job, allocation = decision
+                if not booked:
+                    self._take(job, allocation, decision)
+                elif not leave(job):
+                    raise self._impossible(decision, "the job is not waiting")
+                self.begin(job, allocation)
             elif kind is Preempt:
                 self.booked = booked
                 self._preempt(decision)

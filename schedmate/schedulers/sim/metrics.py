@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.record import Outcome
+from schedmate.schedulers.model import Allocation, Cluster
+from schedmate.schedulers.sim.record import KINDS, Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 HOUR = 3600.0
@@ -39,7 +39,7 @@ class PerJob:
         submit = np.array([job.submit_time for job in jobs])
         jct = np.array(outcome.end) - submit
         packed = np.zeros(len(jobs), dtype=bool)
-        packed[[one.job for one in outcome.segments if one.kind == "packed"]] = True
+        packed[np.array(outcome.segments.jobs)[_joined(outcome)]] = True
         return cls(
             jct,
             np.maximum(0.0, jct - np.array(outcome.held_s)),
@@ -94,17 +94,29 @@ def paired_difference(
 
 
 def _held_gpu_s(workload: Workload, outcome: Outcome) -> float:
+    segments, jobs = outcome.segments, workload.jobs
+    allocations, starts, ends = segments.allocations, segments.starts, segments.ends
+    each = np.array([job.gpus * job.share for job in jobs])[np.array(segments.jobs, dtype=np.int64)]
+    if any(job.elastic for job in jobs):
+        each = np.array([sum(mask.bit_count() for _, mask in held) for held in allocations])
+    total = float((each * (np.array(ends) - np.array(starts))).sum())
     # A pair holds its GPUs once: the one that joined is not counted while it shares.
-    total = 0.0
-    ends: dict[object, float] = {}
-    for one in sorted(outcome.segments, key=lambda one: one.start):
-        gpus = sum(mask.bit_count() for _, mask in one.allocation)
-        start = max(one.start, ends.get(one.allocation, one.start))
-        if workload.jobs[one.job].share < 1.0:
-            gpus, start = workload.jobs[one.job].share, one.start  # type: ignore[assignment]
-        total += gpus * max(0.0, one.end - start)
-        ends[one.allocation] = max(one.end, ends.get(one.allocation, one.end))
+    shared = {allocations[position] for position in _joined(outcome).tolist()}
+    if shared:
+        pairs = [position for position, held in enumerate(allocations) if held in shared]
+        until: dict[Allocation, float] = {}
+        for position in sorted(pairs, key=starts.__getitem__):
+            held, start, end = allocations[position], starts[position], ends[position]
+            before = until.get(held, start)
+            total -= each[position] * max(0.0, min(before, end) - start)
+            until[held] = max(before, end)
     return total
+
+
+def _joined(outcome: Outcome) -> NDArray[np.int64]:
+    """Positions of the segments of jobs that joined another."""
+    kinds = outcome.segments.kinds
+    return np.flatnonzero(np.fromiter(kinds, np.uint8, len(kinds)) == KINDS.index("packed"))
 
 
 def _distribution(jct_h: Floats, queue_h: Floats) -> dict[str, float]:

@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
     end: list[float]
     held_s: list[float]
     """Time for which the job held GPUs, in profiling too [s]."""
-    segments: Sequence[Segment]
+    segments: Segments
     events: int
     decisions: dict[str, int]
     """How many of each kind were carried out."""
