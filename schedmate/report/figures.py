@@ -13,6 +13,7 @@ from schedmate.report import axes, charts
 from schedmate.report.axes import SHARE, Axis, Floats
 from schedmate.report.charts import Figure, Series
 from schedmate.report.gantt import gantt, window_of
+from schedmate.report.page import shown as short
 from schedmate.schedulers.sim.metrics import SIZES
 from schedmate.schedulers.sim.results import Result
 from schedmate.schedulers.sim.runs import Plan
@@ -249,7 +250,7 @@ def sweep(plans: Sequence[Plan], results: Sequence[Result]) -> list[Figure]:
             len(kinds) - 0.7,
             tuple(map(float, range(len(kinds)))),
             key,
-            names=tuple(kinds),
+            names=tuple(short(kind, 24) for kind in kinds),
         )
         y = axes.linear("average JCT", 0.0, float(means.max()), "hours")
         at = np.arange(len(kinds), dtype=float)

@@ -60,16 +60,16 @@ def triage_page(found: Triage, strip_of: Callable[[JobVerdict], Strip | None]) -
 
 def _documents(found: Triage) -> Iterator[str]:
     """The JSON document, and then less and less of it, which its warnings say."""
-    yield embedded(found.document())
+    document = found.document()
+    yield embedded(document)
+    for job in document["jobs"]:
+        if job["diagnosis"] is not None:
+            job["diagnosis"] |= {"evidence": [], "ruled_out": []}
     rest = "this copy, in a report, has no {}: `triage --json` has all"
-    few = found.model_copy(deep=True)
-    for job in few.jobs:
-        if job.diagnosis is not None:
-            job.diagnosis.evidence, job.diagnosis.ruled_out = [], []
-    few.warnings.append(rest.format("evidence"))
-    yield embedded(few.document())
-    few.jobs, few.warnings[-1] = [], rest.format("jobs")
-    yield embedded(few.document())
+    document["warnings"] = [*found.warnings, rest.format("evidence")]
+    yield embedded(document)
+    document["jobs"], document["warnings"][-1] = [], rest.format("jobs")
+    yield embedded(document)
 
 
 def _page(
