@@ -26,6 +26,7 @@ BUNDLED = {
     "horus": "schedmate.schedulers.policies.horus:Horus",
     "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",
     "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",
+    "sia+schedmate": "schedmate.schedulers.adapters.sia:SiaWithSchedMate",
     "sjf+schedmate": "schedmate.schedulers.adapters.sjf:SjfWithSchedMate",
 }
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.errors import INPUT, InputError
+from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers import Cluster, Job, Start
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.policies.sia import Sia, program
@@ -205,3 +206,32 @@ def test_missing_and_broken_tables_are_named(cli: Cli, tmp_path: Path, toys: Pat
     table.write_text(table.read_text().replace("\n1,4,", "\n1,four,", 1))
     with pytest.raises(InputError, match=r"placements-slow.csv, line 2: local_bsz"):
         read_trace(toys)
+
+
+def test_matched_jobs_start_unprofiled_with_what_others_learnt(toys: Path) -> None:
+    plan = Plan(("sia",), CLUSTER, "none", HONEST)
+    alone = run_policy(_described(toys), plan, "sia:profile_s=300").numbers
+    told = run_policy(
+        _described(toys), plan, "sia+schedmate:profile_s=300:similarity=0.5:latency_s=0"
+    )
+    counts = told.numbers["schedmate"]["advisor"]
+    assert 0 < counts["bootstrapped"] < 12
+    # A job is profiled or matched, and the first have nobody to be matched with.
+    assert told.numbers["profiled"] == 12 - counts["bootstrapped"]
+    assert told.numbers["avg_jct_h"] < alone["avg_jct_h"]
+    nobody = "sia+schedmate:profile_s=300:similarity=0.5:latency_s=0:match_rate=0"
+    assert run_policy(_described(toys), plan, nobody).numbers["profiled"] == 12
+
+
+def _described(path: Path) -> Workload:
+    """The toys, of whom code says what they train; further apart, so that some have ended."""
+    workload = read_trace(path)
+    for job in workload.jobs:
+        job.submit_time *= 40
+    about = {
+        "model_config": {"model_name": "ToyNet", "task_type": "CV"},
+        "training_config": {"iters": 5, "iter_type": "epoch", "batch_size": 64},
+        "dataset_config": {"train": "toys"},
+    }
+    workload.metadata = [WorkloadMetadata.model_validate(about)] * len(workload)
+    return workload

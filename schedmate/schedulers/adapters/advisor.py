@@ -20,6 +20,7 @@ from schedmate.schedulers.model import Forecast, Job
 from schedmate.schedulers.sim.observer import Observer
 
 if TYPE_CHECKING:
+    from schedmate.jobs import Estimate
     from schedmate.retrieval.advisor import PastJobs
     from schedmate.schedulers.sim.workload import Workload
 
@@ -63,7 +64,7 @@ class Advisor(Estimator, Observer):
         self._metadata = workload.metadata
         self._latency_s = latency_s
         self._error = error
-        self._seed = seed
+        self.seed = seed
         self._history = MemoryHistory(_embedder()) if history is None else history
         if isinstance(self._history, MemoryHistory):
             self._history.prepare(one for one in self._metadata if one is not None)
@@ -108,6 +109,9 @@ class Advisor(Estimator, Observer):
         except Exception as error:  # noqa: BLE001 - advice fails open
             self._fail(error)
 
+    def matched(self, job: Job, estimate: Estimate) -> None:
+        """The job is like past ones: for adapters that take more than a duration from them."""
+
     def _ask(self, job: Job) -> Forecast | None:
         metadata = self._of(job)
         if metadata is None:
@@ -124,12 +128,13 @@ class Advisor(Estimator, Observer):
             return None
         duration_s = forecast.duration_s
         if self._error:
-            draw = random.Random(f"{self._seed}/{job.id}")  # noqa: S311 - an experiment
+            draw = random.Random(f"{self.seed}/{job.id}")  # noqa: S311 - an experiment
             duration_s *= math.exp(draw.gauss(0.0, self._error))
         if not 0 < duration_s <= ABSURD_S:  # NaN too
             self.counts["rejected"] += 1
             return None
         self.counts["matched"] += 1
+        self.matched(job, estimate)
         return forecast._replace(duration_s=duration_s, method=f"advisor/{forecast.method}")
 
     def _of(self, job: Job) -> Any:

@@ -31,6 +31,8 @@ class WithSchedMate(Policy):
         false_alarms: share of bugs that it takes for one; -1: the real handler decides.
     """
 
+    advisor_type: type[Advisor] = Advisor
+
     def __init__(
         self,
         advisor: bool = True,
@@ -71,7 +73,7 @@ class WithSchedMate(Policy):
         """See `Equipped`."""
         parts: dict[str, Any] = {}
         if self.advisor:
-            parts["advisor"] = Advisor(
+            parts["advisor"] = self.advisor_type(
                 world.workload,
                 world.estimator,
                 method=self.method,

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schedmate.errors import InputError
+from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers.goodput.agent import MOST_REPLICAS
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.elastic.tables import Application
+from schedmate.schedulers.sim.elastic.tables import applications as applications_known
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 
@@ -84,6 +86,7 @@ def read(
         jobs,
         durations,
         [None] * len(jobs),
+        metadata=[_metadata(row, applications[row.application]) for row in rows],
         configs=[row.application for row in rows],
         categories=[row.category for row in rows],
         columns={"batch_size": [float(row.batch) for row in rows]},
@@ -114,6 +117,24 @@ def _row(row: dict[str, str], seen: set[str]) -> _Row:
     if category not in CATEGORIES:
         raise ValueError(f"category {category!r} is none of {', '.join(CATEGORIES)}")
     return _Row(name, submit_s, row["application"].strip(), gpus, batch, category)
+
+
+def _metadata(row: _Row, application: Application) -> WorkloadMetadata | None:
+    """What the code of such a job says; None of an application nobody described."""
+    facts = applications_known().get(row.application, {}).get("metadata")
+    if facts is None:
+        return None
+    return WorkloadMetadata.model_validate(
+        {
+            "model_config": {"model_name": facts["model"], "task_type": facts["task"]},
+            "training_config": {
+                "iters": len(application.ends),
+                "iter_type": "epoch",
+                "batch_size": row.batch,
+            },
+            "dataset_config": {"train": facts.get("data")},
+        }
+    )
 
 
 def _span(row: _Row, application: Application) -> tuple[int, int]:
