@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from schedmate.commands.history_common import tell
+from schedmate.commands.history_common import JsonOption, tell
 from schedmate.commands.trace_options import (
     MapOption,
     SkipBadOption,
@@ -56,12 +57,27 @@ def check(
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
     workloads: WorkloadsOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check every row of a trace, and say what it holds.
 
     Example: schedmate traces check jobs.csv
     """
+    from schedmate.schedulers.sim.traces.sample import facts
+
     workload = load(trace, columns, skip_bad, workloads)
+    if as_json:
+        found = facts(workload).items()
+        document = {"schema": "schedmate.trace/v1", "trace": trace.name}
+        document |= {name: value if math.isfinite(value) else None for name, value in found}
+        document |= {
+            "synthetic": workload.synthetic,
+            "made_up": list(workload.made_up),
+            "columns": list(workload.columns),
+            "notes": workload.notes,
+        }
+        typer.echo(json.dumps(document, indent=1))
+        return
     for name, value in _said(workload).items():
         typer.echo(f"{name} = {clean(value)}")
     typer.echo(f"number columns = {clean(', '.join(workload.columns) or 'none')}")
@@ -250,6 +266,12 @@ def _said(workload: Workload) -> dict[str, str]:
     from schedmate.schedulers.sim.traces.sample import facts
 
     found = facts(workload)
+    again = "unknown: no names or no users"
+    if "recurrence" in found:
+        again = (
+            f"{found['recurrence']:.0%} of jobs (same user, name and GPUs as an earlier one), run "
+            f"times spread by a factor of {math.exp(found['spread']):.2f}"
+        )
     return {
         "jobs": f"{found['jobs']:,}",
         "submitted over": format_duration(found["span_s"]),
@@ -262,6 +284,7 @@ def _said(workload: Workload) -> dict[str, str]:
         else "all at once",
         "virtual clusters": f"{found['vcs']}",
         "users": f"{found['users']}",
+        "resubmitted": again,
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import statistics
 from dataclasses import asdict
@@ -17,7 +19,7 @@ from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.sim.traces import TraceError, read_trace
 from schedmate.schedulers.sim.traces.assign import assign
 from schedmate.schedulers.sim.traces.recipe import parse
-from schedmate.schedulers.sim.traces.sample import count_of, share_of, up_to, window
+from schedmate.schedulers.sim.traces.sample import count_of, facts, share_of, up_to, window
 from schedmate.schedulers.sim.traces.writer import write_trace
 from schedmate.schedulers.sim.workload import Workload
 
@@ -345,6 +347,16 @@ def test_parts_of_a_trace_keep_whole_users_windows_and_counts() -> None:
             wrong()
 
 
+def test_how_often_jobs_of_a_real_trace_recur() -> None:
+    workload = Workload.of([(0, 10, 1), (1, 20, 1), (2, 10, 2), (3, 40, 1)])
+    assert "recurrence" not in facts(workload)
+    for job in workload.jobs:
+        job.user, job.name = "ann", "train"
+    found = facts(workload)
+    assert found["recurrence"] == 0.5
+    assert found["spread"] == pytest.approx(math.log(2))
+
+
 def test_convert_and_sample_commands(tmp_path: Path) -> None:
     source = write(tmp_path, HELIOS)
     run = CliRunner().invoke(app, ["traces", "convert", str(source)])
@@ -357,6 +369,10 @@ def test_convert_and_sample_commands(tmp_path: Path) -> None:
     assert "synthetic: workloads by lucid, seed 3" in run.stderr
     run = CliRunner().invoke(app, ["traces", "check", str(out)])
     assert "made up = workloads by lucid, seed 3" in run.stdout
+    run = CliRunner().invoke(app, ["traces", "check", str(out), "--json"])
+    document = json.loads(run.stdout)
+    assert document["schema"] == "schedmate.trace/v1"
+    assert (document["jobs"], document["synthetic"], document["recurrence"]) == (2, True, 0.0)
     run = CliRunner().invoke(app, ["traces", "sample", str(out), "--users", "0.5"])
     assert "jobs: 1 (of 2)" in run.stderr
     assert len(run.stdout.splitlines()) == 2

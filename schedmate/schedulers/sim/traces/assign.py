@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.traces.recipe import Choice, Recipe, Settings
+from schedmate.schedulers.sim.traces.sample import recurrence_of
 from schedmate.schedulers.sim.workload import Workload
 
 GROUP = "workload"
@@ -93,7 +94,7 @@ def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
         names.append(f"{name}-{int(d * 1e4) % 10}")
     util = np.exp(rng.normal(0.0, 0.05, count)).tolist()
     chosen = [(choices[group], group) for group in groups.tolist()]
-    recurrence, spread = realised(groups, logs, early)
+    recurrence, spread = recurrence_of(groups, logs, early)
     replaced = " and replace those of the trace" * any(workload.metadata)
     note = (
         f"what jobs train, and what it uses, is made up by recipe {recipe.name} (seed "
@@ -118,25 +119,6 @@ def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
         made_up=(*workload.made_up, f"workloads by {recipe.name}, seed {settings.seed}"),
         notes=[*workload.notes, note],
     )
-
-
-def realised(
-    groups: NDArray[np.int64], logs: NDArray[np.float64], early: NDArray[np.bool_]
-) -> tuple[float, float]:
-    """How often workloads recur and how far their run times spread.
-
-    Returns the share of jobs that are not the first of their workload, and the standard deviation
-    of the logarithms of run times [log s] within workloads, without jobs that ended early.
-    """
-    recurrence = 1 - len(np.unique(groups)) / len(groups)
-    kept, logs = groups[~early], logs[~early]
-    if not len(kept):
-        return recurrence, 0.0
-    sizes = np.bincount(kept)
-    means = np.bincount(kept, logs) / np.maximum(sizes, 1)
-    freedom = int(len(kept) - (sizes > 0).sum())
-    squares = float(((logs - means[kept]) ** 2).sum())
-    return recurrence, math.sqrt(squares / freedom) if freedom else 0.0
 
 
 def _early(workload: Workload, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -167,7 +149,7 @@ def _groups(
     for _ in range(_TRIES):
         bins = np.floor((logs + noise * size) / width).astype(np.int64)
         groups, cells = _cut(buckets, bins, settings.recurrence, luck)
-        spread = realised(groups, logs, early)[1]
+        spread = recurrence_of(groups, logs, early)[1]
         if size == 0 or spread == 0 or abs(spread / settings.spread - 1) < 0.03:
             break
         size *= min(2.0, max(0.5, settings.spread / spread))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schedmate.errors import UsageError
 from schedmate.schedulers.sim.workload import Workload
@@ -59,13 +61,15 @@ def facts(workload: Workload) -> dict[str, float]:
     """What a trace holds, in figures.
 
     Durations and span in seconds; `load` is how many GPUs its jobs keep busy on average between the
-    first and the last submission.
+    first and the last submission. Where jobs have users and names, `recurrence` is the share of
+    jobs with an earlier one of the same user, name and GPUs, and `spread` the standard deviation of
+    the logarithm of run times among those.
     """
     jobs, durations = workload.jobs, workload.duration_s
     span = jobs[-1].submit_time - jobs[0].submit_time
     gpus = [job.gpus * job.share for job in jobs]
     gpu_s = sum(duration * held for duration, held in zip(durations, gpus, strict=True))
-    return {
+    found: dict[str, float] = {
         "jobs": len(jobs),
         "span_s": span,
         "median_s": statistics.median(durations),
@@ -78,6 +82,34 @@ def facts(workload: Workload) -> dict[str, float]:
         "vcs": len(set(workload.vcs)),
         "users": len({job.user for job in jobs}),
     }
+    if any(job.user for job in jobs) and any(job.name for job in jobs):
+        table: dict[tuple[str, str, int], int] = {}
+        groups = np.array(
+            [table.setdefault((job.user, job.name, job.gpus), len(table)) for job in jobs]
+        )
+        logs = np.log(np.maximum(durations, 1.0))
+        none = np.zeros(len(jobs), dtype=bool)
+        found["recurrence"], found["spread"] = recurrence_of(groups, logs, none)
+    return found
+
+
+def recurrence_of(
+    groups: NDArray[np.int64], logs: NDArray[np.float64], early: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """How often workloads recur and how far their run times spread.
+
+    Returns the share of jobs that are not the first of their workload, and the standard deviation
+    of the logarithms of run times [log s] within workloads, without jobs that ended early.
+    """
+    recurrence = 1 - len(np.unique(groups)) / len(groups)
+    kept, logs = groups[~early], logs[~early]
+    if not len(kept):
+        return recurrence, 0.0
+    sizes = np.bincount(kept)
+    means = np.bincount(kept, logs) / np.maximum(sizes, 1)
+    freedom = int(len(kept) - (sizes > 0).sum())
+    squares = float(((logs - means[kept]) ** 2).sum())
+    return recurrence, math.sqrt(squares / freedom) if freedom else 0.0
 
 
 def _kept(workload: Workload, positions: list[int], otherwise: str) -> Workload:
