@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -68,7 +68,7 @@ def check(
     workload = load(trace, columns, skip_bad, workloads)
     if as_json:
         found = facts(workload).items()
-        document = {"schema": "schedmate.trace/v1", "trace": trace.name}
+        document: dict[str, Any] = {"schema": "schedmate.trace/v1", "trace": trace.name}
         document |= {name: value if math.isfinite(value) else None for name, value in found}
         document |= {
             "synthetic": workload.synthetic,

@@ -79,8 +79,8 @@ def facts(workload: Workload) -> dict[str, float]:
         "max_gpus": max(gpus),
         "gpu_h": gpu_s / 3600,
         "load_gpus": gpu_s / span if span else float("inf"),
-        "vcs": len(set(workload.vcs)),
-        "users": len({job.user for job in jobs}),
+        "vcs": len(set(workload.vcs) - {""}),
+        "users": len({job.user for job in jobs} - {""}),
     }
     if any(job.user for job in jobs) and any(job.name for job in jobs):
         table: dict[tuple[str, str, int], int] = {}
