@@ -164,7 +164,10 @@ def sample(
 @app.command()
 def synthesize(
     calibration: Annotated[
-        str, typer.Argument(metavar="CLUSTER", help="Whose published figures, or a YAML file.")
+        str,
+        typer.Argument(
+            metavar="CLUSTER", help="venus, saturn, seren, kalos, philly, pai, or a YAML file."
+        ),
     ],
     out: OutOption = None,
     jobs: Annotated[
