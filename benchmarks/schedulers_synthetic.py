@@ -5,7 +5,7 @@
 No cluster ran these jobs: `schedmate traces synthesize` drew them, and a recipe said what they
 train (docs/traces.md). Costs are honest ones, and all policies are told the same durations, learnt
 from jobs that ended before (the user's mean; on the small traces boosted trees, too), but for SJF,
-which is an oracle here.
+which is an oracle here, and Horus, which orders by submission and packs by true utilisation.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from schedmate.schedulers.sim.traces.synthesize import synthesize
 from schedmate.schedulers.sim.workload import Workload
 
 CASES = (
-    # cluster, jobs (None: as published), nodes of 8 GPUs, and what that is
-    ("venus", None, 135, "published size, one pool"),
-    ("saturn", 200_000, 260, "published size, 52 of 181 days"),
-    ("seren", 200_000, 286, "published size, 55 of 184 days"),
-    ("kalos", None, 302, "published size"),
-    ("kalos", None, 151, "half the published size"),
+    # cluster, jobs (None: as published), nodes of 8 GPUs, what that is, memory of a GPU [MB]
+    ("venus", None, 135, "published size, one pool", 24_576),
+    ("saturn", 200_000, 260, "published size, 52 of 181 days", 24_576),
+    ("seren", 200_000, 286, "published size, 55 of 184 days", 81_920),
+    ("kalos", None, 302, "published size", 81_920),
+    ("kalos", None, 151, "half the published size", 81_920),
 )
 POLICIES = (
     ("fifo", "none"),
     ("sjf", "oracle"),
     ("qssf", "user-mean"),
     ("tiresias", "none"),
-    ("horus", "user-mean"),
+    ("horus", "oracle"),
     ("lucid", "user-mean"),
     ("qssf", "boosting"),
     ("lucid", "boosting"),
@@ -55,7 +55,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     met: list[dict[str, Any]] = []
     speed: list[dict[str, Any]] = []
-    for name, jobs, nodes, what in CASES:
+    for name, jobs, nodes, what, memory_mb in CASES:
         calibration = Calibration.read(name)
         began = time.process_time()
         workload = synthesize(calibration, jobs, SEED)
@@ -75,7 +75,7 @@ def main() -> None:
                 | {"drawn": round(row.drawn, 3), "off": f"{row.off:+.1%}"}
                 for row in matches(workload, calibration)
             ]
-        rows += _rows(name, workload, nodes, what)
+        rows += _rows(name, workload, nodes, what, memory_mb)
     record("traces_synthetic_match", met, trace="synthetic", seed=SEED)
     record("traces_synthetic_speed", speed, trace="synthetic", seed=SEED)
     record(
@@ -87,7 +87,9 @@ def main() -> None:
     )
 
 
-def _rows(name: str, workload: Workload, nodes: int, what: str) -> list[dict[str, Any]]:
+def _rows(
+    name: str, workload: Workload, nodes: int, what: str, memory_mb: int
+) -> list[dict[str, Any]]:
     cluster = Cluster.parse(f"{nodes}x8")
     load = facts(workload)["load_gpus"] / cluster.gpus
     rows = []
@@ -95,8 +97,10 @@ def _rows(name: str, workload: Workload, nodes: int, what: str) -> list[dict[str
         if estimator == "boosting" and len(workload) > SMALL:
             continue
         print(f"{name} {nodes}x8 {policy} {estimator}", file=sys.stderr)
-        plan = Plan((policy,), cluster, estimator, HONEST, SEED)
-        numbers = run_policy(workload, plan, policy).numbers
+        packs = policy in ("horus", "lucid")
+        settings = f"{policy}:gpu_memory_mb={memory_mb}" if packs else policy
+        plan = Plan((settings,), cluster, estimator, HONEST, SEED)
+        numbers = run_policy(workload, plan, settings).numbers
         rows.append(
             {
                 "trace": f"{name} (synthetic)",
