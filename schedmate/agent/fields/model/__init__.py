@@ -28,7 +28,7 @@ def find(
         named = from_settings(trace, settings, [])
         other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
         if other is None:
-            other = best(_experiment_names(settings))
+            other = best([*_experiment_names(settings), *_folder_names(settings)])
         if other is not None:
             return other
     for about in said:
@@ -46,6 +46,17 @@ def _experiment_names(settings: list[Setting]) -> list[Candidate]:
         for setting in settings
         if setting.path == ("name",) and setting.kind == "config"
         if isinstance(setting.value.data, str) and is_known(setting.value.data, "models")
+    ]
+
+
+def _folder_names(settings: list[Setting]) -> list[Candidate]:
+    """Models after which configuration files or the folders that hold them are named."""
+    files = {setting.owner for setting in settings if setting.kind == "config"}
+    return [
+        Candidate(part, Origin("config", file, 1), 56, "the configuration's place")
+        for file in sorted(files)
+        for part in file.rsplit(".", 1)[0].split("/")
+        if is_whole(part) and not is_known(part, "datasets")
     ]
 
 
@@ -83,7 +94,7 @@ _KIND = re.compile(
 """Headings that name a kind of model, of which the repository may have many."""
 
 _BARE = re.compile(
-    r"(Base|My|Simple|The|Full)?(Auto[eE]ncoder|Generator|Model|Net|Network|Module|Backbone|Encoder|"
+    r"(Base|My|Simple|The|Full|Dygraph|Static)?(Auto[eE]ncoder|[Gg]enerator|Model|Net|Network|Module|Backbone|Encoder|"
     r"Decoder|Sequential|NN|Net[GD]|(Un|Self|Semi)Sup(ervised)?Model)"
 )
 """Names of classes that could be of any model."""
@@ -123,6 +134,7 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     stem = re.sub(
         r"^(train|run|main|pretrain|finetune)_|_(train|main|run|training|trainer)$", "", stem
     )
+    stem = re.sub(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|paddle)$", "", stem)
     known = re.compile("|".join(rules("vocabulary")["models"].values()))
     found = max(
         (m.group() for m in known.finditer(re.sub(r"[_ .]+", "-", stem.lower()))),

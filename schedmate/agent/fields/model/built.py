@@ -6,13 +6,16 @@ import re
 
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, PLAIN_FILE, TARGET
-from schedmate.agent.fields.words import is_known
+from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call, Class, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
 
 _AGENT = re.compile(
     r"(\w*_)?(agent|algo|algorithm|learner|trainer|ppo|sac|dqn|ddpg|td3|a2c)s?\d*$", re.IGNORECASE
+)
+_WHOLE = re.compile(
+    r"(\w*_)?(gan|vae|model|net|network|solver|trainer|ddpm|diffusion)\d*$", re.IGNORECASE
 )
 _PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE|Agent)$")
 _PART = re.compile(
@@ -45,6 +48,11 @@ def built(trace: Trace) -> list[Candidate]:
             continue
         if not classes.is_network(cls):
             if event.inside or re.match(r"Random|Dummy|Mock", cls.name):
+                continue
+            if is_whole(cls.name) and _WHOLE.match(event.target) and not _is_agent(cls.name):
+                origin = event.result.origin if event.result is not None else None
+                score = 76.0 if event.certain else 61.0
+                out.append(Candidate(cls.name, origin, score, "class constructed"))
                 continue
             if _is_agent(cls.name) and (TARGET.match(event.target) or _AGENT.match(event.target)):
                 origin = event.result.origin if event.result is not None else None

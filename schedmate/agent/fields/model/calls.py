@@ -24,7 +24,7 @@ from schedmate.agent.values import Origin
 _NOT_A_MODEL_CALL = re.compile(
     r"^(torch\.(nn|optim|utils|cuda|distributed|jit|load|device|tensor|zeros|ones|randn|no_grad|"
     r"autocast|amp|compile|save|manual_seed)|numpy|os\b|sys\b|logging|json|yaml|time|random|"
-    r"collections|datetime|argparse|re\b|wandb|tensorboard|pathlib|typing|dataclasses|copy|math|"
+    r"collections|paddle\.(nn\.\w+$|optimizer|io|static)|datetime|argparse|re\b|wandb|tensorboard|pathlib|typing|dataclasses|copy|math|"
     r"functools|itertools|shutil|accelerate|deepspeed|omegaconf|hydra|open|print|jax\.(numpy|random|"
     r"lax)|optax|tensorflow\.(constant|random|data|config|distribute|train|keras\.(Input|layers))|"
     r"keras\.(Input|layers|optimizers|callbacks|losses|models\.load_model)|ray|absl|ml_collections)"
