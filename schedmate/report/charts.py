@@ -90,7 +90,7 @@ def intervals(about: str, rows: Sequence[tuple[str, int, float, float, float]], 
                 '<circle class="dot s{0}" cx="{9:.1f}" cy="{7}" r="4"></circle></g>'
             ).format(
                 style % STYLES,
-                escape(shown(name, 32)),
+                escape(shown(name, 28)),
                 *(x.text(one) for one in (middle, low, high)),
                 y + 4,
                 a,

@@ -26,9 +26,10 @@ PERCENTS = (10, 25, 50, 75, 90, 99, 99.9, 100)
 
 
 def gain(runs: Sequence[dict[str, Any]], keys: Sequence[str]) -> Markup | None:
+    policies = list(dict.fromkeys(run["policy"] for run in runs))
     rows = [
-        (label(run, keys), style, *run["jct_less_first_h"])
-        for style, run in enumerate(runs)
+        (label(run, keys), policies.index(run["policy"]), *run["jct_less_first_h"])
+        for run in runs
         if "jct_less_first_h" in run
     ]
     if not rows:
