@@ -53,8 +53,8 @@ def from_path(text: str) -> str | None:
     cleaned = re.sub(r"^(pipe:|file://|gs://|s3://|https?://|hf://)", "", cleaned)
     cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
     stems = list(_stems(cleaned))
-    if stems and _says_nothing(stems[0]):
-        return next((stem for stem in stems if _begins_known(stem)), stems[0])
+    if stems and says_nothing(stems[0]):
+        return next((stem for stem in stems if begins_known(stem)), stems[0])
     return _shortened(stems[0]) if stems else None
 
 
@@ -66,12 +66,12 @@ def _shortened(stem: str) -> str:
     parts = re.split(r"([-_.]+)", stem)
     if len(stem) > 24 and len(parts) > 8:
         for end in (5, 3, 1):
-            if _begins_known("".join(parts[:end])):
+            if begins_known("".join(parts[:end])):
                 return "".join(parts[:end])
     return stem
 
 
-def _begins_known(stem: str) -> bool:
+def begins_known(stem: str) -> bool:
     """Whether a folder's name is that of a well-known dataset, with no more than a version."""
     text = re.sub(r"[_ .]+", "-", stem.lower())
     return any(
@@ -113,7 +113,8 @@ def written_path(text: str) -> str | None:
     ):
         return None
     last = cleaned.rsplit("/", 1)[-1].lower()
-    return None if last in _words("bare_folders") or last.isdigit() else cleaned
+    split = "/" in cleaned and re.fullmatch(r"(train|val|valid|test|dev)(ing)?", last)
+    return cleaned if split or not (last in _words("bare_folders") or last.isdigit()) else None
 
 
 def _is_generic(stem: str) -> bool:
@@ -149,7 +150,7 @@ def dataset_name(text: str, path: bool = False) -> str | None:
         if owner.lower() in ("data", "dataset", "datasets", "input", ".", "..", "train"):
             return from_path(text)
         return text if name else owner
-    nothing = _is_generic(text) or (_says_nothing(text) and not is_known(text, "datasets"))
+    nothing = _is_generic(text) or (says_nothing(text) and not is_known(text, "datasets"))
     return None if nothing else text
 
 
@@ -230,7 +231,7 @@ def class_dataset(name: str) -> str | None:
         r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped
     )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
-    if stripped in _words("dataset_classes") or _says_nothing(stripped):
+    if stripped in _words("dataset_classes") or says_nothing(stripped):
         return None
     plain = is_known(stripped, "datasets") or re.search(r"\d", stripped)
     if plain or re.search(r"(Train|Training|Validation|Val|Valid|Test|Eval)$", name):
@@ -239,7 +240,7 @@ def class_dataset(name: str) -> str | None:
     return name
 
 
-def _says_nothing(stripped: str) -> bool:
+def says_nothing(stripped: str) -> bool:
     """Whether a name only says what kind of thing it is of: `AudioMel`, `SalObj`, `train_clips`."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", stripped)
     return all(

@@ -22,6 +22,8 @@ from schedmate.agent.fields.words import (
     written_path,
 )
 
+_SOMETIMES = ("sources", "targets", "sourcenames", "targetnames", "datasources", "benchmark")
+"""Settings that are often about something other than data."""
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
@@ -62,6 +64,8 @@ def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
             continue
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
+        if setting.key in _SOMETIMES and not is_known(name, "datasets"):
+            continue
         if (
             not as_written
             and names is rules("names")["valid"]
@@ -72,21 +76,31 @@ def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
             continue
         name = _with_config_name(settings, setting, name)
         origin = setting.value.origin
-        score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
-        if is_path(text):
-            score -= 8
-        if as_written:
-            score -= 22
-        if setting.key in ("task", "taskname", "tasknames") and not is_known(name, "datasets"):
-            score -= 10
-        if setting.key.endswith("type") and not is_known(name, "datasets"):
-            score -= 16  # rather how the data is kept than what it is
-        if setting.kind == "globals":
-            score -= 8
-        if origin is not None and origin.source == "library":
-            score -= 25
+        score = _score(setting, name, rank, as_written)
         out.append(Candidate(name, origin, score))
     return out
+
+
+def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
+    """How well a setting tells the dataset; `rank` is its name's place in names.yaml."""
+    origin, text = setting.value.origin, text_of(setting.value) or ""
+    known = is_known(name, "datasets")
+    score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
+    if is_path(text):
+        score -= 8
+    elif setting.explicit:
+        score += 2  # what this launch says over what the code makes of other defaults
+    if as_written:
+        score -= 22
+    if setting.key in ("task", "taskname", "tasknames") and not known:
+        score -= 10
+    if setting.key.endswith("type") and not known:
+        score -= 16  # rather how the data is kept than what it is
+    if setting.kind == "globals":
+        score -= 8
+    if origin is not None and origin.source == "library":
+        score -= 25
+    return score
 
 
 def _tail(text: str) -> str:

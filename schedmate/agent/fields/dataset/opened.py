@@ -79,14 +79,10 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         text = text_of(value)
         if text is None or value is None:
             return None
-        name = dataset_name(text, path=bool(rule.get("path")))
-        if name is None and root is not None:
-            other = text_of(root)
-            name = dataset_name(other, path=True) if other is not None else None
-        if name is None and rule.get("path") and not rule.get("weak"):
-            name = written_path(text)
-            score = AS_WRITTEN
-        if name is None or (rule.get("weak") and rule["call"] == "open" and not _data_file(text)):
+        name = _name_in(text, rule, text_of(root))
+        if name is None and rule.get("path") and (not rule.get("weak") or _data_file(text)):
+            name, score = written_path(text), AS_WRITTEN
+        if name is None:
             return None
         origin = value.origin or origin
         name = _with_subset(event, rule, name, text)
@@ -100,6 +96,19 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
     if rule.get("both"):
         return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
     return [Use(candidate, role_of_call(event, rule, text), bool(rule.get("weak")))]
+
+
+def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
+    """The dataset that a call's argument names, or the folder that it is given beside."""
+    name = dataset_name(text, path=bool(rule.get("path")))
+    if name is None and root is not None:
+        name = dataset_name(root, path=True)
+    if rule["call"] == "open" and not _data_file(text):
+        # a well-known dataset's files may have no extension: `cifar-10-batches-py/data_batch_1`
+        folder, _, file = text.rpartition("/")
+        if not folder or "." in file or name is None or not is_known(name, "datasets"):
+            return None
+    return name
 
 
 def _data_file(text: str) -> bool:
@@ -183,6 +192,8 @@ def _own_class(event: CallEvent) -> list[Use]:
             bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if named_by_class else 2.0
             if is_known(name, "datasets"):
                 bonus += 6.0
+            elif named_by_class and is_known(named_by_class, "datasets"):
+                bonus = -6.0
             out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
             break
     return out

@@ -39,7 +39,7 @@ _HELD_OUT = re.compile(
     r"splitpercentage|setsize)"
 )
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
-_LOADED = r"load|set|data|dl|ds|iter|env"
+_LOADED = r"load|set|data|dl|ds|iter|env|queue|generator|gen$"
 _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
     r"n?(eval|val|valid|validation)(iters?|steps?|batches|interval|freq|every)"

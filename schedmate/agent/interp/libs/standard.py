@@ -78,6 +78,17 @@ def exists(state: State, call: Invocation) -> Value:
     return unknown()
 
 
+def is_folder(state: State, call: Invocation) -> Value:
+    value = call.args[0] if call.args else unknown()
+    found = state.sources.locate(value.data) if isinstance(value.data, str) else None
+    return unknown() if found is None else Value(found.is_dir())
+
+
+def is_file(state: State, call: Invocation) -> Value:
+    folder = is_folder(state, call)
+    return Value(not folder.data) if isinstance(folder.data, bool) else folder
+
+
 def listdir(state: State, call: Invocation) -> Value:
     path = call.args[0] if call.args else Value(".")
     found = state.sources.locate(path.data) if isinstance(path.data, str) else None
@@ -306,8 +317,8 @@ HANDLERS: dict[str, Handler] = {
     "os.path.expanduser": identity,
     "os.path.expandvars": identity,
     "os.path.exists": exists,
-    "os.path.isfile": exists,
-    "os.path.isdir": exists,
+    "os.path.isfile": is_file,
+    "os.path.isdir": is_folder,
     "os.listdir": listdir,
     "glob.glob": glob,
     "pathlib.Path": make_path,
