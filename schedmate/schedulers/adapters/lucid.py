@@ -4,16 +4,21 @@ slow a job down (SchedMate paper, section 4.1)."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import Any, ClassVar
 
 from schedmate.logparse.progress.ratio import THRESHOLD
 from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.model import Job, Profile
 from schedmate.schedulers.policies.lucid import Lucid
-from schedmate.schedulers.policy import Decision, Evict, View
+from schedmate.schedulers.policies.queues import predicted_s
+from schedmate.schedulers.policy import Decision, Evict, Start, View
 
 SLOWED = "slowed"
 """The lane of running jobs whose partner is to leave."""
+
+LOOKED_AT = 64
+"""Partners of one score that are compared; the ones with most to do come first."""
 
 
 class LucidWithSchedMate(WithSchedMate, Lucid):
@@ -23,19 +28,32 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
         bypass: jobs with a match are not profiled; what their neighbours used is believed.
         max_slowdown: loss of speed of the job that was there first from which the other is evicted,
             never to be packed again; 0.35 in simulation, 0.5 on the paper's cluster, 1: never.
+        spread: share GPUs only where none are free, and evict only a newcomer that gets GPUs of its
+            own at once or whose pair does less than one job alone (ours; Lucid shares first).
+        affine: join the partner of least GPU utilisation whose remaining time, by its estimate and
+            how long it has run, is long enough (ours; Lucid takes the longest whose score fits).
     """
 
     name: ClassVar[str] = "lucid+schedmate"
 
     def __init__(
-        self, bypass: bool = True, max_slowdown: float = THRESHOLD, **settings: Any
+        self,
+        bypass: bool = True,
+        max_slowdown: float = THRESHOLD,
+        spread: bool = False,
+        affine: bool = False,
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.bypass = bypass
         self.max_slowdown = max_slowdown
+        self.spread = spread
+        self.affine = affine
 
     def decide(self, view: View) -> Sequence[Decision]:
-        evicted = [Evict(_newcomer(job)) for job in view.running.lane(SLOWED)]
+        evicted = [
+            Evict(_newcomer(job)) for job in view.running.lane(SLOWED) if self._gains(view, job)
+        ]
         # The tracker has the policy asked again once they are gone.
         return evicted or super().decide(view)
 
@@ -57,12 +75,51 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
     def _unprofiled(self, job: Job) -> bool:
         return super()._unprofiled(job) and self.use_of(job) is None
 
+    def _run(self, view: View, job: Job, capacity: int, packed: set[int]) -> Decision | None:
+        if self.spread and (allocation := view.space.find(job)):
+            view.space.take(job, allocation)
+            return Start(job, allocation)
+        return super()._run(view, job, capacity, packed)
+
+    def _partner(self, view: View, job: Job, capacity: int, packed: set[int]) -> Job | None:
+        if not self.affine:
+            return super()._partner(view, job, capacity, packed)
+        use = self.use_of(job)
+        if use is None or job.share != 1.0 or job.evictions:
+            return None
+        needed, now = predicted_s(job) / self.patience, view.now
+        best: tuple[float, float, Job] | None = None
+        for score in range(capacity - self.scorer.score(use) + 1):
+            lane = view.running.lane((job.vc, job.gpu_type, job.gpus, score))
+            for other in islice(lane, LOOKED_AT):
+                theirs = other.profile
+                if other.index in packed or other.evictions or other.profiling or theirs is None:
+                    continue
+                left_s = remaining_s(other, now)
+                if left_s < needed or use.memory_mb + theirs.memory_mb > self.gpu_memory_mb:
+                    continue
+                if best is None or (theirs.gpu_util, -left_s) < best[:2]:
+                    best = (theirs.gpu_util, -left_s, other)
+        return None if best is None else best[2]
+
+    def _gains(self, view: View, job: Job) -> bool:
+        """Whether it is worth taking the newcomer off these GPUs."""
+        assert job.slowdown is not None
+        # Both together do twice what the one that was measured does.
+        return not self.spread or 2 * job.slowdown < 1 or view.space.find(job) is not None
+
     def _is_slowed(self, job: Job) -> bool:
         return (
             job.partner is not None
             and job.slowdown is not None
             and job.slowdown <= 1.0 - self.max_slowdown
         )
+
+
+def remaining_s(job: Job, now: float) -> float:
+    """Expected time left of a running job: past its estimate, as long again as it has run [s]."""
+    attained_s = job.attained_s(now)
+    return max(predicted_s(job) - attained_s, 0.0) or attained_s
 
 
 def _newcomer(job: Job) -> Job:

@@ -22,6 +22,7 @@ class WithSchedMate(Policy):
         k: neighbours of the mean.
         similarity: least cosine similarity of a neighbour; 0: the embedder's own.
         latency_s: how long the advisor takes for a job [s].
+        risk: 0: the median of the advisor's interval, 1: the mean that goes with it.
         error: standard deviation of the logarithm of an error put into its estimates.
         tracker: whether the Metric Tracker reads the logs of jobs that share GPUs.
         detection_rate: share of pairs whose slowdown may be found.
@@ -40,6 +41,7 @@ class WithSchedMate(Policy):
         k: int = 3,
         similarity: float = 0.0,
         latency_s: float = PAPER_LATENCY_S,
+        risk: float = 0.0,
         error: float = 0.0,
         tracker: bool = True,
         detection_rate: float = 1.0,
@@ -61,6 +63,7 @@ class WithSchedMate(Policy):
         self.k = k
         self.similarity = similarity
         self.latency_s = latency_s
+        self.risk = risk
         self.error = error
         self.tracker = tracker
         self.detection_rate = detection_rate
@@ -80,6 +83,7 @@ class WithSchedMate(Policy):
                 k=self.k,
                 threshold=self.similarity or None,
                 latency_s=self.latency_s,
+                risk=self.risk,
                 error=self.error,
                 seed=world.seed,
             )
