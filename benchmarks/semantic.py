@@ -2,10 +2,11 @@
 
     python benchmarks/semantic.py case1|case3|estimation|sensitivity|ablation|beyond DATA
 
-DATA is a directory with philly/philly.csv, phillym/phillym.csv and lucid/data/colocate_info.csv.
+DATA is a directory with philly/philly.csv and lucid/data/colocate_info.csv.
 What jobs train is made up by a recipe on every trace (docs/traces.md), so that no row is wholly
-real: `Philly` has real submissions and run times, `PhillyM` real ones scaled, the others are drawn to
-meet published figures. The advisor, the tracker and the handler are the real ones.
+real: `Philly` has real submissions and run times, the others are drawn to meet published figures.
+Clusters are sized so that jobs have to wait. The advisor, the tracker and the handler are the real
+ones.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ from schedmate.schedulers.sim.workload import Workload
 
 PAPER = "method=mean"
 """The paper's estimates: the mean of the three nearest."""
+LOAD = 2.5
+"""GPU time submitted over what the cluster has while jobs arrive: queues build up and are worked
+off. A few days of a trace would never fill the whole cluster."""
+LARGEST = 64
+"""Jobs of more GPUs are left out of these few days: one would set the cluster's size."""
 PHILLY_FROM = 30_000
 """Position from which jobs of the Philly trace are taken: its busiest weeks."""
 
@@ -54,20 +60,17 @@ def trace_of(name: str, data: Path, jobs: int, recipe: str = "", seed: int = 1) 
     if name == "Philly":
         whole = read_trace(data / "philly" / "philly.csv")
         part = whole.select(range(PHILLY_FROM, PHILLY_FROM + jobs))
-        span = part.jobs[-1].submit_time - part.jobs[0].submit_time
-        work = sum(d * j.gpus for d, j in zip(part.duration_s, part.jobs, strict=True))
-        nodes = max(4, round(work / span / 8 / 0.9))
-        kind = "real submissions, run times"
-        chosen, cluster = recipe or "lucid", f"{nodes}x8"
-    elif name == "PhillyM":
-        part = read_trace(data / "phillym" / "phillym.csv")
-        part = replace(part, metadata=[], configs=[])
-        chosen, cluster, kind = recipe or "lucid", "108x8", "real, scaled"
+        chosen, kind = recipe or "lucid", "real submissions, run times"
     else:
         calibration = Calibration.read(name.lower())
         part = synthesize(calibration, jobs, seed)
         chosen = recipe or calibration.assumed["recipe"]
-        cluster, kind = calibration.cluster, "synthetic"
+        kind = "synthetic"
+    part = part.select(n for n, job in enumerate(part.jobs) if job.gpus <= LARGEST)
+    span = part.jobs[-1].submit_time - part.jobs[0].submit_time
+    work_s = sum(d * j.gpus for d, j in zip(part.duration_s, part.jobs, strict=True))
+    least = max(job.gpus for job in part.jobs) // 8 + 4
+    cluster = f"{max(least, round(work_s / span / 8 / LOAD))}x8"
     separator = "," if ":" in chosen else ":"
     work = assign(part, *parse(f"{chosen}{separator}seed={seed}"))
     return Trace(name, work, cluster, kind)
@@ -108,7 +111,7 @@ def row_of(trace: Trace, title: str, numbers: dict[str, Any], base: float | None
 CASE1 = {
     "FIFO": ("fifo", "none"),
     "Horus, true utilisation": ("horus:backfill=true", "oracle"),
-    "QSSF": ("qssf:backfill=true", "boosting"),
+    "QSSF": ("qssf:backfill=true", "ga2m"),
     "Lucid": ("lucid", "ga2m"),
     "Lucid+SchedMate, paper": (f"lucid+schedmate:{PAPER}", "ga2m"),
     "Lucid+SchedMate": ("lucid+schedmate", "ga2m"),
@@ -118,7 +121,7 @@ CASE1 = {
 def case1(data: Path, jobs: int) -> None:
     """Lucid with and without SchedMate against others (Figure 10)."""
     rows = []
-    for name in ("Philly", "Seren", "Venus", "Saturn", "PhillyM"):
+    for name in ("Philly", "Seren", "Venus", "Saturn"):
         trace = trace_of(name, data, jobs)
         numbers = {title: run(trace, p, data, told) for title, (p, told) in CASE1.items()}
         base = numbers["Lucid"]["avg_jct_h"]
@@ -139,8 +142,8 @@ def case3(data: Path, jobs: int) -> None:
     policies = {
         "FIFO": ("fifo", "none"),
         "Horus, true utilisation": ("horus:backfill=true", "oracle"),
-        "QSSF, strict": ("qssf", "boosting"),
-        "QSSF": ("qssf:backfill=true", "boosting"),
+        "QSSF, strict": ("qssf", "ga2m"),
+        "QSSF": ("qssf:backfill=true", "ga2m"),
         "Tiresias": ("tiresias", "none"),
         "SJF+SchedMate, paper, strict, no handler": (
             f"sjf+schedmate:{PAPER}:backfill=false:handler=false",
@@ -219,7 +222,6 @@ def estimation(data: Path, jobs: int) -> None:
             "SchedMate": Advisor(work, Quiet()),
             "oracle retrieval": Same(work),
             "Lucid's GA2M": Learned("ga2m"),
-            "QSSF's trees": Learned("boosting"),
             "user's mean": UserMean(),
         }
         for title, estimator in estimators.items():
