@@ -195,6 +195,46 @@ def test_nothing_is_parted_without_a_slowdown_that_was_seen(settings: str) -> No
     assert lucid(speed, settings).numbers["evictions"] == 0
 
 
+def test_spread_shares_only_where_no_gpu_is_free() -> None:
+    assert lucid(0.9, jobs=1).numbers["packed"] == 0
+    both, spread = lucid(0.9, jobs=2), lucid(0.9, ":spread=true", jobs=2)
+    assert both.numbers["packed"] == 1
+    assert spread.numbers["packed"] == 0
+    assert lucid(0.9, ":spread=true").numbers["packed"] > 0
+
+
+def test_affine_joins_the_partner_that_uses_least() -> None:
+    # The first two do not fit together, the third fits with either.
+    uses = [Profile(50.0, 9.0, 2e4), Profile(20.0, 9.0, 2e4), Profile(10.0, 9.0, 900.0)]
+    rows = [(0.0, 90_000.0, 1), (1.0, 50_000.0, 1), (9000.0, 5000.0, 1)]
+    joined = {}
+    for affine in ("false", "true"):
+        workload = workload_of(rows, ["resnet50"] * 3)
+        workload.profiles = list(uses)
+        policy = f"lucid+schedmate:latency_s=0:profile_gpus=0:affine={affine}"
+        outcome = run(workload, policy, "2x1", estimator="oracle").outcome
+        pair = next(one for one in outcome.segments if one.kind == "packed")
+        assert pair.job == 2
+        joined[affine] = next(
+            one.job
+            for one in outcome.segments
+            if one.allocation == pair.allocation and one.job != 2
+        )
+    assert joined["true"] == 1
+
+
+def test_risk_moves_the_estimate_to_the_mean_of_its_interval() -> None:
+    workload = workload_of([(0.0, 50.0, 1), (100.0, 50.0, 1)], ["resnet50"] * 2)
+    told = []
+    for risk in (0.0, 0.5, 1.0):
+        advisor = Advisor(workload, Estimator(), latency_s=0.0, risk=risk)
+        advisor.observe(workload.jobs[0], 50.0, completed=True)
+        forecast = advisor.estimate(workload.jobs[1])
+        assert forecast is not None
+        told.append(forecast.duration_s)
+    assert told[0] < told[1] < told[2]
+
+
 # Failures.
 
 BUGS = FailureRates(bugs=1.0, bug_after=100.0, user=7200.0)
