@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from schedmate.logparse.progress.ratio import THRESHOLD
 from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.model import Job, Profile
-from schedmate.schedulers.policies.lucid import Lucid
+from schedmate.schedulers.policies.lucid.policy import Lucid, _Packed
 from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import Decision, Evict, Start, View
 
@@ -75,13 +75,12 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
     def _unprofiled(self, job: Job) -> bool:
         return super()._unprofiled(job) and self.use_of(job) is None
 
-    def _run(self, view: View, job: Job, capacity: int, packed: set[int]) -> Decision | None:
-        if self.spread and (allocation := view.space.find(job)):
-            view.space.take(job, allocation)
+    def _run(self, view: View, job: Job, capacity: int, packed: _Packed) -> Decision | None:
+        if self.spread and (allocation := view.space.place(job)):
             return Start(job, allocation)
         return super()._run(view, job, capacity, packed)
 
-    def _partner(self, view: View, job: Job, capacity: int, packed: set[int]) -> Job | None:
+    def _partner(self, view: View, job: Job, capacity: int, packed: _Packed) -> Job | None:
         if not self.affine:
             return super()._partner(view, job, capacity, packed)
         use = self.use_of(job)
