@@ -1,13 +1,15 @@
 """How fast the simulator is, beside a bare loop of the same rules, and how it grows with jobs.
 
-    python benchmarks/simulator_speed.py [PHILLY.CSV]
+    python benchmarks/simulator_speed.py PHILLY.CSV [philly|latency|growth ...]
 
 The bare loop is strict FIFO in a page of Python that keeps nothing but the mean JCT: no policy, no
-view, no record, no other rule. Each policy is timed right after it, three times, the least counts.
+view, no record, no other rule. It is timed right after each run of a policy, garbage collection off
+for both; the least of three counts. On a busy machine both take longer: compare by `x bare`.
 """
 
 from __future__ import annotations
 
+import gc
 import heapq
 import json
 import operator
@@ -26,21 +28,27 @@ from schedmate.schedulers.model import Cluster, Job, Profile
 from schedmate.schedulers.policy import Decision, View
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.metrics import summary
 from schedmate.schedulers.sim.workload import Workload
 
 NODES, SIZE = 80, 8
 
 
-def main(philly: Path | None) -> None:
-    """Real trace first if there is one, then made-up ones of growing size."""
-    if philly is not None:
+def main(philly: Path, chosen: Sequence[str]) -> None:
+    """The tables called for, or all: a real trace, made-up ones of growing size, decisions."""
+    if not chosen or "philly" in chosen:
         from schedmate.schedulers.sim.traces import read_trace
 
         rows = _compare(read_trace(philly), ("fifo", "sjf", "qssf", "tiresias", "srtf"))
         record("simulator_speed_philly", rows, trace="Philly, 82,247 jobs, 80 x 8 GPUs; real")
+    if not chosen or "latency" in chosen:
+        decision_latency()
+    if chosen and "growth" not in chosen:
+        return
     rows = []
     for count in (10**3, 10**4, 10**5, 10**6):
-        for policy in ("fifo", "sjf", "tiresias", "lucid"):
+        some = ("fifo", "tiresias") if count > 10**5 else ("fifo", "sjf", "tiresias", "lucid")
+        for policy in some:
             rows.append({"jobs": f"{count:,}", "policy": policy, **_alone(count, policy)})
     record(
         "simulator_speed_growth",
@@ -49,7 +57,6 @@ def main(philly: Path | None) -> None:
         memory="peak of a process that makes the jobs and simulates one policy, and of that the "
         "jobs before it begins; the interpreter with NumPy is some 30 MB of it",
     )
-    decision_latency()
 
 
 def synthetic(count: int, *, profiles: bool = True) -> Workload:
@@ -82,7 +89,7 @@ def one(count: int, policy: str) -> dict[str, object]:
     workload = synthetic(count, profiles=policy == "lucid")
     before = _peak_mb()
     times, events = [], 0
-    for _ in range(1 if count > 10**5 else 3):
+    for _ in range(1 if count > 10**4 else 3):
         simulation = Simulation(
             workload,
             make(policy),
@@ -93,7 +100,7 @@ def one(count: int, policy: str) -> dict[str, object]:
         events = simulation.run().events
         times.append(time.process_time() - began)
     peak = _peak_mb()
-    yardstick = min(_timed(lambda: bare(workload)) for _ in range(1 if count > 10**5 else 3))
+    yardstick = min(_timed(lambda: bare(workload)) for _ in range(1 if count > 10**4 else 3))
     return {
         "CPU s": round(min(times), 3),
         "bare loop": round(yardstick, 3),
@@ -112,12 +119,9 @@ def _peak_mb() -> int:
 def _compare(
     workload: Workload, policies: tuple[str, ...], rounds: int = 3
 ) -> list[dict[str, object]]:
-    yardstick = min(_timed(lambda: bare(workload)) for _ in range(rounds))
-    rows: list[dict[str, object]] = [
-        {"policy": "bare loop", "CPU s": round(yardstick, 3), "x bare": 1}
-    ]
+    rows = []
     for policy in policies:
-        times, events = [], 0
+        times, yardsticks, events = [], [], 0
         for _ in range(rounds):
             simulation = Simulation(
                 workload,
@@ -126,13 +130,18 @@ def _compare(
                 estimator=Table(workload.duration_s),
             )
             began = time.process_time()
-            events = simulation.run().events
+            outcome = simulation.run()
             times.append(time.process_time() - began)
+            events = outcome.events
+            yardsticks.append(_timed(lambda: bare(workload)))
+        metrics = _timed(lambda: summary(workload, simulation.cluster, outcome))  # noqa: B023
         rows.append(
             {
                 "policy": policy,
                 "CPU s": round(min(times), 3),
-                "x bare": round(min(times) / yardstick, 1),
+                "bare loop": round(min(yardsticks), 3),
+                "x bare": round(min(times) / min(yardsticks), 1),
+                "metrics CPU s": round(metrics, 3),
                 "microseconds a job": round(min(times) / len(workload) * 1e6, 1),
                 "events a second": f"{events / min(times):,.0f}",
             }
@@ -196,9 +205,12 @@ def _decisions(policy: str, queued: int) -> list[tuple[float, int]]:
 
 
 def _timed(work: Callable[[], object]) -> float:
+    gc.disable()
     began = time.process_time()
     work()
-    return time.process_time() - began
+    took = time.process_time() - began
+    gc.enable()
+    return took
 
 
 def bare(workload: Workload) -> float:
@@ -249,4 +261,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(one(int(sys.argv[2]), sys.argv[3])))
     else:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+        main(Path(sys.argv[1]), sys.argv[2:])
