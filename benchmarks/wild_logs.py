@@ -1,0 +1,148 @@
+"""The Metric Tracker and the Failure Handler on logs that people left in public repositories.
+
+    python benchmarks/wild_logs.py MIRRORS [--package DIR --code NAME]...
+
+MIRRORS holds snapshots as OWNER+NAME/repo (git directories). labels/wild_logs.json says which file
+of which commit was read and what a careful reader says of it: the step time [s], computed from the
+lines, or null; of a failed job the type, the name and the first line, null where it is open. A
+source belongs to one half by the hash of its name. Half `look` was worked on first; what the code
+of that time made of half `first`, before anybody had looked at how it did there, is its first
+sight. Afterwards that half was worked on as well. `--package` measures an older package as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _record import record
+
+LABELS = Path(__file__).parent / "labels" / "wild_logs.json"
+CLOSE = 0.05
+READ = """
+import json, sys
+from pathlib import Path
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.progress.tracker import track_log
+from schedmate.logparse.reading import open_log
+for path in sys.argv[1:]:
+    with open_log(Path(path)) as log:
+        step = track_log(log)[0].step_time_s
+    with open_log(Path(path)) as log:
+        found = diagnose(log)
+    print(json.dumps([step, found.error_type, found.error_name, found.line]))
+"""
+
+
+def main() -> None:
+    """Measure and record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("mirrors", type=Path, nargs="?", help="directory of snapshots")
+    parser.add_argument("--package", type=Path, action="append", default=[])
+    parser.add_argument("--code", action="append", default=[])
+    options = parser.parse_args()
+    if options.mirrors is None:
+        print("give a directory of snapshots; nothing was measured")
+        return
+    labels = json.loads(LABELS.read_text())
+    rows: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        paths = [
+            _fetch(options.mirrors, one, Path(scratch) / str(n)) for n, one in enumerate(labels)
+        ]
+        here = Path(__file__).parent.parent
+        for package, code in [*zip(options.package, options.code, strict=True), (here, "this")]:
+            found = _read(package, paths)
+            for half in ("look", "first"):
+                pairs = [(a, b) for a, b in zip(labels, found, strict=True) if a["half"] == half]
+                rows.append({"code": code, "half": half, **_row(pairs)})
+                if code == "this":
+                    wrong += [_case(*pair) for pair in pairs if not _right(*pair)]
+    record("wild_logs", rows, success=f"within {CLOSE:.0%}, or both null", sources=_sources(labels))
+    record("wild_logs_cases", wrong, what="logs of which something differs from the label")
+
+
+def _fetch(mirrors: Path, label: dict[str, Any], target: Path) -> Path:
+    home = mirrors / label["repo"].replace("/", "+") / "repo"
+    git = home / ".git" if (home / ".git").exists() else home
+    command = ["git", "-c", "safe.directory=*", "--git-dir", str(git), "show"]
+    target.mkdir()
+    path = target / "job.log"
+    with path.open("wb") as out:
+        subprocess.run([*command, f"{label['commit']}:{label['path']}"], stdout=out, check=True)
+    return path
+
+
+def _read(package: Path, paths: list[Path]) -> list[list[Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", READ, *map(str, paths)],
+        env=os.environ | {"PYTHONPATH": str(package)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _step_right(label: dict[str, Any], step: float | None) -> bool:
+    said = label["step"]
+    if said is None or step is None:
+        return said is None and step is None
+    return bool(abs(step / said - 1) <= CLOSE)
+
+
+def _failure_right(label: dict[str, Any], found: list[Any]) -> list[bool]:
+    wanted = label.get("failure")
+    if wanted is None:
+        return []
+    keys = ("type", "name", "line")
+    return [
+        wanted[key] is None or wanted[key] == value
+        for key, value in zip(keys, found[1:], strict=True)
+    ]
+
+
+def _right(label: dict[str, Any], found: list[Any]) -> bool:
+    return _step_right(label, found[0]) and all(_failure_right(label, found))
+
+
+def _row(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
+    steps = [_step_right(label, found[0]) for label, found in pairs]
+    errors = [found[0] / label["step"] - 1 for label, found in pairs if label["step"] and found[0]]
+    failures = [right for label, found in pairs if (right := _failure_right(label, found))]
+    return {
+        "logs": len(pairs),
+        "success": f"{sum(steps) / len(steps):.1%}",
+        "stated: right": sum(r for r, (a, _) in zip(steps, pairs, strict=True) if a["step"]),
+        "stated": sum(label["step"] is not None for label, _ in pairs),
+        "silent: answered": sum(a["step"] is None and b[0] is not None for a, b in pairs),
+        "RMSRE": round(math.sqrt(sum(e * e for e in errors) / max(1, len(errors))), 4),
+        "failures": len(failures),
+        "type right": sum(right[0] for right in failures),
+        "name right": sum(right[1] for right in failures),
+        "first line right": sum(right[2] for right in failures),
+    }
+
+
+def _case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:
+    return {
+        "half": label["half"],
+        "log": f"{label['repo']}: {label['path']}",
+        "expected s": label["step"] and round(label["step"], 4),
+        "found s": found[0] and round(found[0], 4),
+        "expected failure": str(label.get("failure") or ""),
+        "found failure": " / ".join(map(str, found[1:])) if label.get("failure") else "",
+    }
+
+
+def _sources(labels: list[dict[str, Any]]) -> int:
+    return len({label["repo"] for label in labels})
+
+
+if __name__ == "__main__":
+    main()
