@@ -313,6 +313,7 @@ def test_a_rate_of_the_whole_run_is_a_summary() -> None:
 
     assert progress.step_time_s == pytest.approx(1 / 1.913)
     assert progress.source == "summary"
+    assert progress_of("{'train_runtime': 273.0, 'train_steps_per_second': 0.007}").abstained
 
 
 def test_a_fast_bar_without_a_name_is_no_training() -> None:

@@ -24,6 +24,8 @@ NUMBERED = 1 << 30
 """In a larger file lines are not counted, as that would take longer than all else [bytes]."""
 RANKS = 16
 """Files of a directory that are asked before the tracker abstains."""
+COARSE = 0.01
+"""A rate of a whole run below this has lost its digits: they are printed with three decimals."""
 LISTED = 10
 """Lines listed in the answer."""
 
@@ -142,7 +144,7 @@ def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
     if run is not None and facts.total_iterations:
         progress.step_time_s = run / facts.total_iterations
         progress.iteration = progress.total_iterations = facts.total_iterations
-    elif rate is not None:
+    elif rate is not None and rate >= COARSE:
         progress.step_time_s = 1 / rate
     if progress.step_time_s is not None:
         progress.source, progress.readings, progress.reason = "summary", 1, None
