@@ -176,7 +176,7 @@ def _pieces(texts: Sequence[str]) -> NDArray[float32]:
             for at in range(len(padded) - size + 1):
                 row[zlib.crc32(padded[at : at + size]) % PIECES] = 1
     lengths: NDArray[float32] = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.maximum(lengths, 1)
+    return (rows / np.maximum(lengths, 1)).astype(np.float32)
 
 
 @cache
