@@ -282,7 +282,7 @@ def test_a_wrong_verdict_restarts_in_vain_and_a_missed_one_waits() -> None:
     recall=st.floats(0, 1),
     alarms=st.floats(0, 1),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_with_any_failures_every_job_ends_and_the_audit_holds(
     seed: int, bugs: float, hours: float, recall: float, alarms: float
 ) -> None:
