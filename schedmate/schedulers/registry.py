@@ -22,6 +22,8 @@ BUNDLED = {
     "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
     "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
     "lucid": "schedmate.schedulers.policies.lucid:Lucid",
+    "gavel": "schedmate.schedulers.policies.gavel:Gavel",
+    "pollux": "schedmate.schedulers.policies.pollux:Pollux",
     "sia": "schedmate.schedulers.policies.sia:Sia",
     "horus": "schedmate.schedulers.policies.horus:Horus",
     "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",

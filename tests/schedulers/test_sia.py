@@ -7,15 +7,17 @@ from itertools import product
 from pathlib import Path
 
 import elastic_tables
+import numpy as np
 import pytest
 from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import INPUT, InputError
+from schedmate.errors import INPUT, InputError, UsageError
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers import Cluster, Job, Start
 from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.sia import Sia, program
 from schedmate.schedulers.policies.sia.configurations import allowed, shapes
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
@@ -152,6 +154,32 @@ def test_jobs_of_every_kind_end(tmp_path: Path, category: str, mode: object) -> 
     }
     if category == "rigid":
         assert all(sizes[n] == {1 + n % 4} for n in range(12))
+
+
+@pytest.mark.parametrize("policy", ["gavel", "gavel:objective=max-min", "pollux"])
+@pytest.mark.parametrize("mode", [HONEST, PUBLISHED])
+def test_the_baselines_run_the_same_jobs(toys: Path, policy: str, mode: object) -> None:
+    plan = Plan((policy,), CLUSTER, "none", mode)  # type: ignore[arg-type]
+    run = run_policy(read_trace(toys), plan, policy)
+    assert not run.numbers["warnings"]
+    sizes = {n: set() for n in range(12)}  # type: dict[int, set[int]]
+    for one in run.outcome.segments:
+        sizes[one.job].add(sum(mask.bit_count() for _, mask in one.allocation))
+    if policy == "pollux":
+        assert any(len(one) > 1 for one in sizes.values())
+    else:
+        assert all(one == {1 + n % 4} for n, one in sizes.items())
+
+
+def test_gavel_gives_each_type_to_those_who_gain_most_from_it() -> None:
+    speeds = np.array([[1.0, 0.2], [1.0, 0.9]])
+    one_each = np.array([1, 1])
+    most = Gavel()._shares(speeds, one_each, [1, 1])
+    assert most == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    even = Gavel("max-min")._shares(np.ones((3, 1)), np.ones(3), [1])
+    assert even == pytest.approx(np.full((3, 1), 1 / 3))
+    with pytest.raises(UsageError, match="max-sum, max-min"):
+        Gavel("most")
 
 
 def test_elastic_jobs_end_sooner_than_in_turn(cli: Cli, toys: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -51,14 +50,24 @@ def shape_of(cluster: Cluster, allocation: tuple[tuple[int, int], ...]) -> Shape
 def allowed(job: Job, cluster: Cluster) -> tuple[Shape, ...]:
     """The shapes that this job may get now; one without an agent gets what it asks for."""
     agent = job.agent
-    if agent is None:
+    if agent is not None and job.min_gpus < job.max_gpus:
+        types = _types(job, cluster)
+        return _within(cluster, agent.most_replicas, job.min_gpus, job.max_gpus, types)
+    return of_size(job, cluster)
+
+
+def of_size(job: Job, cluster: Cluster) -> tuple[Shape, ...]:
+    """As many GPUs as the job asks for, of each type that it can use."""
+    return _of_size(job.gpus, cluster, _types(job, cluster))
+
+
+def _types(job: Job, cluster: Cluster) -> tuple[tuple[str, int, int], ...]:
+    """(GPU type, GPUs of a replica, most nodes) of those that the job can use."""
+    if job.agent is None:
         anything = [(gpu_type, 1, count) for gpu_type, count, _ in groups(cluster)]
     else:
-        anything = [(name, limit.gpus, limit.nodes) for name, limit in agent.limits.items()]
-    types = tuple(one for one in anything if job.gpu_type in ("", one[0]))
-    if agent is not None and job.min_gpus < job.max_gpus:
-        return _within(cluster, agent.most_replicas, job.min_gpus, job.max_gpus, types)
-    return tuple(_of_size(job.gpus, cluster, types))
+        anything = [(name, limit.gpus, limit.nodes) for name, limit in job.agent.limits.items()]
+    return tuple(one for one in anything if job.gpu_type in ("", one[0]))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -77,13 +86,16 @@ def _within(
     )
 
 
+@lru_cache(maxsize=1 << 12)
 def _of_size(
     gpus: int, cluster: Cluster, types: tuple[tuple[str, int, int], ...]
-) -> Iterator[Shape]:
-    """A rigid job: its number of GPUs on each type, on as few nodes as can hold them."""
+) -> tuple[Shape, ...]:
+    """On as few nodes of each type as can hold them."""
     limits = {gpu_type: (unit, nodes) for gpu_type, unit, nodes in types}
+    found = []
     for gpu_type, count, size in groups(cluster):
         nodes = -(-gpus // size)
         if gpu_type in limits and nodes <= min(count, limits[gpu_type][1]):
             if gpus % limits[gpu_type][0] == 0:
-                yield Shape(gpu_type, nodes, gpus)
+                found.append(Shape(gpu_type, nodes, gpus))
+    return tuple(found)

@@ -180,3 +180,17 @@ def decisions(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]) ->
 
 def _size(allocation: Allocation) -> int:
     return sum(mask.bit_count() for _, mask in allocation)
+
+
+def capacity_of(view: View, types: list[str]) -> list[int]:
+    """GPUs of each type that are free or held by jobs that can be moved."""
+    nodes, free = view.space.cluster.nodes, list(view.space.free)
+    for job in view.running:
+        if not job.profiling:
+            for position, mask in job.allocation:
+                free[position] |= mask
+    capacity = [0] * len(types)
+    for node, mask in zip(nodes, free, strict=True):
+        if not node.role:
+            capacity[types.index(node.gpu_type)] += mask.bit_count()
+    return capacity

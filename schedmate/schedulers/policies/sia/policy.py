@@ -12,7 +12,7 @@ from schedmate.schedulers.goodput.throughput import Floats
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.sia.configurations import allowed, groups, shape_of
-from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
+from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Decision, Policy, Profile, View
 
@@ -63,7 +63,7 @@ class Sia(Policy):
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
         types = [gpu_type for gpu_type, _, _ in groups(cluster)]
-        capacity = _capacity(view, types)
+        capacity = capacity_of(view, types)
         jobs = sorted((*view.pending, *view.running), key=lambda job: job.index)
         jobs = [job for job in jobs if not job.profiling]
         wishes: list[Wish] = []
@@ -162,7 +162,7 @@ class Sia(Policy):
             for one, shape in enumerate(shapes):
                 if (shape.gpu_type, shape.gpus) == (now.gpu_type, now.gpus):
                     held = one
-        factor = 1.0 if held < 0 else _restart_factor(job, view.now)
+        factor = 1.0 if held < 0 else restart_factor(job, view.now)
         positive = goodputs[goodputs > 0]
         least = float(positive.min()) if len(positive) else 1.0
         choices = []
@@ -202,7 +202,7 @@ def _is_restoring(job: Job, now: float) -> bool:
     return job.agent is not None and job.agent.restoring_until > now
 
 
-def _restart_factor(job: Job, now: float) -> float:
+def restart_factor(job: Job, now: float) -> float:
     """How much a change keeps of a goodput, by what restarts have cost so far (section 3.3)."""
     if job.agent is None:
         return 1.0
@@ -210,17 +210,3 @@ def _restart_factor(job: Job, now: float) -> float:
     if age < cost:
         return 1.0
     return max(age - job.agent.restarts * cost, 0.0) / (age + cost)
-
-
-def _capacity(view: View, types: list[str]) -> list[int]:
-    """GPUs of each type that are free or held by jobs that can be moved."""
-    nodes, free = view.space.cluster.nodes, list(view.space.free)
-    for job in view.running:
-        if not job.profiling:
-            for position, mask in job.allocation:
-                free[position] |= mask
-    capacity = [0] * len(types)
-    for node, mask in zip(nodes, free, strict=True):
-        if not node.role:
-            capacity[types.index(node.gpu_type)] += mask.bit_count()
-    return capacity

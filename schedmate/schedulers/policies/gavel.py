@@ -1,0 +1,136 @@
+"""Gavel (OSDI'20): jobs of a fixed size share several GPU types over time, by a linear program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from schedmate.errors import UsageError
+from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.goodput.throughput import Floats
+from schedmate.schedulers.learned.packages import require
+from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.policies.sia.configurations import groups, of_size
+from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
+from schedmate.schedulers.policy import Decision, Policy, View
+
+OBJECTIVES = ("max-sum", "max-min")
+
+
+class Gavel(Policy):
+    """Gavel: which share of time on which GPU type, every six minutes a linear program."""
+
+    name = "gavel"
+    rounds = True
+
+    def __init__(self, objective: str = "max-sum", interval_s: float = 360.0) -> None:
+        """
+        Args:
+            objective: `max-sum` of throughputs, or `max-min` of the throughput that jobs get; each
+                counts as a part of what the job would do on its fastest type (section 4).
+            interval_s: length of a round [s].
+        """
+        require("scipy")
+        if objective not in OBJECTIVES:
+            raise UsageError(f"objective={objective} is none of {', '.join(OBJECTIVES)}.")
+        self.objective = objective
+        self.interval_s = interval_s
+
+    def decide(self, view: View) -> Sequence[Decision]:
+        cluster = view.space.cluster
+        types = [gpu_type for gpu_type, _, _ in groups(cluster)]
+        capacity = capacity_of(view, types)
+        jobs = sorted((*view.pending, *view.running), key=lambda job: job.index)
+        if not jobs:
+            return []
+        speeds = np.array([_speeds(job, cluster, types) for job in jobs])
+        shares = self._shares(speeds, np.array([job.gpus for job in jobs]), capacity)
+        if shares is None:
+            view.warn("the linear program was not solved: allocations kept")
+            return []
+        wishes = []
+        given: set[int] = set()
+        for job, kind in _by_priority(view, jobs, types, shares, speeds):
+            if job.index not in given and job.gpus <= capacity[kind]:
+                capacity[kind] -= job.gpus
+                given.add(job.index)
+                wishes.append(Wish(job, _shape(job, cluster, types[kind])))
+        return decisions(view, Placement(view, wishes).placed, jobs)
+
+    def _shares(self, speeds: Floats, gpus: Floats, capacity: list[int]) -> Floats | None:
+        """Part of time of each job on each type: (jobs, types)."""
+        from scipy.optimize import linprog
+        from scipy.sparse import coo_array
+
+        jobs, types = speeds.shape
+        place = np.arange(jobs * types)
+        job, kind = np.divmod(place, types)
+        rows, columns, values = [job, jobs + kind], [place, place], [np.ones(len(place)), gpus[job]]
+        most = [np.ones(jobs), np.array(capacity, dtype=float)]
+        cost = -speeds.ravel()
+        if self.objective == "max-min":
+            # One more variable: what everybody gets at least.
+            rows += [jobs + types + job, jobs + types + np.arange(jobs)]
+            columns += [place, np.full(jobs, jobs * types)]
+            values += [-speeds.ravel(), np.ones(jobs)]
+            most.append(np.zeros(jobs))
+            cost = np.append(1e-3 * cost / jobs, -1.0)
+        matrix = coo_array(
+            (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
+            shape=(sum(len(one) for one in most), len(cost)),
+        )
+        found = linprog(cost, A_ub=matrix.tocsr(), b_ub=np.concatenate(most), bounds=(0, 1))
+        return None if found.x is None else found.x[: jobs * types].reshape(jobs, types)
+
+
+def _speeds(job: Job, cluster: Cluster, types: list[str]) -> list[float]:
+    """Throughput on each type, as a part of that on the fastest.
+
+    A type of which the job's agent knows nothing counts as the fastest, so that it is tried.
+    """
+    shapes = [_shape(job, cluster, gpu_type) for gpu_type in types]
+    possible = [shape.gpus > 0 for shape in shapes]
+    known = [float("nan")] * len(types)
+    if job.agent is not None:
+        known = job.agent.goodputs(tuple(shapes)).tolist()
+        if job.agent.ratios is not None and not job.agent.models:
+            known = [job.agent.ratios.get(gpu_type, 0.0) for gpu_type in types]
+    best = max((one for one in known if 0 < one < np.inf), default=1.0)
+    # What its batch size does not fit counts for little rather than nothing: it runs somehow.
+    parts = [1.0 if one != one else max(one / best, 1e-3) for one in known]
+    return [part if can else 0.0 for part, can in zip(parts, possible, strict=True)]
+
+
+def _shape(job: Job, cluster: Cluster, gpu_type: str) -> Shape:
+    """Of the GPUs it asks for on this type; of none where it cannot run."""
+    for shape in of_size(job, cluster):
+        if shape.gpu_type == gpu_type:
+            return shape
+    return Shape(gpu_type, 1, 0)
+
+
+def _by_priority(
+    view: View, jobs: list[Job], types: list[str], shares: Floats, speeds: Floats
+) -> list[tuple[Job, int]]:
+    """Every job on every type that it can use: by the time that the program gives it there
+    over what it has had.
+
+    Those that the program leaves out come last, so that no GPU is idle while they wait.
+    """
+    nodes = view.space.cluster.nodes
+    order = []
+    for position, job in enumerate(jobs):
+        held = dict(job.agent.held_s) if job.agent is not None else {}
+        if job.allocation:
+            now = nodes[job.allocation[0][0]].gpu_type
+            held[now] = held.get(now, 0.0) + view.now - job.started
+        age = max(view.now - job.submit_time, 1.0)
+        for kind, gpu_type in enumerate(types):
+            if speeds[position, kind] > 0:
+                had = held.get(gpu_type, 0.0) / age
+                share = float(shares[position, kind])
+                rank = (-share / (had + 1e-2), -float(speeds[position, kind]), job.index, kind)
+                order.append((rank, job, kind))
+    order.sort(key=lambda one: one[0])
+    return [(job, kind) for _, job, kind in order]
