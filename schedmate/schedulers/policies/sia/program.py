@@ -16,6 +16,11 @@ _STATES = 20_000
 """Up to so many combinations of free GPUs, dynamic programming is used."""
 
 
+_CLOSE = 40
+"""Jobs that a linear program leaves open, besides those that it splits."""
+_WHOLE = 1e-6
+
+
 class Choice(NamedTuple):
     """One thing that a job could get."""
 
@@ -52,13 +57,10 @@ def solve(
         return easy
     if math.prod(one + 1 for one in capacity) <= _STATES:
         return _by_capacity(choices, useful, capacity)
-    columns = [(job, one) for job, row in enumerate(useful) for one in row]
-    found = _milp([choices[job][one] for job, one in columns], columns, capacity, time_limit_s, gap)
-    chosen: list[int | None] = [None] * len(choices)
-    for (job, one), value in zip(columns, found, strict=True):
-        if value > 0.5:
-            chosen[job] = one
-    return chosen
+    table = _Table(choices, useful, capacity)
+    if (near := table.nearly(time_limit_s, gap)) is not None:
+        return near
+    return table.optimum(time_limit_s, gap)
 
 
 def _useful(row: Sequence[Choice], capacity: Sequence[int]) -> list[int]:
@@ -126,32 +128,108 @@ def _by_capacity(
     return chosen
 
 
-def _milp(
-    items: list[Choice],
-    columns: list[tuple[int, int]],
-    capacity: Sequence[int],
-    time_limit_s: float,
-    gap: float,
-) -> Floats:
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array
+class _Table:
+    """The program as a matrix: a column for each choice, a row for each job and each kind."""
 
-    count = len(items)
-    number: dict[int, int] = {}
-    rows = np.array([number.setdefault(job, len(number)) for job, _ in columns])
-    kinds = np.array([one.kind for one in items])
-    values = np.concatenate([np.ones(count), np.array([one.gpus for one in items], dtype=float)])
-    jobs = len(number)
-    where = (np.concatenate([rows, jobs + kinds]), np.tile(np.arange(count), 2))
-    matrix = csr_array((values, where), shape=(jobs + len(capacity), count))
-    most = np.concatenate([np.ones(jobs), np.array(capacity, dtype=float)])
-    result = milp(
-        np.array([one.cost for one in items]),
-        integrality=np.ones(count),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix, ub=most),
-        options={"time_limit": time_limit_s, "mip_rel_gap": gap},
-    )
-    if result.x is None:
-        raise ProgramError(str(result.message))
-    return np.asarray(result.x)
+    def __init__(
+        self,
+        choices: Sequence[Sequence[Choice]],
+        useful: list[list[int]],
+        capacity: Sequence[int],
+    ) -> None:
+        from scipy.sparse import csr_array
+
+        self.choices, self.capacity = choices, capacity
+        self.columns = [(job, one) for job, row in enumerate(useful) for one in row]
+        items = [choices[job][one] for job, one in self.columns]
+        self.jobs, count = len(choices), len(items)
+        self.rows = np.array([job for job, _ in self.columns])
+        self.kinds = np.array([one.kind for one in items])
+        self.gpus = np.array([one.gpus for one in items], dtype=float)
+        self.costs = np.array([one.cost for one in items])
+        where = (
+            np.concatenate([self.rows, self.jobs + self.kinds]),
+            np.tile(np.arange(count), 2),
+        )
+        self.matrix = csr_array(
+            (np.concatenate([np.ones(count), self.gpus]), where),
+            shape=(self.jobs + len(capacity), count),
+        )
+        self.most = np.concatenate([np.ones(self.jobs), np.array(capacity, dtype=float)])
+
+    def nearly(self, time_limit_s: float, gap: float) -> list[int | None] | None:
+        """An assignment within `gap` of the optimum; None when this way finds none.
+
+        The linear program splits at most as many jobs as there are kinds. Those, and the jobs for
+        which at its prices of GPUs a second choice is about as good, are decided among themselves.
+        """
+        from scipy.optimize import linprog
+
+        found = linprog(
+            self.costs,
+            A_ub=self.matrix,
+            b_ub=self.most,
+            method="highs-ipm",
+            options={"time_limit": time_limit_s},
+        )
+        if found.x is None or found.status != 0:
+            return None
+        prices = -found.ineqlin.marginals[self.jobs :]
+        reduced = self.costs + prices[self.kinds] * self.gpus
+        best = np.zeros((self.jobs, 2))  # the two least of each job, waiting being one
+        for job, value in zip(self.rows.tolist(), reduced.tolist(), strict=True):
+            if value < best[job, 0]:
+                best[job] = value, best[job, 0]
+            elif value < best[job, 1]:
+                best[job, 1] = value
+        split = (found.x > _WHOLE) & (found.x < 1 - _WHOLE)
+        close = np.argsort(best[:, 1] - best[:, 0], kind="stable")[:_CLOSE]
+        open_jobs = sorted({*self.rows[split].tolist(), *close.tolist()})
+        chosen: list[int | None] = [None] * self.jobs
+        left = list(self.capacity)
+        for (job, one), value in zip(self.columns, found.x, strict=True):
+            if value > 0.5:
+                chosen[job] = one
+        for job in open_jobs:
+            chosen[job] = None
+        for job, taken in enumerate(chosen):
+            if taken is not None:
+                left[self.choices[job][taken].kind] -= self.choices[job][taken].gpus
+        if min(left) < 0:
+            return None
+        rest = [self.choices[job] for job in open_jobs]
+        useful = [_useful(row, left) for row in rest]
+        if math.prod(one + 1 for one in left) <= _STATES:
+            decided = _by_capacity(rest, useful, left)
+        else:
+            try:
+                decided = _Table(rest, useful, left).optimum(time_limit_s, gap)
+            except ProgramError:
+                return None
+        for job, taken in zip(open_jobs, decided, strict=True):
+            chosen[job] = taken
+        cost = sum(
+            self.choices[job][taken].cost for job, taken in enumerate(chosen) if taken is not None
+        )
+        return chosen if cost - found.fun <= gap * abs(found.fun) else None
+
+    def optimum(self, time_limit_s: float, gap: float) -> list[int | None]:
+        """By the general solver. Raises `ProgramError` when it gives none."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        chosen: list[int | None] = [None] * self.jobs
+        if not self.columns:
+            return chosen
+        result = milp(
+            self.costs,
+            integrality=np.ones(len(self.columns)),
+            bounds=Bounds(0, 1),
+            constraints=LinearConstraint(self.matrix, ub=self.most),
+            options={"time_limit": time_limit_s, "mip_rel_gap": gap},
+        )
+        if result.x is None:
+            raise ProgramError(str(result.message))
+        for (job, one), value in zip(self.columns, result.x, strict=True):
+            if value > 0.5:
+                chosen[job] = one
+        return chosen
