@@ -1,6 +1,7 @@
 """How well the Log Classifier tells kinds of lines, on logs that were not used to make it.
 
     python benchmarks/log_classifier.py LOGS     # a directory with index.csv, see real_logs.py
+    python benchmarks/log_classifier.py --wild MIRRORS     # logs of public sources, see wild_logs.py
 
 Up to four templates of each log of the report half were labelled by hand after rules and examples
 were fixed; labels/log_templates.json keeps them by hash, so that no log is copied. Recorded: the
@@ -13,6 +14,7 @@ import argparse
 import hashlib
 import json
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -21,6 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from _record import record
 from real_logs import real_logs
+from wild_logs import LABELS as WILD_LOGS
+from wild_logs import fetch
 
 from schedmate.logparse.classify import CATEGORIES, LogClassifier, Verdict
 from schedmate.logparse.reading import open_log
@@ -35,7 +39,12 @@ def main() -> None:
     """Classify the labelled templates and record what was right."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("logs", type=Path, nargs="?", help="directory with index.csv")
-    logs = parser.parse_args().logs
+    parser.add_argument("--wild", type=Path, help="directory of snapshots")
+    options = parser.parse_args()
+    if options.wild is not None:
+        _wild(options.wild)
+        return
+    logs = options.logs
     if logs is None:
         print("give a directory of logs with an index.csv; nothing was measured")
         return
@@ -61,6 +70,31 @@ def main() -> None:
     rows.append({"how": f"always {most[0]}", "templates": len(wanted), "right": most[1],
                  "accuracy": round(most[1] / len(wanted), 3)})  # fmt: skip
     record("log_classifier", rows, labelled=len(labels), seconds=round(seconds, 2))
+
+
+def _wild(mirrors: Path) -> None:
+    """Templates of half `first` of wild_logs.py, labelled before any rule was made for them."""
+    labels = json.loads(LABELS.with_name("wild_templates.json").read_text())
+    logs = [one for one in json.loads(WILD_LOGS.read_text()) if one["half"] == "first"]
+    pairs: dict[str, tuple[str, str]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, log in enumerate(logs):
+            templates = Templates()
+            with open_log(fetch(mirrors, log, Path(scratch) / str(number))) as opened:
+                for chunk in opened.files[0].chunks():
+                    templates.numbers(chunk.data)
+            for text in templates.texts:
+                key = hashlib.sha256(text[:SHOWN].encode()).hexdigest()[:16]
+                if key in labels:
+                    pairs[key] = labels[key], text
+    verdicts = LogClassifier().classify([text for _, text in pairs.values()])
+    judged = [(wanted, v) for (wanted, _), v in zip(pairs.values(), verdicts, strict=True)]
+    rows = [_accuracy("rules, then embedding", judged)]
+    rows += [
+        _accuracy(f"of these by {by}", [pair for pair in judged if pair[1].by == by])
+        for by in ("rule", "embedding")
+    ]
+    record("log_classifier_wild", rows, labelled=len(labels))
 
 
 def _labelled(logs: Path, labels: dict[str, str]) -> list[tuple[str, str]]:

@@ -56,7 +56,7 @@ def main() -> None:
     wrong: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         paths = [
-            _fetch(options.mirrors, one, Path(scratch) / str(n)) for n, one in enumerate(labels)
+            fetch(options.mirrors, one, Path(scratch) / str(n)) for n, one in enumerate(labels)
         ]
         here = Path(__file__).parent.parent
         for package, code in [*zip(options.package, options.code, strict=True), (here, "this")]:
@@ -70,7 +70,8 @@ def main() -> None:
     record("wild_logs_cases", wrong, what="logs of which something differs from the label")
 
 
-def _fetch(mirrors: Path, label: dict[str, Any], target: Path) -> Path:
+def fetch(mirrors: Path, label: dict[str, Any], target: Path) -> Path:
+    """The log of a label, written into the new folder `target`."""
     home = mirrors / label["repo"].replace("/", "+") / "repo"
     git = home / ".git" if (home / ".git").exists() else home
     command = ["git", "-c", "safe.directory=*", "--git-dir", str(git), "show"]
