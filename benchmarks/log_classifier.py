@@ -1,7 +1,7 @@
 """How well the Log Classifier tells kinds of lines, on logs that were not used to make it.
 
     python benchmarks/log_classifier.py LOGS     # a directory with index.csv, see real_logs.py
-    python benchmarks/log_classifier.py --wild MIRRORS     # logs of public sources, see wild_logs.py
+    python benchmarks/log_classifier.py --wild MIRRORS     # public logs, see wild_logs.py
 
 Up to four templates of each log of the report half were labelled by hand after rules and examples
 were fixed; labels/log_templates.json keeps them by hash, so that no log is copied. Recorded: the
