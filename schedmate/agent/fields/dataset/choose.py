@@ -32,7 +32,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
     if loader is not None and (train is None or loader.score >= train.score):
         train = loader
     explicit_valid = best(from_settings(settings, rules("names")["valid"]))
-    if explicit_valid is not None and source_bonus(explicit_valid.origin) > 3:
+    if explicit_valid is not None and _launched(explicit_valid):
         explicit_valid.score += 5  # named for this launch
     valid = best([u.candidate for u in uses if u.evaluates is True])
     valid_loader = from_loaders(settings, "val|valid|validation|eval|dev")
@@ -42,7 +42,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         valid = valid_loader
     if (
         explicit_valid is not None
-        and source_bonus(explicit_valid.origin) > 3
+        and _launched(explicit_valid)
         and valid is not None
         and train is not None
         and valid.data == train.data
@@ -83,7 +83,8 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
 def _files_of_settings(uses: list[Use], told: list[Candidate]) -> None:
     """Name what is opened by the setting it is put together from: `ppi` and not `ppi-G`.
 
-    Only what was opened as a file is renamed; of the same name, the setting is the better evidence.
+    Only what was opened as a file is renamed. Of the same name, the setting is the better evidence,
+    unless the code itself says it (`CIFAR10(...)`) and the launch does not.
     """
     named = {str(candidate.data).lower(): candidate for candidate in told}
     longest_first = sorted(named.items(), key=lambda item: -len(item[0]))
@@ -92,8 +93,19 @@ def _files_of_settings(uses: list[Use], told: list[Candidate]) -> None:
         for name, setting in longest_first:
             ending = "([-_.]|$)" if use.file else "$"
             if len(name) > 2 and re.match(rf"{re.escape(name)}{ending}", data):
+                if data == name and _in_code(use.candidate.origin) and not _launched(setting):
+                    break
                 use.candidate.data, use.candidate.origin = setting.data, setting.origin
                 break
+
+
+def _in_code(origin: Origin | None) -> bool:
+    return origin is not None and origin.source == "code"
+
+
+def _launched(setting: Candidate) -> bool:
+    """Whether this launch names it: on the command line, or in what that leads to."""
+    return source_bonus(setting.origin) > 3
 
 
 def _handed_on(trace: Trace, event: CallEvent) -> bool:
