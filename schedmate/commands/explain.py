@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.commands.history_common import JsonOption, tell
-from schedmate.commands.trace_options import MapOption, SkipBadOption, TraceArgument, load
+from schedmate.commands.trace_options import (
+    MapOption,
+    SkipBadOption,
+    TraceArgument,
+    WorkloadsOption,
+    load,
+)
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
 from schedmate.terminal import clean
@@ -41,6 +47,7 @@ def explain(
     ] = None,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fit one of Lucid's models to a trace, and show what it has learnt.
@@ -55,7 +62,7 @@ def explain(
         raise UsageError("--job takes an estimate of a run time apart; leave --model out.")
     from schedmate.schedulers.sim.explain import explain_run_times, explain_submissions
 
-    workload = load(trace, columns, skip_bad)
+    workload = load(trace, columns, skip_bad, workloads)
     if model == "run-times":
         found = explain_run_times(workload, job)
     else:
