@@ -10,10 +10,10 @@ from pathlib import Path
 from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.detectron import BASE, read_detectron
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp.libs.records import parse_flags
+from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Value
 from schedmate.errors import InputError
 
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)\w*$", re.IGNORECASE)
@@ -26,10 +26,7 @@ def from_argv(argv: list[Value]) -> Value:
     found: dict[object, Value] = {}
     flags, loose = parse_flags(argv)
     for name, values, flag in flags:
-        origin = flag.origin
-        if origin is not None:
-            text = str(flag.data).split("=", 1)[0]
-            origin = Origin(origin.source, origin.file, origin.line, text)
+        origin = flag_origin(flag)
         if values and isinstance(values[0].data, str):
             found[name.replace("-", "_")] = wrap(parse_scalar(values[0].data), origin)
             loose.extend(values[1:])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp import classes, methods
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.objects import (
+    NOWHERE,
     AttrDict,
     Bound,
     Call,
@@ -218,6 +219,13 @@ def _raw_attribute(owner: Instance) -> Any:
     return access
 
 
+def set_path(state: State, base: Value, names: list[str], value: Value) -> None:
+    """`base.first.second = value`."""
+    for name in names[:-1]:
+        base = state.getattr(base, name)
+    state.setattr(base, names[-1], value)
+
+
 def get_item(state: State, base: Value, index: Value) -> Value:
     """`base[index]`."""
     data = base.data
@@ -236,7 +244,7 @@ def get_item(state: State, base: Value, index: Value) -> Value:
             if found is not None:
                 return state.call(found, [base, index], {}, Site(data.cls.module.file, 1))
         if isinstance(mapping, DefaultDict) and key is not None:
-            mapping[key] = state.call(mapping.factory, [], {}, Site("", 1))
+            mapping[key] = state.call(mapping.factory, [], {}, NOWHERE)
             return mapping[key]
         return _missing(state, str(key), "KeyError")
     if isinstance(data, list | tuple | str) and isinstance(key, int):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp import classes, methods
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.nodes import as_config
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
@@ -430,7 +431,7 @@ def _exec(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     state.follow(tree.body, scope)
     for name, value in scope.names.items():
         if value.known:
-            scope.names[name] = state.library.as_config(value, file)
+            scope.names[name] = as_config(value, file)
     state.configs.append((file, Value(dict(scope.names))))
     return Value(None)
 

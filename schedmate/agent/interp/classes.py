@@ -6,15 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.flow import BudgetSpent
-from schedmate.agent.interp.objects import (
-    AttrDict,
-    Call,
-    Class,
-    Function,
-    Instance,
-    Site,
-    Symbol,
-)
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Origin, Unknown, Value, unknown
@@ -229,7 +222,7 @@ def instantiate(
         instance.items = Value([])
     value = Value(instance, Origin("code", site.file, site.line))
     state.record(qualified(cls), args, kwargs, site, value, cls)
-    call = state.invocation(qualified(cls), args, kwargs, site)
+    call = Invocation(qualified(cls), args, kwargs, site)
     if externals:
         made = state.library.constructed(state, value, cls, call)
         if made is not None:

@@ -83,6 +83,15 @@ class Function:
     def module(self) -> Module:
         return self.scope.module
 
+    @property
+    def site(self) -> Site:
+        """Where it is defined."""
+        return Site(self.module.file, self.node.lineno)
+
+    def undecorated(self) -> Function:
+        """The function without its decorators, so that calling it runs its body."""
+        return Function(self.name, self.node, self.scope, self.defaults, self.cls)
+
 
 @dataclass(eq=False, slots=True)
 class Class:
@@ -199,6 +208,10 @@ class Site:
     file: str
     line: int
     node: ast.AST | None = None
+
+
+NOWHERE = Site("", 1)
+"""The site of a call that no line of the program makes."""
 
 
 class AttrDict(dict[Any, Value]):

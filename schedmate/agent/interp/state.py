@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp import attributes, builtins, classes, expressions, statements
 from schedmate.agent.interp.flow import BudgetSpent, Flow, Raised
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.nodes import converted
 from schedmate.agent.interp.objects import (
+    NOWHERE,
     AttrDict,
     Bound,
     Call,
@@ -33,7 +36,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.trace import CallEvent, Trace, given
+from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
@@ -68,24 +71,6 @@ class Limits:
     steps: int = 220_000
     seconds: float = 5.0
     network_steps: int = 4_000
-
-
-Handler = Callable[["State", "Invocation"], Value | None]
-
-
-@dataclass(slots=True)
-class Invocation:
-    """A call of a third-party callable, as a library model receives it."""
-
-    path: str
-    args: list[Value]
-    kwargs: dict[str, Value]
-    site: Site
-    base: Value | None = None
-
-    def argument(self, position: int | None, *names: str) -> Value | None:
-        """The argument under the first of `names` that was given, else the one at `position`."""
-        return given(self.args, self.kwargs, position, names)
 
 
 class State:
@@ -257,7 +242,7 @@ class State:
                 ):
                     return
             if self._overrides(held, value):
-                data[name] = self.library.converted(data, value)
+                data[name] = converted(data, value)
         elif isinstance(data, Instance):
             if data.items is not None and data.cls.lookup("__getattr__") is not None:
                 mapping = data.items.data
@@ -286,13 +271,13 @@ class State:
         if isinstance(data, Instance):
             setter = data.cls.lookup("__setitem__")
             if setter is not None and isinstance(setter.data, Function):
-                self.call_function(setter.data, [base, index, value], {}, Site("", 1))
+                self.call_function(setter.data, [base, index, value], {}, NOWHERE)
                 return
             if data.items is not None:
                 data = data.items.data
         if isinstance(data, dict) and key is not None:
             if self._overrides(data.get(key), value):
-                data[key] = self.library.converted(data, value)
+                data[key] = converted(data, value)
         elif isinstance(data, list) and isinstance(key, int) and -len(data) <= key < len(data):
             data[key] = value
 
@@ -478,12 +463,6 @@ class State:
             names.setdefault(name, value)
         for name in known:
             names.setdefault(name, unknown(name))
-
-    def invocation(
-        self, path: str, args: list[Value], kwargs: dict[str, Value], site: Site
-    ) -> Invocation:
-        """A call to hand to a library model."""
-        return Invocation(path, args, kwargs, site)
 
     def builtin(self, name: str) -> Value | None:
         """A built-in function or type."""

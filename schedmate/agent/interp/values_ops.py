@@ -53,6 +53,11 @@ def iterate(value: Value) -> list[Value] | None:
     return None
 
 
+def several(value: Value) -> list[Value]:
+    """The items of a sequence, or the one value there is."""
+    return list(value.data) if isinstance(value.data, list | tuple) else [value]
+
+
 def plain_key(value: Value) -> Any:
     """`value` as a dict key, None when it is not known or not hashable."""
     data = value.data

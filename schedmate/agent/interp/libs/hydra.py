@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs import compose_hydra
-from schedmate.agent.interp.libs.files import attr_tree, omega_structured, plain_tree
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.configs.omegaconf import omega_structured
+from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -22,7 +24,7 @@ from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 
 if TYPE_CHECKING:
-    from schedmate.agent.interp.state import Handler, Invocation, State
+    from schedmate.agent.interp.state import State
 
 _MARKS = ("_target_", "class_path", "target", "__target__", "_class_name")
 
@@ -35,7 +37,7 @@ def store(state: State, call: Invocation) -> Value:
     if name is None or node is None or not isinstance(name.data, str):
         return Value(None)
     tree = omega_structured(
-        state, state.invocation("omegaconf.OmegaConf.structured", [node], {}, call.site)
+        state, Invocation("omegaconf.OmegaConf.structured", [node], {}, call.site)
     )
     prefix = f"{group.data}/" if group is not None and isinstance(group.data, str) else ""
     held: dict[str, Value] = state.shared.setdefault("hydra_store", {})

@@ -11,21 +11,43 @@ import yaml
 
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.libs import (
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs import hydra, processes, runtime, standard
+from schedmate.agent.interp.libs.cli import (
+    absl,
     argparse,
-    commands,
-    files,
-    hydra,
-    processes,
+    dataclass_parsers,
+    decorators,
+    functions,
     records,
-    runtime,
-    standard,
+    sacred,
+    typer,
 )
+from schedmate.agent.interp.libs.configs import attribute_dicts, files, gin, mmengine, omegaconf
+from schedmate.agent.interp.libs.configs.methods import config_method
 from schedmate.agent.interp.objects import Call, Class
 from schedmate.agent.values import Origin, Value, unknown
 
 if TYPE_CHECKING:
-    from schedmate.agent.interp.state import Handler, Invocation, State
+    from schedmate.agent.interp.state import State
+
+
+_MODELS = (
+    standard,
+    argparse,
+    dataclass_parsers,
+    functions,
+    typer,
+    absl,
+    attribute_dicts,
+    files,
+    gin,
+    mmengine,
+    omegaconf,
+    hydra,
+    runtime,
+    processes,
+)
 
 
 @cache
@@ -49,14 +71,7 @@ class Library:
         self.trainer_options: list[str] = data["trainer_options"]
         self.constants = {path: self._fact(value) for path, value in data["constants"].items()}
         self.handlers: dict[str, Handler] = {
-            **standard.HANDLERS,
-            **argparse.HANDLERS,
-            **records.HANDLERS,
-            **commands.HANDLERS,
-            **files.HANDLERS,
-            **hydra.HANDLERS,
-            **runtime.HANDLERS,
-            **processes.HANDLERS,
+            path: handler for module in _MODELS for path, handler in module.HANDLERS.items()
         }
         for path in data["records"]:
             self.handlers.setdefault(path, records.construct)
@@ -81,8 +96,8 @@ class Library:
         """The value a library name stands for, where that is known."""
         if path in self.constants:
             return self.constants[path]
-        if path in commands.FLAGS_PATHS:
-            return Value(commands.flags_object(state))
+        if path in absl.FLAGS_PATHS:
+            return Value(absl.flags_object(state))
         if path == "wandb.config":
             return state.shared.get(path)
         if path == "sys.argv":
@@ -107,13 +122,10 @@ class Library:
         """A library's default configuration tree."""
         return wrap(_data()["configs"][name], Origin("library", text=name))
 
-    read_file = staticmethod(files.read_file)
-    converted = staticmethod(files.converted)
-    as_config = staticmethod(files.as_config)
-    config_method = staticmethod(files.config_method)
-    enter = staticmethod(commands.enter)
-    defined = staticmethod(commands.defined)
-    bound_arguments = staticmethod(files.gin_arguments)
+    config_method = staticmethod(config_method)
+    enter = staticmethod(decorators.enter)
+    defined = staticmethod(sacred.automain)
+    bound_arguments = staticmethod(gin.gin_arguments)
 
     @staticmethod
     def is_parser(call: Invocation) -> bool:
@@ -134,8 +146,8 @@ class Library:
         """The object, where constructing a class built on a library's is the library's doing."""
         if runtime.constructed(state, instance, cls, call):
             return instance
-        if any(base in files.YACS_NODES for base in cls.external_bases()):
-            return files.HANDLERS["yacs.config.CfgNode"](state, call)
+        if any(base in attribute_dicts.YACS_NODES for base in cls.external_bases()):
+            return attribute_dicts.HANDLERS["yacs.config.CfgNode"](state, call)
         return None
 
 

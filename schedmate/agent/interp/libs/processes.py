@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.objects import AttrDict, Module
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.launch import plan_launch
@@ -18,7 +19,7 @@ from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 
 if TYPE_CHECKING:
-    from schedmate.agent.interp.state import Handler, Invocation, State
+    from schedmate.agent.interp.state import State
 
 _NOT_KNOWN = "not-known-{}"
 

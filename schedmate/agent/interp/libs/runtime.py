@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from schedmate.agent.configs import merge, parse_scalar, set_dotted
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.libs.files import plain_tree, read_file
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
+from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
-    from schedmate.agent.interp.state import Handler, Invocation, State
+    from schedmate.agent.interp.state import State
 
 
 def callback(position: int | None, how: str, keyword: str) -> Handler:
@@ -186,9 +188,7 @@ def _run_cli(state: State, call: Invocation, config: Value) -> Value:
     trainer.update(state.mapping(sections.get("trainer", Value({}))) or {})
     kwargs = {str(key): value for key, value in trainer.items()}
     state.record("pytorch_lightning.Trainer", [], kwargs, call.site)
-    fit = state.invocation(
-        "pytorch_lightning.Trainer().fit", [model], {"datamodule": data}, call.site
-    )
+    fit = Invocation("pytorch_lightning.Trainer().fit", [model], {"datamodule": data}, call.site)
     trainer_fit(state, fit)
     parts = {"model": model, "datamodule": data, "trainer": unknown("trainer")}
     return Value(Call("pytorch_lightning.cli.LightningCLI", call.args, call.kwargs, parts))

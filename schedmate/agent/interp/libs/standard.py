@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.flow import Raised
-from schedmate.agent.interp.libs.files import deep_copy
+from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.methods import copy_shallow
+from schedmate.agent.interp.nodes import deep_copy
 from schedmate.agent.interp.objects import (
     AttrDict,
     DefaultDict,
@@ -28,7 +29,7 @@ from schedmate.agent.interp.values_ops import iterate, origin_of
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
-    from schedmate.agent.interp.state import Handler, Invocation, State
+    from schedmate.agent.interp.state import State
 
 MAX_LISTING = 500
 MAX_COMBINATIONS = 64

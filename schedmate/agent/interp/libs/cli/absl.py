@@ -1,0 +1,151 @@
+"""absl flags, as TensorFlow and ml_collections use them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedmate.agent.configs import parse_scalar
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.attributes import set_path
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.cli.flags import flag_origin, plain_scalar
+from schedmate.agent.interp.nodes import as_config
+from schedmate.agent.interp.objects import AttrDict, Call, Site
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.values import Origin, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def flags_object(state: State) -> AttrDict:
+    """The program's one `FLAGS`."""
+    held = state.shared.get("FLAGS")
+    if held is None:
+        held = AttrDict(flavour="flags")
+        state.shared["FLAGS"] = held
+        state.trace.settings.append(Settings("FLAGS", Value(held), "arguments"))
+    result: AttrDict = held
+    return result
+
+
+def define_flag(state: State, call: Invocation) -> Value:
+    """`flags.DEFINE_integer(name, default, help)`: set at once from the command line."""
+    name = call.argument(0, "name")
+    if name is None or not isinstance(name.data, str):
+        return unknown()
+    default = call.argument(1, "default") or Value(None)
+    here = Origin("default", call.site.file, call.site.line)
+    value = Value(default.data, here) if default.known else default
+    kind = classes.last(call.path).removeprefix("DEFINE_")
+    several: list[Value] = []
+    for token in state.argv[1:]:
+        text = token.data
+        if not isinstance(text, str) or not text.startswith("-"):
+            continue
+        flag, equals, given = text.lstrip("-").partition("=")
+        if flag == name.data:
+            if not equals:
+                index = state.argv.index(token) + 1
+                following = state.argv[index].data if index < len(state.argv) else None
+                given = "true" if kind in ("bool", "boolean") else str(following)
+            value = _flag_value(kind, given, token, flag)
+            if kind.startswith("multi"):
+                several.append(Value(parse_scalar(given) if kind == "multi_integer" else given,
+                                     value.origin))  # fmt: skip
+                value = Value(list(several), value.origin)
+        elif flag == f"no{name.data}" and kind in ("bool", "boolean"):
+            value = Value(False, token.origin)
+    flags = flags_object(state)
+    flags[name.data] = value
+    return Value(Call(call.path, call.args, call.kwargs, {"value": value, "default": default}))
+
+
+def _flag_value(kind: str, text: str, token: Value, flag: str) -> Value:
+    origin = flag_origin(token, f"--{flag}")
+    if kind in ("integer", "float"):
+        return Value(parse_scalar(text), origin)
+    if kind in ("bool", "boolean"):
+        return Value(text.lower() in ("true", "1", "yes", "t"), origin)
+    if kind in ("list", "spaceseplist", "multi_string", "multi_enum"):
+        return Value([Value(part, origin) for part in text.split(",")], origin)
+    return Value(text, origin)
+
+
+def app_run(state: State, call: Invocation) -> Value:
+    main = call.argument(0, "main")
+    if main is None:
+        main = state.lookup("main", state.frames[-1].scope)
+    return state.call(main, [Value(state.argv)], {}, call.site)
+
+
+def config_file_flag(state: State, call: Invocation) -> Value:
+    """`config_flags.DEFINE_config_file`: follow the file's `get_config`, apply dotted flags."""
+    name = call.argument(0, "name")
+    flag = name.data if name is not None and isinstance(name.data, str) else "config"
+    path = call.argument(1, "default") or Value(None)
+    for index, token in enumerate(state.argv):
+        text = str(token.data)
+        if text.lstrip("-") == flag and index + 1 < len(state.argv) and text.startswith("-"):
+            path = state.argv[index + 1]
+        elif text.startswith("-") and text.lstrip("-").startswith(f"{flag}="):
+            path = Value(text.partition("=")[2], token.origin)
+    config = unknown(flag)
+    if isinstance(path.data, str):
+        file, _, argument = path.data.partition(":")
+        found = state.sources.locate(file)
+        if found is not None and found.suffix == ".py":
+            module = state.sources.module(found, found.stem)
+            getter = state.module_attr(module, "get_config")
+            if getter is not None:
+                args = [Value(argument, path.origin)] if argument else []
+                config = state.call(getter, args, {}, Site(module.file, 1))
+                config = as_config(config, module.file)
+    return _config_flag(state, flag, config)
+
+
+def config_dict_flag(state: State, call: Invocation) -> Value:
+    name = call.argument(0, "name")
+    config = call.argument(1, "config")
+    if name is None or config is None:
+        return unknown()
+    return _config_flag(state, str(name.data), config)
+
+
+def _config_flag(state: State, flag: str, config: Value) -> Value:
+    argv = list(state.argv)
+    for index, token in enumerate(argv):
+        text = str(token.data)
+        if not text.startswith("-") or not text.lstrip("-").startswith(f"{flag}."):
+            continue
+        key, equals, given = text.lstrip("-").partition("=")
+        if not equals and index + 1 < len(argv):
+            given = str(argv[index + 1].data)
+        set_path(state, config, key.split(".")[1:], plain_scalar(Value(given, token.origin)))
+    flags_object(state)[flag] = config
+    state.trace.settings.append(Settings(flag, config, "config"))
+    return Value(Call("ml_collections.config_flags.DEFINE", [], {}, {"value": config}))
+
+
+_ABSL = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags", "tensorflow.compat.v1.flags",
+         "tensorflow.platform.flags", "gflags", "flags")  # fmt: skip
+
+
+_DEFINES = (
+    "DEFINE_string", "DEFINE_integer", "DEFINE_float", "DEFINE_bool", "DEFINE_boolean",
+    "DEFINE_enum", "DEFINE_list", "DEFINE_multi_string", "DEFINE_multi_integer",
+    "DEFINE_spaceseplist", "DEFINE_enum_class",
+)  # fmt: skip
+
+
+FLAGS_PATHS = tuple(f"{root}.FLAGS" for root in _ABSL)
+
+
+HANDLERS: dict[str, Handler] = {
+    **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},
+    "absl.app.run": app_run,
+    "tensorflow.app.run": app_run,
+    "ml_collections.config_flags.DEFINE_config_file": config_file_flag,
+    "ml_collections.config_flags.config_flags.DEFINE_config_file": config_file_flag,
+    "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,
+}

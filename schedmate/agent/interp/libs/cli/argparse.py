@@ -1,0 +1,284 @@
+"""argparse and the parsers built on it (configargparse, jsonargparse, simple-parsing)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.configs import parse_scalar
+from schedmate.agent.configs.trees import wrap
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
+from schedmate.agent.interp.libs.cli.parser import PARSER, Option, parser_of
+from schedmate.agent.interp.libs.cli.parsing import load_config_file, parse
+from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, split_records
+from schedmate.agent.interp.objects import AttrDict, Call, Class, Native, Site, Symbol
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.interp.values_ops import iterate, truth
+from schedmate.agent.values import Origin, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def add_argument(state: State, call: Invocation) -> Value:
+    parser = parser_of(state, call.base)
+    names = [a.data for a in call.args if isinstance(a.data, str)]
+    if not names:
+        return unknown()
+    flags = tuple(n for n in names if n.startswith("-"))
+    given = call.kwargs.get("dest")
+    if given is not None and isinstance(given.data, str):
+        dest = given.data
+    elif flags:
+        long = next((f for f in flags if f.startswith("--")), flags[0])
+        dest = long.lstrip("-").replace("-", "_")
+    else:
+        dest = names[0]
+    kind = call.kwargs.get("type")
+    if kind is not None and isinstance(kind.data, Class):
+        fields = split_records(state, [kind])
+        if fields:
+            parser.records.append((dest, kind, ""))
+            return unknown()
+    action_value = call.kwargs.get("action", Value("store"))
+    action = action_value.data if isinstance(action_value.data, str) else "store"
+    if isinstance(action_value.data, Class) and re.search(
+        "Dict|KeyValue|KV", action_value.data.name
+    ):
+        action = "dict"
+    if isinstance(action_value.data, Symbol):
+        path = action_value.data.path
+        action = "boolean" if path.endswith("BooleanOptionalAction") else "store"
+        if path.endswith("DictAction"):
+            action = "dict"
+        if path.endswith("ActionConfigFile"):
+            parser.config_flags.update(flags)
+    if truth(call.kwargs.get("is_config_file", Value(False))):
+        parser.config_flags.update(flags)
+    nargs = call.kwargs.get("nargs", Value(None)).data
+    if isinstance(nargs, Symbol):
+        nargs = "..." if nargs.path.endswith("REMAINDER") else None
+    default = call.kwargs.get("default")
+    here = Origin("default", call.site.file, call.site.line)
+    if default is None:
+        blank: Any = {"store_true": False, "store_false": True, "count": None}.get(action)
+        default = Value(blank, here)
+    elif default.origin is None or default.origin.source == "code":
+        default = Value(default.data, here)
+    option = Option(
+        dest, flags, default, kind, action, nargs, call.kwargs.get("const", Value(True))
+    )
+    parser.options.append(option)
+    return Value(option.dest)
+
+
+def set_defaults(state: State, call: Invocation) -> Value:
+    parser = parser_of(state, call.base)
+    parser.defaults.update(call.kwargs)
+    for argument in call.args:
+        mapping = state.mapping(argument)
+        if mapping is not None:
+            parser.defaults.update(mapping)
+    return Value(None)
+
+
+def get_default(state: State, call: Invocation) -> Value:
+    parser = parser_of(state, call.base)
+    name = call.args[0].data if call.args else None
+    for option in parser.options:
+        if option.dest == name:
+            return parser.defaults.get(option.dest, option.default)
+    return unknown()
+
+
+def same_parser(state: State, call: Invocation) -> Value:
+    return call.base if call.base is not None else unknown()
+
+
+def add_subparsers(state: State, call: Invocation) -> Value:
+    parser = parser_of(state, call.base)
+    dest = call.kwargs.get("dest")
+    parser.command_dest = dest.data if dest is not None and isinstance(dest.data, str) else None
+    group = Call(f"{PARSER}().add_subparsers", call.args, call.kwargs)
+    group.attrs["__parser__"] = Value(parser)
+    return Value(group)
+
+
+def add_parser(state: State, call: Invocation) -> Value:
+    parent = parser_of(state, call.base)
+    made = Call(PARSER, [], call.kwargs)
+    value = Value(made)
+    name = call.args[0].data if call.args else None
+    if isinstance(name, str):
+        child = parser_of(state, value)
+        parent.commands[name] = child
+        for alias in iterate(call.kwargs.get("aliases", Value([]))) or []:
+            if isinstance(alias.data, str):
+                parent.commands[alias.data] = child
+    return value
+
+
+def add_records(state: State, call: Invocation) -> Value:
+    """simple-parsing's `add_arguments(Config, dest="config")`."""
+    parser = parser_of(state, call.base)
+    kind = call.argument(0, "dataclass")
+    dest = call.argument(1, "dest")
+    if kind is not None and dest is not None and isinstance(dest.data, str):
+        prefix = call.kwargs.get("prefix", Value("")).data
+        parser.records.append((dest.data, kind, prefix if isinstance(prefix, str) else ""))
+    return Value(None)
+
+
+def add_trainer_options(state: State, call: Invocation) -> Value:
+    """Lightning's `Trainer.add_argparse_args(parser)`; values are read as plain scalars."""
+    base = call.argument(0, "parent_parser", "parser")
+    if base is None:
+        return unknown()
+    parser = parser_of(state, base)
+    scalar = Value(Native("scalar", _scalar))
+    for name in state.library.trainer_options:
+        parser.options.append(
+            Option(name, (f"--{name}",), Value(None), scalar, "store", None, Value(True))
+        )
+    return base
+
+
+def _scalar(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    return wrap(parse_scalar(str(args[0].data)), args[0].origin)
+
+
+def trainer_from_options(state: State, call: Invocation) -> Value:
+    """Lightning's `Trainer.from_argparse_args(args, **kwargs)`: a Trainer with those arguments."""
+    mapping = state.mapping(call.args[0]) if call.args else None
+    kwargs = {
+        name: value
+        for name, value in (mapping or {}).items()
+        if name in state.library.trainer_options and value.data is not None
+    }
+    kwargs.update(call.kwargs)
+    path = call.path.rsplit(".", 1)[0]
+    return state.external(Invocation(path, [], kwargs, call.site))
+
+
+def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
+    """A library function that returns a parser of its own."""
+
+    def make(state: State, call: Invocation) -> Value:
+        value = Value(Call(PARSER, [], {}))
+        parser = parser_of(state, value)
+        origin = Origin("library", text=path)
+        for given in options:
+            flags = tuple(given["flags"])
+            dest = given.get("dest") or flags[0].lstrip("-").replace("-", "_")
+            default = Value(given.get("default"), origin)
+            action = given.get("action", "store")
+            if action == "store_true":
+                default = Value(False, origin)
+            kind = Value(Native("scalar", _scalar)) if isinstance(default.data, int) else None
+            parser.options.append(
+                Option(dest, flags, default, kind, action, given.get("nargs"), Value(True))
+            )
+        return value
+
+    return make
+
+
+def _arguments(state: State, call: Invocation) -> list[Value]:
+    given = call.argument(0, "args")
+    if given is not None and given.data is not None:
+        items = iterate(given)
+        if items is not None:
+            return items
+    return state.argv[1:]
+
+
+def _finish(state: State, call: Invocation) -> tuple[Value, list[Value]]:
+    parser = parser_of(state, call.base)
+    start = call.argument(1, "namespace")
+    namespace = start.data if start is not None and isinstance(start.data, AttrDict) else None
+    argv = _arguments(state, call)
+    fresh = AttrDict(flavour="namespace")
+    for path in parser.config_files:
+        load_config_file(state, Value(path), parser, fresh)
+    records = [(dest, make_record(state, kind), prefix) for dest, kind, prefix in parser.records]
+    result, extras = parse(state, parser, argv, namespace if namespace is not None else None)
+    for key, value in fresh.items():
+        held = result.get(key)
+        if held is None or held.origin is None or held.origin.source not in ("command", "script"):
+            result[key] = value
+    for dest, record, prefix in records:
+        fill_prefixed(state, record, prefix)
+        result[dest] = record
+    value = Value(result)
+    if not any(s.value.data is result for s in state.trace.settings):
+        state.trace.settings.append(Settings("arguments", value, "arguments"))
+    return value, extras
+
+
+def parse_args(state: State, call: Invocation) -> Value:
+    value, extras = _finish(state, call)
+    unknown_flags = [e.data for e in extras if isinstance(e.data, str) and e.data.startswith("-")]
+    if unknown_flags and not parser_of(state, call.base).records:
+        # a library may have added options of its own; the job's user knows that they exist
+        mapping = value.data
+        for name, values, flag in parse_flags(extras)[0]:
+            origin = flag_origin(flag)
+            given = values[0] if values else Value(True)
+            mapping[name.replace("-", "_")] = wrap(parse_scalar(str(given.data)), origin)
+    return value
+
+
+def parse_known_args(state: State, call: Invocation) -> Value:
+    value, extras = _finish(state, call)
+    given = {
+        name.replace("-", "_"): wrap(
+            parse_scalar(str(values[0].data)), flag_origin(flag, str(flag.data))
+        )
+        for name, values, flag in parse_flags(extras)[0]
+        if values
+    }
+    if given:
+        state.trace.settings.append(Settings("command", Value(given), "arguments"))
+    return Value((value, Value(extras)))
+
+
+CONSTRUCTORS = (
+    PARSER,
+    "configargparse.ArgumentParser",
+    "configargparse.ArgParser",
+    "jsonargparse.ArgumentParser",
+    "simple_parsing.ArgumentParser",
+    "argparse.ArgumentParser().add_subparsers",
+    "fairseq.options",
+    "optparse.OptionParser",
+)
+
+
+_METHODS = {
+    "add_argument": add_argument,
+    "add_option": add_argument,
+    "add": add_argument,
+    "add_arg": add_argument,
+    "add_class_arguments": add_records,
+    "add_arguments": add_records,
+    "add_argument_group": same_parser,
+    "add_mutually_exclusive_group": same_parser,
+    "add_subparsers": add_subparsers,
+    "add_parser": add_parser,
+    "set_defaults": set_defaults,
+    "get_default": get_default,
+    "parse_args": parse_args,
+    "parse_known_args": parse_known_args,
+    "parse_intermixed_args": parse_args,
+    "parse": parse_args,
+}
+
+
+HANDLERS: dict[str, Handler] = {
+    f"{constructor}().{name}": method
+    for constructor in CONSTRUCTORS
+    for name, method in _METHODS.items()
+}
+HANDLERS["*.add_argparse_args"] = add_trainer_options
+HANDLERS["*.from_argparse_args"] = trainer_from_options

@@ -1,0 +1,120 @@
+"""click: commands and groups whose options are decorators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.libs.cli.parser import Option, Parser
+from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.objects import Call, Function, Symbol
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.values import Origin, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def run_click(state: State, function: Function, argv: list[Value]) -> Value:
+    """Parse a click command's options; a group passes the rest on to the command named next."""
+    parser = Parser()
+    args: list[Value] = []
+    for decorator in reversed(function.decorators):
+        _click_option(state, decorator, parser, function)
+        data = decorator.data
+        if isinstance(data, Symbol | Call) and data.path.endswith("pass_context"):
+            args.append(unknown("ctx"))
+    children = _commands_of(state, function)
+    if children:
+        return _click_group(state, function, parser, children, argv)
+    namespace, _ = parse(state, parser, argv)
+    state.trace.settings.append(Settings(function.name, Value(namespace), "arguments"))
+    kwargs = {str(key): value for key, value in namespace.items()}
+    return state.call(Value(function.undecorated()), args, kwargs, function.site)
+
+
+def _click_option(state: State, decorator: Value, parser: Parser, function: Function) -> None:
+    data = decorator.data
+    if not isinstance(data, Call) or classes.last(data.path) not in ("option", "argument"):
+        return
+    names = [a.data for a in data.args if isinstance(a.data, str)]
+    flags: list[str] = []
+    off: list[str] = []
+    dest = None
+    for name in names:
+        if name.startswith("-"):
+            on, _, negative = name.partition("/")
+            flags.append(on.strip())
+            if negative:
+                off.append(negative.strip())
+        else:
+            dest = name
+    positional = classes.last(data.path) == "argument"
+    long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+    dest = dest or long.lstrip("-")
+    dest = dest.replace("-", "_").lower()
+    line = data.args[0].origin.line if data.args and data.args[0].origin else None
+    here = Origin("default", function.module.file, line)
+    default = data.kwargs.get("default", Value(None, here))
+    if default.origin is None or default.origin.source == "code":
+        default = Value(default.data, here)
+    is_flag = data.kwargs.get("is_flag", Value(False)).data is True or bool(off)
+    if is_flag and default.data is None:
+        default = Value(False, here)
+    kind = data.kwargs.get("type")
+    if kind is None and not isinstance(default.data, str) and default.known and not is_flag:
+        kind = state.builtin(type(default.data).__name__)
+    many = data.kwargs.get("nargs", Value(None)).data
+    multiple = data.kwargs.get("multiple", Value(False)).data is True
+    nargs = "+" if many == -1 else many if isinstance(many, int) and many > 1 else None
+    action = "store_true" if is_flag else "append" if multiple else "store"
+    parser.options.append(
+        Option(dest, () if positional else tuple(flags), default, kind, action, nargs, Value(True))
+    )
+    if off:
+        parser.options.append(
+            Option(dest, tuple(off), default, None, "store_false", None, Value(False))
+        )
+
+
+def _commands_of(state: State, group: Function) -> dict[str, Value]:
+    """Commands attached to a click group by decorators or `add_command`."""
+    found: dict[str, Value] = {}
+    for module in list(state.sources.modules.values()):
+        for name, value in list(module.scope.names.items()):
+            function = value.data
+            if not isinstance(function, Function) or function is group:
+                continue
+            for decorator in function.decorators:
+                data = decorator.data
+                path = data.path if isinstance(data, Call | Symbol) else ""
+                if path in (f"?{group.name}.command", f"?{group.name}.group"):
+                    given = data.args[0].data if isinstance(data, Call) and data.args else None
+                    key = given if isinstance(given, str) else name.replace("_", "-")
+                    found[key] = value
+    for event in state.trace.calls:
+        if event.path == f"?{group.name}.add_command" and event.args:
+            function = event.args[0].data
+            if isinstance(function, Function):
+                given = event.argument(1, "name")
+                key = given.data if given is not None else function.name.replace("_", "-")
+                found[str(key)] = event.args[0]
+    return found
+
+
+def _click_group(
+    state: State,
+    function: Function,
+    parser: Parser,
+    children: dict[str, Value],
+    argv: list[Value],
+) -> Value:
+    for index, token in enumerate(argv):
+        name = str(token.data)
+        child = children.get(name) or children.get(name.replace("_", "-"))
+        if child is not None and isinstance(child.data, Function):
+            namespace, _ = parse(state, parser, argv[:index])
+            kwargs = {str(key): value for key, value in namespace.items()}
+            state.call(Value(function.undecorated()), [], kwargs, function.site)
+            return run_click(state, child.data, argv[index + 1 :])
+    return unknown()

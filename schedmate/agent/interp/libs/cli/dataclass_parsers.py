@@ -1,0 +1,207 @@
+"""Parsers made of dataclasses: HfArgumentParser, TRL, tyro, pyrallis, draccus, chz."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.cli.functions import call_with_flags
+from schedmate.agent.interp.libs.cli.records import (
+    apply_file,
+    attributes,
+    fill,
+    finish,
+    make_record,
+    note,
+    update,
+)
+from schedmate.agent.interp.objects import Call, Class, Function, Instance
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def _kinds(state: State, base: Value | None) -> list[Value]:
+    data = base.data if base is not None else None
+    if isinstance(data, Call):
+        given = data.args[0] if data.args else data.kwargs.get("dataclass_types", unknown())
+        return iterate(given) or [given]
+    if isinstance(data, Instance) and data.args:
+        return iterate(data.args[0]) or [data.args[0]]
+    return []
+
+
+def into_dataclasses(state: State, call: Invocation) -> Value:
+    records = [make_record(state, kind) for kind in _kinds(state, call.base)]
+    given = call.argument(0, "args")
+    items = iterate(given) if given is not None and given.data is not None else None
+    argv = items if items is not None else state.argv[1:]
+    argv = _with_config_files(state, records, argv)
+    rest = fill(state, records, argv)
+    finish(state, records)
+    out = list(records)
+    if call.kwargs.get("return_remaining_strings", Value(False)).data is True:
+        out.append(Value(rest))
+    return Value(tuple(out))
+
+
+def _with_config_files(state: State, records: list[Value], argv: list[Value]) -> list[Value]:
+    """Apply `--config file.yaml` (TRL) or a lone YAML or JSON argument; return what remains."""
+    rest: list[Value] = []
+    skip = False
+    for index, token in enumerate(argv):
+        if skip:
+            skip = False
+            continue
+        text = token.data
+        following = argv[index + 1] if index + 1 < len(argv) else None
+        if text == "--config" and following is not None and not _has_field(records, "config"):
+            apply_file(state, records, following)
+            skip = True
+        elif isinstance(text, str) and index == 0 and text.endswith((".json", ".yaml", ".yml")):
+            apply_file(state, records, token)
+        else:
+            rest.append(token)
+    return rest
+
+
+def _has_field(records: list[Value], name: str) -> bool:
+    return any(name in attributes(record) for record in records)
+
+
+def from_file(state: State, call: Invocation) -> Value:
+    records = [make_record(state, kind) for kind in _kinds(state, call.base)]
+    path = call.argument(0, "json_file", "yaml_file")
+    if path is not None:
+        apply_file(state, records, path)
+    finish(state, records)
+    return Value(tuple(records))
+
+
+def from_dict(state: State, call: Invocation) -> Value:
+    records = [make_record(state, kind) for kind in _kinds(state, call.base)]
+    mapping = state.mapping(call.args[0]) if call.args else None
+    for record in records:
+        update(record, mapping or {})
+    finish(state, records)
+    return Value(tuple(records))
+
+
+def from_command_line(state: State, call: Invocation) -> Value:
+    """`tyro.cli(Config)` and its like: an object of the class, or a call of the function."""
+    kind = call.argument(0, "f", "config_class", "config_cls")
+    if kind is None:
+        return unknown()
+    given = call.kwargs.get("args")
+    argv = (iterate(given) if given is not None else None) or state.argv[1:]
+    if isinstance(kind.data, Function):
+        return call_with_flags(state, kind, argv)
+    if isinstance(kind.data, dict):
+        return _chosen(state, kind, argv)
+    record = make_record(state, kind)
+    default = call.kwargs.get("default")
+    if default is not None:
+        update(record, attributes(default))
+    rest: list[Value] = []
+    skip = False
+    for index, token in enumerate(argv):
+        if skip:
+            skip = False
+        elif token.data in ("--config_path", "--config", "--config-path") and index + 1 < len(argv):
+            apply_file(state, [record], argv[index + 1])
+            skip = True
+        else:
+            rest.append(token)
+    left = fill(state, [record], rest)
+    loose = [token for token in left if not str(token.data).startswith("-")]
+    if isinstance(kind.data, Class):
+        for name, token in zip(_positional_fields(kind.data), loose, strict=False):
+            attributes(record)[name] = token
+    _choose_subcommands(state, record, loose)
+    finish(state, [record])
+    return record
+
+
+def _positional_fields(cls: Class) -> list[str]:
+    """Fields given by position: `field(positional=True)`, `x: tyro.conf.Positional[str]`."""
+    names = []
+    for current in reversed(cls.mro()):
+        for node in current.node.body:
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            marked = isinstance(node.value, ast.Call) and any(
+                keyword.arg == "positional"
+                and isinstance(keyword.value, ast.Constant)
+                and keyword.value.value is True
+                for keyword in node.value.keywords
+            )
+            if marked or "Positional[" in ast.unparse(node.annotation):
+                names.append(node.target.id)
+    return names
+
+
+def configs_by_name(state: State, call: Invocation) -> Value:
+    return call.argument(0, "defaults") or unknown()
+
+
+def _chosen(state: State, options: Value, argv: list[Value]) -> Value:
+    """A config chosen by name from a dict of defaults."""
+    items = state.mapping(options) or {}
+    for index, token in enumerate(argv):
+        name = token.data
+        key = next(
+            (k for k in items if str(k).replace("_", "-") == str(name).replace("_", "-")), None
+        )
+        if key is not None:
+            record = items[key]
+            if isinstance(record.data, Function):
+                return call_with_flags(state, record, argv[index + 1 :])
+            if isinstance(record.data, dict):
+                return _chosen(state, record, argv[index + 1 :])
+            if isinstance(record.data, tuple) and len(record.data) == 2:
+                record = record.data[1]
+            fill(state, [record], argv[index + 1 :])
+            note(state, [record])
+            choice = Value({"method_name": token})
+            state.trace.settings.append(Settings("command", choice, "arguments"))
+            return record
+    return unknown()
+
+
+def _choose_subcommands(state: State, record: Value, names: list[Value]) -> None:
+    for token in names:
+        for key, value in list(attributes(record).items()):
+            wanted = f"{key}:"
+            if isinstance(token.data, str) and token.data.startswith(wanted.replace("_", "-")):
+                attributes(record)[key] = Value(value.data, token.origin)
+
+
+_HF = ("transformers.HfArgumentParser", "trl.TrlParser",
+       "transformers.hf_argparser.HfArgumentParser",
+       "trl.commands.cli_utils.TrlParser")  # fmt: skip
+
+
+HANDLERS: dict[str, Handler] = {
+    **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in _HF},
+    **{f"{c}().parse_args_and_config": into_dataclasses for c in _HF},
+    **{f"{c}().parse_json_file": from_file for c in _HF},
+    **{f"{c}().parse_yaml_file": from_file for c in _HF},
+    **{f"{c}().parse_dict": from_dict for c in _HF},
+    "tyro.cli": from_command_line,
+    "tyro.extras.subcommand_type_from_defaults": configs_by_name,
+    "tyro.extras.subcommand_cli_from_dict": from_command_line,
+    "tyro.extras.overridable_config_cli": from_command_line,
+    "pyrallis.parse": from_command_line,
+    "draccus.parse": from_command_line,
+    "simple_parsing.parse": from_command_line,
+    "chz.entrypoint": from_command_line,
+    "chz.nested_entrypoint": from_command_line,
+    "jsonargparse.CLI": from_command_line,
+    "jsonargparse.auto_cli": from_command_line,
+    "defopt.run": from_command_line,
+    "sensai.util.logging.run_cli": from_command_line,
+}

@@ -1,0 +1,47 @@
+"""Command-line tokens: flags, their values, and where a value came from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from schedmate.agent.configs import parse_scalar
+from schedmate.agent.values import Origin, Value
+
+
+def parse_flags(argv: list[Value]) -> tuple[list[tuple[str, list[Value], Value]], list[Value]]:
+    """Split `argv` into (name, values, flag token) triples and what stands before any flag."""
+    found: list[tuple[str, list[Value], Value]] = []
+    loose: list[Value] = []
+    complete = False
+    for token in argv:
+        text = token.data
+        if isinstance(text, str) and text.startswith("--") and len(text) > 2:
+            name, equals, value = text[2:].partition("=")
+            found.append((name, [Value(value, token.origin)] if equals else [], token))
+            complete = bool(equals)
+        elif isinstance(text, str) and re.match(r"^-[A-Za-z]$", text):
+            found.append((text[1:], [], token))
+            complete = False
+        elif found and not complete:
+            found[-1][1].append(token)
+        else:
+            loose.append(token)
+    return found, loose
+
+
+def flag_origin(token: Value, flag: str | None = None) -> Origin | None:
+    """The origin of what `token` gives, which says that it was given by this flag."""
+    origin = token.origin
+    text = token.data.split("=", 1)[0] if flag is None and isinstance(token.data, str) else flag
+    if origin is None or text is None:
+        return origin
+    return Origin(origin.source, origin.file, origin.line, text)
+
+
+def plain_scalar(token: Value) -> Value:
+    """The number, boolean or text that a token spells."""
+    if not isinstance(token.data, str):
+        return token
+    data: Any = parse_scalar(token.data)
+    return Value(data, token.origin) if not isinstance(data, dict | list) else token

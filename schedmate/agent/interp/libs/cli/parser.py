@@ -1,0 +1,88 @@
+"""What a command-line parser has been told: its options, records and subcommands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp.objects import Call, Instance
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+@dataclass(slots=True)
+class Option:
+    """One `add_argument`."""
+
+    dest: str
+    flags: tuple[str, ...]
+    default: Value
+    type: Value | None
+    action: str
+    nargs: Any
+    const: Value
+
+    @property
+    def positional(self) -> bool:
+        return not self.flags
+
+
+@dataclass(slots=True)
+class Parser:
+    """What a parser object has been told."""
+
+    options: list[Option] = field(default_factory=list)
+    defaults: dict[str, Value] = field(default_factory=dict)
+    commands: dict[str, Parser] = field(default_factory=dict)
+    command_dest: str | None = None
+    records: list[tuple[str, Value, str]] = field(default_factory=list)
+    config_flags: set[str] = field(default_factory=set)
+    config_files: list[str] = field(default_factory=list)
+
+    def flag(self, token: str) -> Option | None:
+        """The option a token names, by exact match or unambiguous prefix."""
+        name = token.split("=", 1)[0]
+        for option in reversed(self.options):
+            if name in option.flags:
+                return option
+        if name.startswith("--"):
+            candidates = {
+                option.dest: option
+                for option in self.options
+                for flag in option.flags
+                if flag.startswith(name)
+            }
+            if len(candidates) == 1:
+                return next(iter(candidates.values()))
+            dashed = name.replace("_", "-"), name.replace("-", "_")
+            for option in self.options:
+                if set(dashed) & set(option.flags) and option.action == "record":
+                    return option
+        return None
+
+
+def parser_of(state: State, base: Value | None) -> Parser:
+    """The parser model behind a parser object."""
+    data = base.data if base is not None else None
+    if isinstance(data, Call | Instance):
+        held = data.attrs.get("__parser__")
+        if held is None:
+            held = Value(Parser())
+            data.attrs["__parser__"] = held
+            keywords = data.kwargs
+            for parent in iterate(keywords.get("parents", Value([]))) or []:
+                known = parser_of(state, parent)
+                held.data.options.extend(known.options)
+                held.data.defaults.update(known.defaults)
+            for path in iterate(keywords.get("default_config_files", Value([]))) or []:
+                if isinstance(path.data, str):
+                    held.data.config_files.append(path.data)
+        parser: Parser = held.data
+        return parser
+    return Parser()
+
+
+PARSER = "argparse.ArgumentParser"

@@ -1,0 +1,239 @@
+"""Parsing arguments as argparse does."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.configs import parse_scalar
+from schedmate.agent.configs.trees import wrap
+from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.libs.cli.flags import flag_origin
+from schedmate.agent.interp.libs.cli.parser import Option, Parser
+from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.objects import (
+    NOWHERE,
+    AttrDict,
+    Class,
+    Function,
+    Native,
+    PathStr,
+    Symbol,
+)
+from schedmate.agent.values import Origin, Unknown, Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+_NUMBER = re.compile(r"^-\d+(\.\d*)?([eE][+-]?\d+)?$|^-\.\d+$")
+
+
+def parse(
+    state: State,
+    parser: Parser,
+    argv: list[Value],
+    namespace: AttrDict | None = None,
+) -> tuple[AttrDict, list[Value]]:
+    """Parse `argv` as argparse would; returns the namespace and what was left over."""
+    result = namespace if namespace is not None else AttrDict(flavour="namespace")
+    for option in parser.options:
+        if option.default.data != "==SUPPRESS==" and not _suppressed(option.default):
+            result.setdefault(option.dest, _default(state, option))
+    result.update(parser.defaults)
+    extras: list[Value] = []
+    positionals = [option for option in parser.options if option.positional]
+    loose: list[Value] = []
+    index = 0
+    only_positional = False
+    while index < len(argv):
+        token = argv[index]
+        text = token.data
+        index += 1
+        if not isinstance(text, str):
+            loose.append(token)
+            continue
+        if text == "--" and not only_positional:
+            only_positional = True
+            continue
+        looks_flag = text.startswith("-") and len(text) > 1 and not only_positional
+        if looks_flag and _NUMBER.match(text):
+            looks_flag = False
+        if not looks_flag:
+            if parser.commands and text in parser.commands and len(loose) >= len(positionals):
+                if parser.command_dest:
+                    result[parser.command_dest] = token
+                _, more = parse(state, parser.commands[text], argv[index:], result)
+                extras.extend(more)
+                index = len(argv)
+                break
+            loose.append(token)
+            continue
+        found = parser.flag(text)
+        if found is None and len(text) > 2 and text[1] != "-":
+            found = parser.flag(text[:2])
+            if found is not None and found.action == "store":
+                token = Value(f"{text[:2]}={text[2:].lstrip('=')}", token.origin)
+                text = token.data
+        if found is None:
+            if text in parser.config_flags:
+                continue
+            extras.append(token)
+            if "=" not in text and index < len(argv) and _is_plain(argv[index]):
+                extras.append(argv[index])
+                index += 1
+            continue
+        index = _consume(state, parser, found, token, argv, index, result)
+    _positionals(state, positionals, loose, result, extras)
+    return result, extras
+
+
+def _is_plain(token: Value) -> bool:
+    text = token.data
+    return not isinstance(text, str) or not text.startswith("-") or bool(_NUMBER.match(text))
+
+
+def _suppressed(default: Value) -> bool:
+    return isinstance(default.data, Symbol) and default.data.path.endswith("SUPPRESS")
+
+
+def _default(state: State, option: Option) -> Value:
+    if isinstance(option.default.data, str) and option.type is not None:
+        return _typed(state, option, option.default)
+    return option.default
+
+
+def _consume(
+    state: State,
+    parser: Parser,
+    option: Option,
+    token: Value,
+    argv: list[Value],
+    index: int,
+    result: AttrDict,
+) -> int:
+    text: str = token.data
+    flag, equals, attached = text.partition("=")
+    origin = flag_origin(token, flag)
+    if option.action in ("store_true", "store_false", "store_const", "count", "boolean",
+                         "append_const"):  # fmt: skip
+        data: Any = {
+            "store_true": True,
+            "store_false": False,
+            "boolean": not flag.startswith("--no-"),
+            "count": 1,
+        }.get(option.action, option.const.data)
+        result[option.dest] = Value(data, origin)
+        return index
+    if equals:
+        values = [Value(attached, origin)]
+    else:
+        values, index = _take(option.nargs, argv, index, flag)
+    if option.action == "dict":
+        result[option.dest] = _pairs(values, origin)
+        return index
+    if flag in parser.config_flags and values:
+        load_config_file(state, values[0], parser, result)
+    if option.nargs in ("+", "*", "...") or isinstance(option.nargs, int):
+        typed = [_typed(state, option, value) for value in values]
+        result[option.dest] = Value(typed, origin)
+    elif not values:
+        result[option.dest] = Value(option.const.data, origin)
+    else:
+        value = _typed(state, option, values[0])
+        value = Value(value.data, origin)
+        if option.action == "append":
+            held = result.get(option.dest)
+            items = list(held.data) if held is not None and isinstance(held.data, list) else []
+            value = Value([*items, value], origin)
+        result[option.dest] = value
+    return index
+
+
+def _pairs(values: list[Value], origin: Origin | None) -> Value:
+    """`a.b=1 c=[2,3]` as a mapping from dotted names."""
+    found: dict[Any, Value] = {}
+    for value in values:
+        if isinstance(value.data, str) and "=" in value.data:
+            key, _, text = value.data.partition("=")
+            found[key] = wrap(parse_scalar(text), value.origin)
+    return Value(found, origin)
+
+
+def _take(nargs: Any, argv: list[Value], index: int, flag: str) -> tuple[list[Value], int]:
+    limit = {None: 1, "?": 1}.get(nargs, 10_000) if not isinstance(nargs, int) else nargs
+    taken: list[Value] = []
+    while index < len(argv) and len(taken) < limit:
+        token = argv[index]
+        # a token after an option that needs a value is its value even if it is not known
+        if not _is_plain(token) and nargs != "...":
+            break
+        taken.append(Value(token.data, flag_origin(token, flag)))
+        index += 1
+    return taken, index
+
+
+def _typed(state: State, option: Option, value: Value) -> Value:
+    if option.type is None or not isinstance(value.data, str):
+        return value
+    return convert(state, option.type, value)
+
+
+def convert(state: State, kind: Value, value: Value) -> Value:
+    """Apply an argument's `type` to its text."""
+    data = kind.data
+    if isinstance(data, Native):
+        if data.name == "bool":
+            return Value(value.data not in ("", "0", "False", "false", "no"), value.origin)
+        converted = data.fn(state, [value], {}, NOWHERE)
+        return Value(converted.data, value.origin)
+    if isinstance(data, Symbol):
+        if data.path in ("pathlib.Path", "pathlib.PosixPath"):
+            return Value(PathStr(value.data), value.origin)
+        return value
+    if isinstance(data, Function | Class):
+        try:
+            converted = state.call(kind, [value], {}, NOWHERE)
+        except Raised:
+            return value
+        if isinstance(converted.data, Unknown):
+            return value
+        return Value(converted.data, value.origin)
+    return value
+
+
+def _positionals(
+    state: State,
+    options: list[Option],
+    loose: list[Value],
+    result: AttrDict,
+    extras: list[Value],
+) -> None:
+    remaining = list(loose)
+    for position, option in enumerate(options):
+        after = sum(1 for o in options[position + 1 :] if o.nargs is None)
+        if option.nargs in ("+", "*", "..."):
+            take = max(0, len(remaining) - after)
+            values = [_typed(state, option, v) for v in remaining[:take]]
+            if values or option.nargs != "*":
+                result[option.dest] = Value(values, values[0].origin if values else None)
+            remaining = remaining[take:]
+        elif isinstance(option.nargs, int):
+            result[option.dest] = Value(
+                [_typed(state, option, v) for v in remaining[: option.nargs]]
+            )
+            remaining = remaining[option.nargs :]
+        elif remaining:
+            if option.nargs == "?" and len(remaining) <= after:
+                continue
+            result[option.dest] = _typed(state, option, remaining.pop(0))
+    extras.extend(remaining)
+
+
+def load_config_file(state: State, path: Value, parser: Parser, result: AttrDict) -> None:
+    """Fill the namespace from a configuration file an option names."""
+    loaded = read_file(state, path)
+    mapping = state.mapping(loaded) if loaded is not None else None
+    for key, value in (mapping or {}).items():
+        name = str(key).lstrip("-").replace("-", "_")
+        option = next((o for o in parser.options if o.dest == name), None)
+        result[name] = _typed(state, option, value) if option is not None else value

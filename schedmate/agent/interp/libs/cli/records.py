@@ -1,0 +1,186 @@
+"""Record classes (dataclasses, attrs, pydantic) whose fields are set from a command line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.configs import parse_scalar
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
+from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.objects import (
+    NOWHERE,
+    AttrDict,
+    Class,
+    Function,
+    Instance,
+    Site,
+    Symbol,
+)
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.values import Unknown, Value, lifted
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def make_record(state: State, kind: Value) -> Value:
+    """An object of a record class with its default values."""
+    if isinstance(kind.data, Class):
+        return classes.instantiate(state, kind.data, [], {}, Site(kind.data.module.file, 1))
+    path = kind.data.path if isinstance(kind.data, Symbol) else ""
+    defaults = state.library.record_defaults(path)
+    return Value(AttrDict(dict(defaults), "record", path), kind.origin)
+
+
+def attributes(record: Value) -> dict[Any, Value]:
+    """The fields of a record object, by name; changing the dict changes the object."""
+    data = record.data
+    if isinstance(data, Instance):
+        return data.attrs
+    return data if isinstance(data, dict) else {}
+
+
+def split_records(state: State, kinds: list[Value]) -> list[Value]:
+    """Those of `kinds` that are record classes: of the repository or known of a library."""
+    return [
+        kind
+        for kind in kinds
+        if (isinstance(kind.data, Class) and classes.is_record(kind.data))
+        or (isinstance(kind.data, Symbol) and state.library.record_defaults(kind.data.path))
+    ]
+
+
+def cast(text: Any, like: Value, annotation: str) -> Any:
+    """Command-line text as the field's annotation, or else its default's type, says."""
+    if not isinstance(text, str):
+        return text
+    lowered = text.strip().lower()
+    if lowered in ("none", "null") and ("None" in annotation or "Optional" in annotation):
+        return None
+    wants = annotation or type(like.data).__name__
+    if re.search(r"\bbool\b", wants) and lowered in ("true", "false", "yes", "no", "1", "0"):
+        return lowered in ("true", "yes", "1")
+    if re.search(r"\b(int|float)\b", wants) and not re.search(r"\bstr\b", wants):
+        number = parse_scalar(text)
+        return number if isinstance(number, int | float) else text
+    if re.search(r"\bstr\b", wants) and not re.search(r"\b(List|list|Any|dict|Dict)\b", wants):
+        return text
+    return parse_scalar(text)
+
+
+def annotation_of(record: Value, name: str) -> str:
+    """The source text of a field's annotation, empty when there is none."""
+    if isinstance(record.data, Instance):
+        for cls in record.data.cls.mro():
+            if name in cls.annotations:
+                return ast.unparse(cls.annotations[name])
+    return ""
+
+
+def set_field(record: Value, name: str, values: list[Value], flag: Value) -> bool:
+    """Set a (dotted) field from command-line values; False when the record has no such field."""
+    head, _, rest = name.partition(".")
+    fields = attributes(record)
+    key = next((k for k in (head, head.replace("-", "_")) if k in fields), None)
+    if key is None:
+        no = re.match(r"no[-_](.+)$", head)
+        key = no[1].replace("-", "_") if no and no[1].replace("-", "_") in fields else None
+        if key is None:
+            return False
+        fields[key] = Value(False, flag_origin(flag))
+        return True
+    if rest:
+        return set_field(fields[key], rest, values, flag)
+    like, annotation = fields[key], annotation_of(record, key)
+    origin = flag_origin(flag)
+    if not values:
+        fields[key] = Value(True, origin)
+    elif len(values) > 1 or re.match(r"(Optional\[)?([Ll]ist|[Tt]uple|Sequence)\[", annotation):
+        inner = re.sub(r"^(Optional\[)?\w+\[", "", annotation)
+        fields[key] = Value([Value(cast(v.data, like, inner), origin) for v in values], origin)
+    else:
+        data = cast(values[0].data, like, annotation)
+        fields[key] = lifted(data, origin) if not isinstance(values[0].data, Unknown) else values[0]
+    return True
+
+
+def fill(state: State, records: list[Value], argv: list[Value]) -> list[Value]:
+    """Set the records' fields from `argv`; returns the tokens no record took."""
+    flags, rest = parse_flags(argv)
+    for name, values, flag in flags:
+        taken = [set_field(record, name, values, flag) for record in records]
+        if not any(taken):
+            rest.extend([flag, *values])
+    return rest
+
+
+def update(record: Value, mapping: dict[Any, Value]) -> None:
+    """Set the record's fields from a mapping, nested mappings into nested records."""
+    fields = attributes(record)
+    for key, value in mapping.items():
+        held = fields.get(key)
+        nested = held is not None and isinstance(held.data, Instance | AttrDict)
+        if nested and held is not None and isinstance(value.data, dict):
+            update(held, value.data)
+        elif held is not None:
+            annotation = annotation_of(record, str(key))
+            fields[key] = Value(cast(value.data, held, annotation), value.origin)
+
+
+def apply_file(state: State, records: list[Value], path: Value) -> None:
+    loaded = read_file(state, path)
+    mapping = state.mapping(loaded) if loaded is not None else None
+    for record in records:
+        update(record, mapping or {})
+
+
+def note(state: State, records: list[Value]) -> None:
+    for record in records:
+        data = record.data
+        name = data.cls.name if isinstance(data, Instance) else getattr(data, "label", "")
+        fields = Value(attributes(record), record.origin)
+        state.trace.settings.append(Settings(name, fields, "dataclass"))
+
+
+def finish(state: State, records: list[Value]) -> None:
+    for record in records:
+        if isinstance(record.data, Instance):
+            hook = record.data.cls.lookup("__post_init__")
+            if hook is not None and isinstance(hook.data, Function):
+                state.call(hook, [record], {}, NOWHERE)
+    note(state, records)
+
+
+def fill_prefixed(state: State, instance: Value, prefix: str) -> None:
+    """Give the record the command line's values, by plain, prefixed or dotted flag."""
+    flags, _ = parse_flags(state.argv[1:])
+    for name, values, flag in flags:
+        bare = name.removeprefix(prefix)
+        if not _set_nested(instance, bare, values, flag) and "." in bare:
+            _set_nested(instance, bare.partition(".")[2], values, flag)
+    note(state, [instance])
+
+
+def _set_nested(record: Value, name: str, values: list[Value], flag: Value) -> bool:
+    """Set a field of the record, or of a record inside it that has one of that name."""
+    if set_field(record, name, values, flag):
+        return True
+    return any(
+        _set_nested(inner, name, values, flag)
+        for inner in list(attributes(record).values())
+        if isinstance(inner.data, Instance) and classes.is_record(inner.data.cls)
+    )
+
+
+def construct(state: State, call: Invocation) -> Value:
+    """A library's configuration class called directly: its defaults under the given fields."""
+    fields = state.library.record_defaults(call.path)
+    fields.update(call.kwargs)
+    record = Value(AttrDict(dict(fields), "record", call.path))
+    state.record(call.path, call.args, call.kwargs, call.site, record)
+    note(state, [record])
+    return record

@@ -1,0 +1,115 @@
+"""typer: functions whose parameters are options."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.cli.parser import Option, Parser
+from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.objects import Call, Function, Scope
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.values import Origin, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def typer_app(state: State, call: Invocation) -> Value:
+    """`app()`: run the only command, or the one the command line names."""
+    commands: dict[str, Value] = {}
+    for module in list(state.sources.modules.values()):
+        for name, value in list(module.scope.names.items()):
+            function = value.data
+            if not isinstance(function, Function):
+                continue
+            for decorator in function.decorators:
+                data = decorator.data
+                if isinstance(data, Call) and data.path == "typer.Typer().command":
+                    given = (
+                        data.args[0].data if data.args else data.kwargs.get("name", unknown()).data
+                    )
+                    commands[given if isinstance(given, str) else name.replace("_", "-")] = value
+    argv = state.argv[1:]
+    if len(commands) == 1:
+        chosen = next(iter(commands.values()))
+        if argv and argv[0].data in commands:
+            argv = argv[1:]
+    else:
+        index = next((i for i, token in enumerate(argv) if token.data in commands), None)
+        if index is None:
+            return unknown()
+        chosen, argv = commands[argv[index].data], argv[index + 1 :]
+    return _typer_run(state, chosen, argv)
+
+
+def typer_run(state: State, call: Invocation) -> Value:
+    return _typer_run(state, call.args[0], state.argv[1:]) if call.args else unknown()
+
+
+def _annotated(state: State, node: ast.expr | None, scope: Scope) -> tuple[str, Call | None]:
+    """The type's text, and the `typer.Option(...)` of an `Annotated[type, typer.Option(...)]`."""
+    if node is None:
+        return "", None
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Annotated"):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for part in parts[1:]:
+            marker = state.evaluate(part, scope).data
+            if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
+                return ast.unparse(parts[0]), marker
+        return ast.unparse(parts[0]), None
+    return ast.unparse(node), None
+
+
+def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
+    """Call a function whose parameters are `typer.Option`s and `typer.Argument`s."""
+    data = function.data
+    if not isinstance(data, Function):
+        return unknown()
+    defaults = dict(data.defaults)
+    spec = data.node.args
+    parser = Parser()
+    for parameter in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs):
+        name = parameter.arg
+        annotation, note = _annotated(state, parameter.annotation, data.scope)
+        default = defaults.get(name)
+        marker = default.data if default is not None else None
+        if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
+            line = default.origin.line if default is not None and default.origin else None
+            given = marker.args[0] if marker.args else marker.kwargs.get("default", Value(None))
+            origin = Origin("default", data.module.file, line)
+            default = Value(given.data, origin)
+            names = [a.data for a in marker.args[1:] if isinstance(a.data, str)]
+            positional = marker.path.endswith("Argument")
+        elif note is not None:
+            names = [a.data for a in note.args if isinstance(a.data, str)]
+            positional = note.path.endswith("Argument")
+        else:
+            names = []
+            positional = default is None
+        default = default or Value(None)
+        flags = [n.partition("/")[0] for n in names if n.startswith("-")]
+        flags = flags or [f"--{name.replace('_', '-')}"]
+        is_flag = annotation == "bool" or isinstance(default.data, bool)
+        kind = state.builtin(annotation if annotation in ("int", "float", "str") else "")
+        if kind is None and default.known and isinstance(default.data, int | float) and not is_flag:
+            kind = state.builtin(type(default.data).__name__)
+        action = "store_true" if is_flag else "store"
+        parser.options.append(
+            Option(
+                name, () if positional else tuple(flags), default, kind, action, None, Value(True)
+            )
+        )
+        if is_flag:
+            off = f"--no-{name.replace('_', '-')}"
+            parser.options.append(
+                Option(name, (off,), default, None, "store_false", None, Value(False))
+            )
+    namespace, _ = parse(state, parser, argv)
+    state.trace.settings.append(Settings(data.name, Value(namespace), "arguments"))
+    kwargs = {str(key): value for key, value in namespace.items()}
+    return state.call(Value(data.undecorated()), [], kwargs, data.site)
+
+
+HANDLERS: dict[str, Handler] = {"typer.Typer()": typer_app, "typer.run": typer_run}

@@ -1,0 +1,84 @@
+"""Dictionaries read by attribute: EasyDict, Munch, ConfigDict, yacs and namespaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.configs.files import noted
+from schedmate.agent.interp.nodes import attr_tree, plain_tree
+from schedmate.agent.interp.objects import Call
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def attr_dict(flavour: str) -> Handler:
+    def build(state: State, call: Invocation) -> Value:
+        items: dict[Any, Value] = {}
+        given = dict(call.kwargs)
+        initial = given.pop("initial_dictionary", None)
+        for argument in [*call.args, *([initial] if initial is not None else [])]:
+            mapping = state.mapping(argument)
+            if mapping is not None:
+                items.update(mapping)
+            elif isinstance(argument.data, list | tuple):
+                for pair in argument.data:
+                    parts = iterate(pair)
+                    if parts is not None and len(parts) == 2 and isinstance(parts[0].data, str):
+                        items[parts[0].data] = parts[1]
+            elif isinstance(argument.data, Unknown | Call):
+                return unknown(origin=argument.origin)
+        items.update(given)
+        made = attr_tree(Value(items), flavour)
+        if call.path == "argparse.Namespace" and items:
+            state.trace.settings.append(Settings("namespace", made, "arguments"))
+        return made
+
+    return build
+
+
+def placeholder(state: State, call: Invocation) -> Value:
+    """A typed hole or reference: the given default, else None."""
+    default = call.args[0] if call.args else Value(None)
+    return default if default.known else Value(None)
+
+
+def detectron_defaults(state: State, call: Invocation) -> Value:
+    """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
+    config = attr_tree(plain_tree(state.library.config_defaults("detectron2")), "yacs")
+    return noted(state, config, "detectron2 config")
+
+
+_ATTR_DICTS = {
+    "easydict.EasyDict": "attr", "munch.Munch": "attr", "munch.munchify": "attr",
+    "munch.DefaultMunch.fromDict": "attr", "munch.Munch.fromDict": "attr", "addict.Dict": "attr",
+    "box.Box": "attr", "attrdict.AttrDict": "attr", "dotmap.DotMap": "attr", "bunch.Bunch": "attr",
+    "*.HParams": "attr",
+    "types.SimpleNamespace": "namespace", "argparse.Namespace": "namespace",
+    "yacs.config.CfgNode": "yacs", "yacs.config.CN": "yacs", "fvcore.common.config.CfgNode": "yacs",
+    "detectron2.config.CfgNode": "yacs",
+    "ml_collections.ConfigDict": "ml_collections",
+    "ml_collections.FrozenConfigDict": "ml_collections",
+    "ml_collections.config_dict.ConfigDict": "ml_collections",
+    "ml_collections.config_dict.create": "ml_collections",
+    "mmcv.ConfigDict": "mmengine", "mmengine.ConfigDict": "mmengine", "mmcv.Config": "mmengine",
+    "mmengine.Config": "mmengine", "mmengine.config.Config": "mmengine",
+    "mmengine.config.ConfigDict": "mmengine", "transformers.PretrainedConfig": "attr",
+    "prodict.Prodict.from_dict": "attr", "ast_attrdict.AttrDict": "attr",
+}  # fmt: skip
+
+
+YACS_NODES = tuple(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
+
+
+HANDLERS: dict[str, Handler] = {
+    **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
+    "detectron2.config.get_cfg": detectron_defaults,
+    "ml_collections.config_dict.placeholder": placeholder,
+    "ml_collections.config_dict.FieldReference": placeholder,
+    "ml_collections.FieldReference": placeholder,
+}

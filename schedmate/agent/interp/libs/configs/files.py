@@ -1,0 +1,130 @@
+"""Configuration files that a program reads: YAML, JSON, TOML, INI."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schedmate.agent.configs import parse_scalar, read_config
+from schedmate.agent.configs.trees import wrap
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.nodes import plain_tree
+from schedmate.agent.interp.objects import Call, FileHandle
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.values import Value, lifted, unknown
+from schedmate.errors import InputError
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def locate(state: State, path: Value) -> Path | None:
+    """The repository's file that a path value means."""
+    if isinstance(path.data, FileHandle):
+        return path.data.path
+    if isinstance(path.data, str):
+        near = state.frames[-1].scope.module.path if state.frames else None
+        found = state.sources.locate(path.data, near)
+        if found is None and path.data in state.texts:
+            found = state.texts[path.data]
+        return found if found is not None and found.is_file() else None
+    return None
+
+
+def required(state: State, path: Value) -> Path | None:
+    """The repository's file that a path value means, with a warning when it is not there."""
+    found = locate(state, path)
+    if found is None and isinstance(path.data, str) and path.data:
+        state.trace.warn(f"{path.data}: not in the repository, its settings are not known")
+    return found
+
+
+def read_file(state: State, path: Value) -> Value | None:
+    """A configuration file's content, noted as settings; None when it is not in the repository."""
+    found = locate(state, path)
+    if found is None:
+        if isinstance(path.data, str) and re.fullmatch(
+            r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data
+        ):
+            state.trace.warn(f"{path.data}: not in the repository, its settings are not known")
+        return None
+    try:
+        value = plain_tree(read_config(found, state.sources.root))
+    except InputError as error:
+        state.trace.warn(str(error))
+        return None
+    return noted(state, value, state.sources.relative(found))
+
+
+def load_mapping(state: State, call: Invocation) -> Value:
+    """`yaml.safe_load(f)`, `json.load(f)`, `toml.load(path)` and the like."""
+    source = call.argument(0, "stream", "fp", "f", "s", "path", "filename")
+    if source is None:
+        return unknown()
+    loaded = read_file(state, source)
+    if loaded is None:
+        if isinstance(source.data, str) and "\n" not in source.data and len(source.data) < 200:
+            return wrap(parse_scalar(source.data), source.origin)
+        return unknown(origin=source.origin)
+    # the program may change what it loaded, and the settings noted are to change with it
+    return loaded
+
+
+def noted(state: State, value: Value, name: str) -> Value:
+    """The value, kept as settings that the program read under `name`."""
+    state.trace.settings.append(Settings(name, value, "config"))
+    return value
+
+
+def read_ini(state: State, call: Invocation) -> Value:
+    """`ConfigParser.read(path)`: the sections become the parser's items."""
+    loaded = read_file(state, call.args[0]) if call.args else None
+    if loaded is not None and call.base is not None and isinstance(call.base.data, Call):
+        for key, value in (state.mapping(loaded) or {}).items():
+            call.base.data.attrs[str(key)] = value
+        call.base.data.attrs["__items__"] = loaded
+    return Value([])
+
+
+def ini_get(state: State, call: Invocation) -> Value:
+    base = call.base.data if call.base is not None else None
+    items = base.attrs.get("__items__") if isinstance(base, Call) else None
+    value = items
+    for key in call.args[:2]:
+        mapping = state.mapping(value) if value is not None else None
+        value = mapping.get(key.data) if mapping is not None else None
+    return value if value is not None else call.kwargs.get("fallback", unknown())
+
+
+def ini_items(state: State, call: Invocation) -> Value:
+    base = call.base.data if call.base is not None else None
+    items = base.attrs.get("__items__") if isinstance(base, Call) else None
+    section = call.args[0].data if call.args else None
+    mapping = state.mapping(items) if items is not None else None
+    if mapping is None:
+        return unknown()
+    inner = state.mapping(mapping.get(section, Value({}))) if section is not None else mapping
+    return Value([Value((lifted(key), value)) for key, value in (inner or {}).items()])
+
+
+_LOADERS = (
+    "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "yaml.YAML().load",
+    "json.load", "json.loads", "toml.load", "toml.loads", "yaml.safe_load_all", "pyhocon.parse",
+    "hyperpyyaml.load_hyperpyyaml", "mmcv.load", "mmengine.load", "rtoml.load", "hjson.load",
+    "anyconfig.load", "pyjson5.load", "oyaml.safe_load", "yamlinclude.load",
+)  # fmt: skip
+
+
+_INI = ("ConfigParser", "RawConfigParser", "SafeConfigParser")
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(_LOADERS, load_mapping),
+    **{f"configparser.{kind}().read": read_ini for kind in _INI},
+    **{
+        f"configparser.{kind}().{method}": ini_get
+        for kind in _INI
+        for method in ("get", "getint", "getfloat", "getboolean")
+    },
+    **{f"configparser.{kind}().items": ini_items for kind in _INI},
+}

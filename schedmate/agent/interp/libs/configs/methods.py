@@ -1,0 +1,137 @@
+"""Methods of configuration nodes: yacs, mmengine, ml_collections, HParams."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from schedmate.agent.configs import merge, parse_scalar, read_detectron, set_dotted
+from schedmate.agent.configs.trees import wrap
+from schedmate.agent.interp.invocation import Invocation, Method, bound
+from schedmate.agent.interp.libs.configs.files import required
+from schedmate.agent.interp.libs.configs.omegaconf import as_mapping, with_dotlist
+from schedmate.agent.interp.nodes import attr_tree, deep_copy, plain_tree
+from schedmate.agent.interp.objects import AttrDict
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Value, unknown
+from schedmate.errors import InputError
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def _merge_dotted(state: State, base: Value, call: Invocation) -> Value:
+    mapping = state.mapping(call.args[0]) if call.args else None
+    target = base
+    for key, value in (mapping or {}).items():
+        changed = set_dotted(plain_tree(target), str(key), value)
+        _replace(target, attr_tree(changed, "mmengine"))
+    return Value(None)
+
+
+def _replace(target: Value, source: Value) -> None:
+    if isinstance(target.data, dict) and isinstance(source.data, dict):
+        target.data.clear()
+        target.data.update(source.data)
+
+
+def _merge_file(state: State, base: Value, call: Invocation) -> Value:
+    found = required(state, call.argument(0, "cfg_filename") or unknown())
+    if found is None:
+        return Value(None)
+    try:
+        loaded = read_detectron(found, state.sources.root)
+    except InputError as error:
+        state.trace.warn(str(error))
+        return Value(None)
+    _replace(base, attr_tree(merge(plain_tree(base), loaded), "yacs"))
+    return Value(None)
+
+
+def _merge_list(state: State, base: Value, call: Invocation) -> Value:
+    items = iterate(call.args[0]) if call.args else None
+    items = items or []
+    if any(isinstance(i.data, str) and "=" in i.data for i in items[::2]):
+        _replace(base, attr_tree(with_dotlist(plain_tree(base), items), "yacs"))
+        return Value(None)
+    for key, value in zip(items[::2], items[1::2], strict=False):
+        if isinstance(key.data, str):
+            parsed = value
+            if isinstance(value.data, str):
+                parsed = wrap(parse_scalar(value.data), value.origin)
+            changed = set_dotted(plain_tree(base), key.data, parsed)
+            _replace(base, attr_tree(changed, "yacs"))
+    return Value(None)
+
+
+def _merge_other(state: State, base: Value, call: Invocation) -> Value:
+    mapping = as_mapping(state, call.args[0]) if call.args else Value({})
+    if isinstance(mapping.data, dict):
+        flavour = base.data.flavour
+        _replace(base, attr_tree(merge(plain_tree(base), plain_tree(mapping)), flavour))
+    return Value(None)
+
+
+def _clone(state: State, base: Value, call: Invocation) -> Value:
+    return deep_copy(base)
+
+
+def _to_plain(state: State, base: Value, call: Invocation) -> Value:
+    return plain_tree(base)
+
+
+def _nothing(state: State, base: Value, call: Invocation) -> Value:
+    return Value(None)
+
+
+def _itself(state: State, base: Value, call: Invocation) -> Value:
+    return base
+
+
+def _hparams_parse(state: State, base: Value, call: Invocation) -> Value:
+    """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
+    given = call.args[0] if call.args else call.kwargs.get("values", unknown())
+    if isinstance(given.data, str):
+        for key, text in re.findall(r"([\w.]+)\s*=\s*(\[[^\]]*\]|[^,\n]*)", given.data):
+            parsed = wrap(parse_scalar(text.strip().strip("'\"")), given.origin)
+            _replace(base, attr_tree(set_dotted(plain_tree(base), key, parsed), base.data.flavour))
+    return base
+
+
+def _with_changes(state: State, base: Value, call: Invocation) -> Value:
+    return Value(AttrDict({**base.data, **call.kwargs}, base.data.flavour), base.origin)
+
+
+_METHODS: dict[str, Method] = {
+    "_asdict": _to_plain,
+    "_replace": _with_changes,
+    "parse": _hparams_parse,
+    "merge_from_file": _merge_file,
+    "merge_from_list": _merge_list,
+    "merge_from_other_cfg": _merge_other,
+    "merge_from_dict": _merge_dotted,
+    "merge_with": _merge_other,
+    "freeze": _nothing,
+    "defrost": _nothing,
+    "lock": _itself,
+    "unlock": _itself,
+    "unlocked": _itself,
+    "ignore_type": _itself,
+    "set_new_allowed": _nothing,
+    "clone": _clone,
+    "copy_and_resolve_references": _clone,
+    "to_dict": _to_plain,
+    "toDict": _to_plain,
+    "as_dict": _to_plain,
+}
+
+
+def config_method(state: State, base: Value, name: str) -> Value | None:
+    """A method of a configuration node."""
+    data = base.data
+    method = _METHODS.get(name)
+    if method is None or not isinstance(data, AttrDict):
+        return None
+    if data.flavour == "namespace" and not name.startswith("_"):
+        return None
+    return bound(base, name, method)

@@ -1,0 +1,117 @@
+"""mmengine and mmcv: Python configuration files laid over their `_base_` files."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schedmate.agent.configs import read_config
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.configs.files import noted, required
+from schedmate.agent.interp.nodes import as_config, attr_tree
+from schedmate.agent.interp.objects import Function, Module, Native
+from schedmate.agent.interp.values_ops import several
+from schedmate.agent.values import Value, unknown
+from schedmate.errors import InputError
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def from_file(state: State, call: Invocation) -> Value:
+    found = required(state, call.argument(0, "filename") or unknown())
+    if found is None:
+        return unknown()
+    config = attr_tree(read(state, found, []), "mmengine")
+    return noted(state, config, state.sources.relative(found))
+
+
+def read(state: State, path: Path, active: list[Path]) -> Value:
+    """A Python or data config file merged over its `_base_` files."""
+    if path in active:
+        state.trace.warn(f"{state.sources.relative(path)}: its _base_ leads back to itself")
+        return Value({})
+    if path.suffix != ".py":
+        try:
+            own = read_config(path, state.sources.root)
+        except InputError as error:
+            state.trace.warn(str(error))
+            return Value({})
+        bases = own.data.pop("_base_", None) if isinstance(own.data, dict) else None
+        return merge(_bases(state, bases, path, active), own)
+    tree = state.sources.parse(path, state.trace)
+    if tree is None:
+        return Value({})
+    module = _config_module(state, path)
+    base = Value({})
+    body = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_base_":
+            bases = state.evaluate(node.value, module.scope)
+            base = _bases(state, bases, path, active)
+            module.scope.names["_base_"] = attr_tree(base, "mmengine")
+        else:
+            body.append(node)
+    module.scope.names["__file__"] = Value(str(path))
+    state.follow(body, module.scope)
+    names = {
+        name: value
+        for name, value in {**_star_names(state, module), **module.scope.names}.items()
+        if not name.startswith("_") and not isinstance(value.data, Module | Function | Native)
+    }
+    return merge(base, as_config(Value(names), module.file))
+
+
+def _config_module(state: State, path: Path) -> Module:
+    parts = path.relative_to(state.sources.root).with_suffix("").parts
+    name = ".".join(parts)
+    module = Module(name, path, state.sources.relative(path), name.rpartition(".")[0])
+    module.loaded = True
+    return module
+
+
+def _star_names(state: State, module: Module) -> dict[str, Value]:
+    names: dict[str, Value] = {}
+    for star in reversed(module.scope.stars):
+        state.load(star)
+        names.update(_star_names(state, star))
+        names.update(star.scope.names)
+    return names
+
+
+def _bases(state: State, value: Value | None, path: Path, active: list[Path]) -> Value:
+    base = Value({})
+    if value is None:
+        return base
+    for item in several(value):
+        if not isinstance(item.data, str):
+            continue
+        text = item.data.rpartition("::")[2]
+        candidates = [path.parent / text, state.sources.root / "configs" / text]
+        found = next((c for c in candidates if c.is_file() and state.sources.inside(c)), None)
+        if found is None:
+            state.trace.warn(f"{state.sources.relative(path)}: its _base_ {item.data} is not there")
+            continue
+        base = merge(base, read(state, found.resolve(), [*active, path]))
+    return base
+
+
+def merge(base: Value, over: Value) -> Value:
+    """mmengine's merge: deep, lists replaced, `_delete_=True` replaces a whole mapping."""
+    if not isinstance(base.data, dict) or not isinstance(over.data, dict):
+        return over
+    deleting = over.data.get("_delete_")
+    if deleting is not None and deleting.data is True:
+        kept = {key: item for key, item in over.data.items() if key != "_delete_"}
+        return Value(kept, over.origin)
+    merged = dict(base.data)
+    for key, item in over.data.items():
+        merged[key] = merge(merged[key], item) if key in merged else item
+    return Value(merged, over.origin)
+
+
+HANDLERS: dict[str, Handler] = {
+    f"{root}.Config.fromfile": from_file
+    for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
+}

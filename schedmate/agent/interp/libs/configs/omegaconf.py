@@ -1,0 +1,125 @@
+"""OmegaConf, and functions of other names that merge mappings as it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
+from schedmate.agent.configs.trees import wrap
+from schedmate.agent.interp.attributes import set_path
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.cli.records import attributes, make_record
+from schedmate.agent.interp.libs.configs.files import noted, read_file
+from schedmate.agent.interp.nodes import attr_tree, plain_tree
+from schedmate.agent.interp.objects import Instance
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def omega_load(state: State, call: Invocation) -> Value:
+    loaded = read_file(state, call.argument(0, "file_", "f") or unknown())
+    return attr_tree(loaded, "omegaconf") if loaded is not None else unknown()
+
+
+def omega_create(state: State, call: Invocation) -> Value:
+    source = call.argument(0, "obj") or Value({})
+    return attr_tree(plain_tree(as_mapping(state, source)), "omegaconf")
+
+
+def omega_structured(state: State, call: Invocation) -> Value:
+    source = call.argument(0, "obj") or Value({})
+    if isinstance(source.data, Instance):
+        return attr_tree(as_mapping(state, source), "omegaconf")
+    return attr_tree(as_mapping(state, Value(attributes(make_record(state, source)))), "omegaconf")
+
+
+def as_mapping(state: State, value: Value) -> Value:
+    """Records become mappings, at any depth."""
+    data = value.data
+    if isinstance(data, Instance):
+        items = state.mapping(value)
+        source = items if items is not None else data.attrs
+        return Value({k: as_mapping(state, v) for k, v in source.items()}, value.origin)
+    if isinstance(data, dict):
+        return Value({k: as_mapping(state, v) for k, v in data.items()}, value.origin)
+    return value
+
+
+def omega_merge(state: State, call: Invocation) -> Value:
+    merged = Value({})
+    for argument in call.args:
+        layer = as_mapping(state, argument)
+        if isinstance(layer.data, dict):
+            merged = merge(merged, plain_tree(layer))
+        elif isinstance(layer.data, list):
+            merged = with_dotlist(merged, layer.data)
+    return noted(state, attr_tree(resolve_interpolations(merged), "omegaconf"), "merged config")
+
+
+def with_dotlist(config: Value, items: list[Value]) -> Value:
+    """The config with `a.b=1` texts laid upon it; other texts are passed over."""
+    for item in items:
+        if isinstance(item.data, str) and "=" in item.data:
+            key, _, text = item.data.partition("=")
+            value = wrap(parse_scalar(text), item.origin)
+            config = set_dotted(config, key.lstrip("-"), value)
+    return config
+
+
+def omega_cli(state: State, call: Invocation) -> Value:
+    given = call.argument(0, "args_list")
+    items = (iterate(given) if given is not None else None) or state.argv[1:]
+    return attr_tree(with_dotlist(Value({}), items), "omegaconf")
+
+
+def omega_plain(state: State, call: Invocation) -> Value:
+    config = call.argument(0, "cfg") or unknown()
+    return plain_tree(config) if isinstance(config.data, dict) else config
+
+
+def omega_select(state: State, call: Invocation) -> Value:
+    config, key = call.argument(0, "cfg"), call.argument(1, "key")
+    if config is None or key is None or not isinstance(key.data, str):
+        return unknown()
+    for part in key.data.split("."):
+        mapping = state.mapping(config)
+        if mapping is None or part not in mapping:
+            return call.kwargs.get("default", Value(None))
+        config = mapping[part]
+    return config
+
+
+def omega_update(state: State, call: Invocation) -> Value:
+    config, key, value = call.argument(0), call.argument(1), call.argument(2)
+    if config is None or key is None or value is None or not isinstance(key.data, str):
+        return Value(None)
+    set_path(state, config, key.data.split("."), value)
+    return Value(None)
+
+
+_OMEGACONF: dict[str, Handler] = {
+    "load": omega_load,
+    "create": omega_create,
+    "structured": omega_structured,
+    "merge": omega_merge,
+    "unsafe_merge": omega_merge,
+    "from_cli": omega_cli,
+    "from_dotlist": omega_cli,
+    "to_container": omega_plain,
+    "to_object": omega_plain,
+    "select": omega_select,
+    "update": omega_update,
+}
+_MERGES = (
+    "jsonmerge.merge", "mergedeep.merge", "deepmerge.always_merger.merge",
+    "*.deepmerge", "*.deep_merge", "*.merge_dicts",
+)  # fmt: skip
+
+HANDLERS: dict[str, Handler] = {
+    "omegaconf.DictConfig": omega_create,
+    **{f"omegaconf.OmegaConf.{name}": handler for name, handler in _OMEGACONF.items()},
+    **dict.fromkeys(_MERGES, omega_merge),
+}
