@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp import classes, methods
+from schedmate.agent.interp import classes, instances, methods
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
     NOWHERE,
     AttrDict,
@@ -42,7 +43,7 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
         return _of_module(state, data, name)
     if isinstance(data, Symbol):
         path = state.sources.canonical(f"{data.path}.{name}")
-        return classes.symbol(state, path) if data.base is None else Value(Symbol(path, data.base))
+        return symbol(state, path) if data.base is None else Value(Symbol(path, data.base))
     if isinstance(data, Call):
         if name in data.attrs:
             return data.attrs[name]
@@ -160,14 +161,14 @@ def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
         if found.known and any(
             classes.last(path) in ("Enum", "IntEnum", "StrEnum") for path in data.external_bases()
         ):
-            return classes.enum_member(data, name, found)
+            return instances.enum_member(data, name, found)
         return found
     if name in ("__name__", "__qualname__"):
         return Value(data.name, base.origin)
     if name == "__dict__":
         return Value(data.attrs)
     if name in ("__annotations__", "__dataclass_fields__"):
-        return Value({key: unknown() for key in classes.fields(state, data)})
+        return Value({key: unknown() for key in instances.fields(state, data)})
     for external in data.external_bases():
         return Value(Symbol(f"{external}.{name}", base), base.origin)
     return _missing(state, name, "AttributeError")
@@ -200,7 +201,7 @@ def _of_super(state: State, data: Super, name: str) -> Value:
 
 def _fill(items: dict[Any, Value]) -> Any:
     def fill(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        classes.fill_mapping(state, items, args, kwargs)
+        instances.fill_mapping(state, items, args, kwargs)
         return Value(None)
 
     return fill

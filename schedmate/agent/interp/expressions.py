@@ -7,49 +7,14 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp.objects import (
-    AttrDict,
-    Call,
-    Class,
-    Function,
-    Instance,
-    Module,
-    Native,
-    PathStr,
-    Scope,
-    Symbol,
-)
-from schedmate.agent.interp.values_ops import iterate, origin_of, truth
+from schedmate.agent.interp.comprehensions import comprehension
+from schedmate.agent.interp.objects import Call, Function, Scope, Site, Symbol
+from schedmate.agent.interp.operators import MAX_DATA, binary, compare
+from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
-
-MAX_DATA = 20_000
-"""Longest string or list an operation may build; anything longer becomes unknown."""
-
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_,
-    ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-}
-
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
@@ -135,7 +100,7 @@ def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
             if mapping:
                 items.update(mapping)
             continue
-        key = state.key(evaluate(state, key_node, scope))
+        key = plain_key(evaluate(state, key_node, scope))
         if key is not None:
             items[key] = value
     return Value(items, _here(node, scope))
@@ -145,69 +110,6 @@ def _binop(state: State, node: ast.BinOp, scope: Scope) -> Value:
     left = evaluate(state, node.left, scope)
     right = evaluate(state, node.right, scope)
     return binary(type(node.op), left, right, _here(node, scope))
-
-
-def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> Value:
-    """`left op right` on plain data within size limits, else unknown."""
-    a, b = left.data, right.data
-    origin = origin_of(left, right) or here
-    if op is ast.Div and isinstance(a, str):
-        if isinstance(b, str):
-            return Value(PathStr(b if b.startswith("/") else f"{a.rstrip('/')}/{b}"), origin)
-        return unknown(origin=origin)
-    if op is ast.BitOr and isinstance(a, dict) and isinstance(b, dict):
-        return Value({**a, **b}, origin)
-    if op is ast.Mod and isinstance(a, str):
-        return _percent(a, right, origin)
-    if isinstance(a, list | tuple) or isinstance(b, list | tuple):
-        return _sequence_op(op, a, b, origin)
-    if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
-        return unknown(origin=origin)
-    if op is ast.Mult and isinstance(a, str | bytes) | isinstance(b, str | bytes):
-        count = a if isinstance(a, int) else b if isinstance(b, int) else 0
-        if count > 1000:
-            return unknown(origin=origin)
-    try:
-        if op is ast.Pow:
-            small = isinstance(a, int | float) and isinstance(b, int | float)
-            if not small or abs(b) > 1024 or abs(a) > 1e12:
-                return unknown(origin=origin)
-            return Value(a**b, origin)
-        if op is ast.LShift and (not isinstance(b, int) or b > 256):
-            return unknown(origin=origin)
-        result = _BINARY[op](a, b)
-    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
-        return unknown(origin=origin)
-    if isinstance(result, int) and result.bit_length() > 1024:
-        return unknown(origin=origin)
-    if isinstance(result, str | bytes) and len(result) > MAX_DATA:
-        return unknown(origin=origin)
-    if isinstance(a, PathStr) and isinstance(result, str):
-        result = PathStr(result)
-    return Value(result, origin)
-
-
-def _percent(template: str, right: Value, origin: Origin) -> Value:
-    if not right.known or len(template) > 500 or "*" in template:
-        return unknown(origin=origin)
-    plain = right.plain()
-    try:
-        return Value((template % plain)[:MAX_DATA], origin)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return unknown(origin=origin)
-
-
-def _sequence_op(op: type[ast.operator], a: Any, b: Any, origin: Origin) -> Value:
-    if op is ast.Add and isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        if len(a) + len(b) > MAX_DATA:
-            return unknown(origin=origin)
-        kind = tuple if isinstance(a, tuple) else list
-        return Value(kind([*a, *b]), origin)
-    if op is ast.Mult:
-        items, count = (a, b) if isinstance(a, list | tuple) else (b, a)
-        if isinstance(count, int) and 0 <= len(items) * count <= MAX_DATA:
-            return Value(items * count, origin)
-    return unknown(origin=origin)
 
 
 def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
@@ -259,74 +161,6 @@ def _compare(state: State, node: ast.Compare, scope: Scope) -> Value:
     return unknown() if result is None else Value(True, origin_of(left))
 
 
-def compare(state: State, op: ast.cmpop, left: Value, right: Value) -> bool | None:
-    """The outcome of one comparison, None when it cannot be decided."""
-    if isinstance(op, ast.IsNot | ast.NotIn):
-        positive = compare(state, ast.Is() if isinstance(op, ast.IsNot) else ast.In(), left, right)
-        return None if positive is None else not positive
-    a, b = left.data, right.data
-    if isinstance(op, ast.In):
-        return _contains(state, left, right)
-    if isinstance(op, ast.Is | ast.Eq | ast.NotEq):
-        same = _same(left, right, isinstance(op, ast.Is))
-        if same is None:
-            return None
-        if same and isinstance(a, str) and isinstance(b, str):
-            state.trace.looked_up.add(a)
-        return same if not isinstance(op, ast.NotEq) else not same
-    if left.known and right.known and not isinstance(a, dict) and not isinstance(b, dict):
-        try:
-            return bool(_COMPARE[type(op)](left.plain(), right.plain()))
-        except TypeError:
-            return None
-    return None
-
-
-def _same(left: Value, right: Value, identity: bool) -> bool | None:
-    a, b = left.data, right.data
-    if a is None or b is None:
-        other = left if b is None else right
-        if other.data is None:
-            return True
-        return None if isinstance(other.data, Unknown) else False
-    if isinstance(a, Unknown) or isinstance(b, Unknown):
-        return None
-    if left.known and right.known:
-        return bool(left.plain() == right.plain())
-    symbolic = Class | Function | Instance | Module | Native | Symbol
-    if isinstance(a, symbolic) and isinstance(b, symbolic):
-        if isinstance(a, Symbol) and isinstance(b, Symbol):
-            return True if a.path == b.path else None
-        if isinstance(a, Native) and isinstance(b, Native):
-            return a.name == b.name
-        return a is b
-    return None
-
-
-def _contains(state: State, item: Value, container: Value) -> bool | None:
-    if isinstance(item.data, str) and isinstance(container.data, str):
-        return item.data in container.data
-    mapping = state.mapping(container)
-    key = state.key(item)
-    if mapping is not None:
-        if key is None:
-            return None
-        if key in mapping:
-            return True
-        return (
-            None
-            if isinstance(container.data, AttrDict) and container.data.flavour == "open"
-            else False
-        )
-    items = iterate(container)
-    if items is None:
-        return None
-    outcomes = [_same(item, other, False) for other in items]
-    if True in outcomes:
-        return True
-    return None if None in outcomes else False
-
-
 def _ifexp(state: State, node: ast.IfExp, scope: Scope) -> Value:
     decided = truth(evaluate(state, node.test, scope))
     if decided is not None:
@@ -359,61 +193,50 @@ def _slice(state: State, base: Value, node: ast.Slice, scope: Scope) -> Value:
 
 
 def _lambda(state: State, node: ast.Lambda, scope: Scope) -> Value:
-    return Value(Function("<lambda>", node, scope, state.defaults(node.args, scope)))
+    return Value(Function("<lambda>", node, scope, defaults(state, node.args, scope)))
 
 
 def _call(state: State, node: ast.Call, scope: Scope) -> Value:
-    return state.call_node(node, scope)
-
-
-def _comprehension(
-    state: State,
-    node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
-    scope: Scope,
-) -> Value:
-    inner = Scope(scope.module, scope)
-    out: list[tuple[Value | None, Value]] = []
-    exact = True
-
-    def emit() -> None:
-        if isinstance(node, ast.DictComp):
-            out.append((evaluate(state, node.key, inner), evaluate(state, node.value, inner)))
+    func = evaluate(state, node.func, scope)
+    args: list[Value] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            spread = iterate(evaluate(state, argument.value, scope))
+            if spread is not None:
+                args.extend(spread)
         else:
-            out.append((None, evaluate(state, node.elt, inner)))
+            args.append(evaluate(state, argument, scope))
+    kwargs: dict[str, Value] = {}
+    for keyword in node.keywords:
+        value = evaluate(state, keyword.value, scope)
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = value
+        else:
+            mapping = state.mapping(value)
+            if mapping is not None:
+                kwargs.update({k: v for k, v in mapping.items() if isinstance(k, str)})
+    return state.call(func, args, kwargs, Site(scope.module.file, node.lineno, node))
 
-    def run(level: int) -> None:
-        nonlocal exact
-        if level == len(node.generators):
-            emit()
-            return
-        generator = node.generators[level]
-        source = evaluate(state, generator.iter, inner if level else scope)
-        state.use(source)
-        items = iterate(source)
-        if items is None or len(items) > 2000:
-            exact = False
-            items = [state.element(source)]
-        for item in items:
-            state.assign(generator.target, item, inner)
-            decided = [truth(evaluate(state, test, inner)) for test in generator.ifs]
-            if False in decided:
-                continue
-            if None in decided:
-                exact = False
-            run(level + 1)
 
-    run(0)
-    here = _here(node, scope)
-    if not exact:
-        return Value(Unknown(), here)
-    if isinstance(node, ast.DictComp):
-        items_: dict[Any, Value] = {}
-        for key_value, value in out:
-            key = state.key(key_value) if key_value is not None else None
-            if key is not None:
-                items_[key] = value
-        return Value(items_, here)
-    return Value([value for _, value in out], here)
+def defaults(state: State, arguments: ast.arguments, scope: Scope) -> dict[str, Value]:
+    """Default values of a function's parameters, evaluated where it is defined."""
+    found: dict[str, Value] = {}
+    positional = [*arguments.posonlyargs, *arguments.args]
+    for parameter, node in zip(
+        positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
+    ):
+        found[parameter.arg] = _as_default(evaluate(state, node, scope))
+    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is not None:
+            found[parameter.arg] = _as_default(evaluate(state, default, scope))
+    return found
+
+
+def _as_default(value: Value) -> Value:
+    origin = value.origin
+    if origin is not None and origin.source == "code" and value.known:
+        return Value(value.data, Origin("default", origin.file, origin.line))
+    return value
 
 
 def _named(state: State, node: ast.NamedExpr, scope: Scope) -> Value:
@@ -454,10 +277,10 @@ _EVAL: dict[type[ast.expr], Callable[..., Value]] = {
     ast.Subscript: _subscript,
     ast.Lambda: _lambda,
     ast.Call: _call,
-    ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
-    ast.DictComp: _comprehension,
+    ast.ListComp: comprehension,
+    ast.SetComp: comprehension,
+    ast.GeneratorExp: comprehension,
+    ast.DictComp: comprehension,
     ast.NamedExpr: _named,
     ast.Await: _await,
     ast.Yield: _yield,

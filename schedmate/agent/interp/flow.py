@@ -1,10 +1,24 @@
-"""How control leaves a block."""
+"""Where control is in the followed program, and how it leaves a block."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from schedmate.agent.interp.objects import Class, Scope
 from schedmate.agent.values import Value
+
+
+@dataclass(slots=True)
+class Frame:
+    """One active call."""
+
+    scope: Scope
+    function: str
+    cls: Class | None = None
+    self: Value | None = None
+    loops: int = 0
+    returned: list[Value] = field(default_factory=list)
+    yielded: list[Value] | None = field(default_factory=list)
 
 
 class BudgetSpent(Exception):

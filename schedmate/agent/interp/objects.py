@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
 
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+
 class Scope:
     """Names visible in one module, class body or function call."""
 
@@ -182,7 +186,7 @@ class Native:
     """A function modelled by schedmate itself."""
 
     name: str
-    fn: Callable[[State, list[Value], dict[str, Value], Site], Value]
+    fn: NativeFunction
 
 
 @dataclass(eq=False, slots=True)
@@ -209,6 +213,8 @@ class Site:
     line: int
     node: ast.AST | None = None
 
+
+NativeFunction = Callable[["State", Args, Kwargs, Site], Value]
 
 NOWHERE = Site("", 1)
 """The site of a call that no line of the program makes."""

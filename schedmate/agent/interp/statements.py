@@ -1,4 +1,4 @@
-"""Execution of statements: assignments, branches, loops, definitions and imports."""
+"""Execution of statements."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from schedmate.agent.interp import classes
-from schedmate.agent.interp.expressions import binary, evaluate
+from schedmate.agent.interp.branches import if_, match_
+from schedmate.agent.interp.definitions import define_class, define_function
+from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import BREAK, CONTINUE, Flow, Raised
-from schedmate.agent.interp.loops import for_, leaves_loop, note_bound, while_
-from schedmate.agent.interp.objects import Class, Function, Instance, Scope, Site, Symbol
-from schedmate.agent.interp.values_ops import iterate, truth
+from schedmate.agent.interp.loops import for_, while_
+from schedmate.agent.interp.modules import import_, import_from
+from schedmate.agent.interp.objects import Function, Instance, Scope, Site
+from schedmate.agent.interp.operators import binary
+from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Origin, Value
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
-
-_ACCESSORS = ("setter", "deleter", "getter")
 
 
 def execute(state: State, body: Sequence[ast.stmt], scope: Scope) -> Flow | None:
@@ -106,7 +107,7 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
         if isinstance(target, ast.Subscript):
             mapping = state.mapping(evaluate(state, target.value, scope))
             key = (
-                state.key(evaluate(state, target.slice, scope))
+                plain_key(evaluate(state, target.slice, scope))
                 if not isinstance(target.slice, ast.Slice)
                 else None
             )
@@ -116,210 +117,6 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
             mapping = state.mapping(evaluate(state, target.value, scope))
             if mapping is not None:
                 mapping.pop(target.attr, None)
-
-
-# -- branches --------------------------------------------------------------
-
-
-def _if(state: State, node: ast.If, scope: Scope) -> Flow | None:
-    decided = truth(evaluate(state, node.test, scope))
-    if decided is not None:
-        if not decided or leaves_loop(node.body):
-            note_bound(state, node.test, node.body, scope)
-        return execute(state, node.body if decided else node.orelse, scope)
-    note_bound(state, node.test, node.body, scope)
-    return branch(state, [node.body, node.orelse], scope)
-
-
-def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> Flow | None:
-    """Run every alternative from the same start and join what they leave in the local names.
-
-    An alternative that leaves (return, raise, break, continue) is taken to be the exception when
-    another one goes on: its effects on names are dropped, its returned value is kept as a
-    possibility.
-    """
-    before = dict(scope.names)
-    outcomes: list[dict[str, Value]] = []
-    left: list[Flow | None] = []
-    for body in bodies:
-        scope.names = dict(before)
-        try:
-            with state.uncertain():
-                flow = execute(state, body, scope)
-        except Raised:
-            left.append(None)
-            continue
-        if flow is None:
-            outcomes.append(scope.names)
-        else:
-            left.append(flow)
-            if flow.kind == "return" and flow.value is not None:
-                state.frames[-1].returned.append(flow.value)
-    if outcomes:
-        merged = outcomes[0]
-        for other in outcomes[1:]:
-            for name, value in other.items():
-                if name not in merged:
-                    merged[name] = value
-                elif merged[name] is not value:
-                    merged[name] = state.join(merged[name], value)
-        scope.names = merged
-        return None
-    scope.names = before
-    flows = [flow for flow in left if flow is not None]
-    if not flows:
-        if state.certain and not state.catches("Exception"):
-            return None
-        raise Raised("Exception")
-    return flows[0] if flows[0].kind != "return" else Flow("return", _joined_return(state, flows))
-
-
-def _joined_return(state: State, flows: list[Flow]) -> Value:
-    values = [flow.value for flow in flows if flow.value is not None]
-    result = values[0] if values else Value(None)
-    for value in values[1:]:
-        result = state.join(result, value)
-    return result
-
-
-def _match(state: State, node: ast.Match, scope: Scope) -> Flow | None:
-    subject = evaluate(state, node.subject, scope)
-    if subject.known:
-        for case in node.cases:
-            matched = _matches(state, case.pattern, subject, scope)
-            if matched is None:
-                break
-            if matched and case.guard is None:
-                return execute(state, case.body, scope)
-        else:
-            return None
-    return branch(state, [*(case.body for case in node.cases), []], scope)
-
-
-def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
-    if isinstance(pattern, ast.MatchValue):
-        value = evaluate(state, pattern.value, scope)
-        return subject.plain() == value.plain() if value.known else None
-    if isinstance(pattern, ast.MatchSingleton):
-        return subject.data is pattern.value
-    if isinstance(pattern, ast.MatchOr):
-        found = [_matches(state, option, subject, scope) for option in pattern.patterns]
-        return True if True in found else None if None in found else False
-    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
-        if pattern.name is not None:
-            state.bind(pattern.name, subject, scope)
-        return True
-    return None
-
-
-# -- definitions -----------------------------------------------------------
-
-
-def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-    if any(isinstance(d, ast.Attribute) and d.attr in _ACCESSORS for d in node.decorator_list):
-        return
-    function = Function(node.name, node, scope, state.defaults(node.args, scope))
-    value = Value(function, Origin("code", scope.module.file, node.lineno))
-    for decorator_node in reversed(node.decorator_list):
-        decorator = evaluate(state, decorator_node, scope)
-        function.decorators.append(decorator)
-        value = _decorated(state, decorator, function, value, scope, node.lineno)
-    scope.names[node.name] = value
-    if function.decorators:
-        state.library.defined(state, function)
-
-
-def _decorated(
-    state: State, decorator: Value, function: Function, value: Value, scope: Scope, line: int
-) -> Value:
-    data = decorator.data
-    if isinstance(data, Symbol) and data.path in ("classmethod", "staticmethod", "property"):
-        function.kind = data.path
-        return value
-    if isinstance(data, Symbol) and data.path.endswith("cached_property"):
-        function.kind = "property"
-        return value
-    if isinstance(data, Function | Class | Instance):
-        result = state.call(decorator, [value], {}, Site(scope.module.file, line))
-        return result if isinstance(result.data, Function | Class) else value
-    return value
-
-
-def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
-    methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-    copied = state.library.stands_for(methods | scope.module.scope.names.keys())
-    if copied is not None:
-        # what the library's own reader makes of a file is known, and sooner
-        scope.names[node.name] = classes.symbol(state, copied)
-        return
-    bases = [evaluate(state, base, scope) for base in node.bases]
-    cls = Class(node.name, node, scope, bases)
-    inner = Scope(scope.module, scope)
-    inner.names["__qualname__"] = Value(node.name)
-    for statement in node.body:
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            cls.annotations[statement.target.id] = statement.annotation
-            cls.lines[statement.target.id] = statement.lineno
-    execute(state, node.body, inner)
-    for value in inner.names.values():
-        if isinstance(value.data, Function) and value.data.scope is inner:
-            value.data.scope = scope
-            value.data.cls = cls
-    cls.attrs = inner.names
-    value = Value(cls, Origin("code", scope.module.file, node.lineno))
-    scope.names[node.name] = value
-    for decorator_node in reversed(node.decorator_list):
-        decorator = evaluate(state, decorator_node, scope)
-        cls.decorators.append(decorator)
-        if isinstance(decorator.data, Function | Instance):
-            result = state.call(decorator, [value], {}, Site(scope.module.file, node.lineno))
-            if isinstance(result.data, Function | Class):
-                value = result
-    scope.names[node.name] = value
-
-
-# -- imports ---------------------------------------------------------------
-
-
-def _import(state: State, node: ast.Import, scope: Scope) -> None:
-    for alias in node.names:
-        value = state.import_module(alias.name, scope.module)
-        if alias.asname is None and "." in alias.name:
-            value = state.import_module(alias.name.split(".")[0], scope.module)
-        state.bind(alias.asname or alias.name.split(".")[0], value, scope)
-
-
-def _import_from(state: State, node: ast.ImportFrom, scope: Scope) -> None:
-    name = state.sources.absolute(node.module or "", node.level, scope.module)
-    module = state.sources.find(name, scope.module, state.search_path())
-    if module is None:
-        if node.level == 0:
-            state.trace.imports.add(name.split(".")[0])
-        for alias in node.names:
-            if alias.name == "*":
-                continue
-            child = state.sources.find(f"{name}.{alias.name}", scope.module, state.search_path())
-            if child is not None:
-                state.load(child)
-                state.bind(alias.asname or alias.name, Value(child), scope)
-                continue
-            path = state.sources.canonical(f"{name}.{alias.name}")
-            state.bind(alias.asname or alias.name, classes.symbol(state, path), scope)
-        return
-    for alias in node.names:
-        if alias.name == "*":
-            if not state.sources.defer(module):
-                state.load(module)
-            scope.module.scope.stars.insert(0, module)
-            continue
-        found = state.module_attr(module, alias.name)
-        if found is None:
-            # a package that loads its names lazily: known by path, as a third party's
-            found = classes.symbol(state, state.sources.canonical(f"{name}.{alias.name}"))
-        state.bind(alias.asname or alias.name, found, scope)
-
-
-# -- the rest --------------------------------------------------------------
 
 
 def _return(state: State, node: ast.Return, scope: Scope) -> Flow:
@@ -403,36 +200,22 @@ def _continue(state: State, node: ast.Continue, scope: Scope) -> Flow:
     return CONTINUE
 
 
-def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
-    """Whether calling the function gives a generator."""
-    if isinstance(node, ast.Lambda):
-        return False
-    pending: list[ast.AST] = list(node.body)
-    while pending:
-        current = pending.pop()
-        if isinstance(current, ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            pending.extend(ast.iter_child_nodes(current))
-    return False
-
-
 _EXECUTE: dict[type[ast.stmt], Callable[..., Flow | None]] = {
     ast.Expr: _expr,
     ast.Assign: _assign,
     ast.AnnAssign: _annassign,
     ast.AugAssign: _augassign,
     ast.Delete: _delete,
-    ast.If: _if,
-    ast.Match: _match,
+    ast.If: if_,
+    ast.Match: match_,
     ast.For: for_,
     ast.AsyncFor: for_,
     ast.While: while_,
-    ast.FunctionDef: _function,
-    ast.AsyncFunctionDef: _function,
+    ast.FunctionDef: define_function,
+    ast.AsyncFunctionDef: define_function,
     ast.ClassDef: define_class,
-    ast.Import: _import,
-    ast.ImportFrom: _import_from,
+    ast.Import: import_,
+    ast.ImportFrom: import_from,
     ast.Return: _return,
     ast.Raise: _raise,
     ast.Try: _try,

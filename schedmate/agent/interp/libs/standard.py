@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp import classes
+from schedmate.agent.interp import instances
+from schedmate.agent.interp.builtins.table import BUILTINS
+from schedmate.agent.interp.containers import copy_shallow
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation
-from schedmate.agent.interp.methods import copy_shallow
 from schedmate.agent.interp.nodes import deep_copy
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -122,7 +123,7 @@ def make_path(state: State, call: Invocation) -> Value:
 
 def open_file(state: State, call: Invocation) -> Value | None:
     """A library's own `open`."""
-    opener = state.builtin("open")
+    opener = BUILTINS.get("open")
     return state.call(opener, call.args, call.kwargs, call.site) if opener is not None else None
 
 
@@ -183,7 +184,7 @@ def identity(state: State, call: Invocation) -> Value:
 
 def ordered_dict(state: State, call: Invocation) -> Value:
     items: dict[Any, Value] = {}
-    classes.fill_mapping(state, items, call.args, call.kwargs)
+    instances.fill_mapping(state, items, call.args, call.kwargs)
     return Value(items)
 
 

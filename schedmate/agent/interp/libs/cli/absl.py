@@ -137,9 +137,7 @@ _DEFINES = (
     "DEFINE_spaceseplist", "DEFINE_enum_class",
 )  # fmt: skip
 
-
 FLAGS_PATHS = tuple(f"{root}.FLAGS" for root in _ABSL)
-
 
 HANDLERS: dict[str, Handler] = {
     **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},

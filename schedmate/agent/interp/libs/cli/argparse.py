@@ -254,7 +254,6 @@ CONSTRUCTORS = (
     "optparse.OptionParser",
 )
 
-
 _METHODS = {
     "add_argument": add_argument,
     "add_option": add_argument,
@@ -273,7 +272,6 @@ _METHODS = {
     "parse_intermixed_args": parse_args,
     "parse": parse_args,
 }
-
 
 HANDLERS: dict[str, Handler] = {
     f"{constructor}().{name}": method

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp import classes
+from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.objects import Call, Function, Symbol
@@ -63,7 +64,7 @@ def _click_option(state: State, decorator: Value, parser: Parser, function: Func
         default = Value(False, here)
     kind = data.kwargs.get("type")
     if kind is None and not isinstance(default.data, str) and default.known and not is_flag:
-        kind = state.builtin(type(default.data).__name__)
+        kind = BUILTINS.get(type(default.data).__name__)
     many = data.kwargs.get("nargs", Value(None)).data
     multiple = data.kwargs.get("multiple", Value(False)).data is True
     nargs = "+" if many == -1 else many if isinstance(many, int) and many > 1 else None

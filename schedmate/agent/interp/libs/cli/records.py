@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs import parse_scalar
-from schedmate.agent.interp import classes
+from schedmate.agent.interp import classes, instances
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.libs.configs.files import read_file
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def make_record(state: State, kind: Value) -> Value:
     """An object of a record class with its default values."""
     if isinstance(kind.data, Class):
-        return classes.instantiate(state, kind.data, [], {}, Site(kind.data.module.file, 1))
+        return instances.instantiate(state, kind.data, [], {}, Site(kind.data.module.file, 1))
     path = kind.data.path if isinstance(kind.data, Symbol) else ""
     defaults = state.library.record_defaults(path)
     return Value(AttrDict(dict(defaults), "record", path), kind.origin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
@@ -92,9 +93,9 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
         flags = [n.partition("/")[0] for n in names if n.startswith("-")]
         flags = flags or [f"--{name.replace('_', '-')}"]
         is_flag = annotation == "bool" or isinstance(default.data, bool)
-        kind = state.builtin(annotation if annotation in ("int", "float", "str") else "")
+        kind = BUILTINS.get(annotation if annotation in ("int", "float", "str") else "")
         if kind is None and default.known and isinstance(default.data, int | float) and not is_flag:
-            kind = state.builtin(type(default.data).__name__)
+            kind = BUILTINS.get(type(default.data).__name__)
         action = "store_true" if is_flag else "store"
         parser.options.append(
             Option(

@@ -71,9 +71,7 @@ _ATTR_DICTS = {
     "prodict.Prodict.from_dict": "attr", "ast_attrdict.AttrDict": "attr",
 }  # fmt: skip
 
-
 YACS_NODES = tuple(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
-
 
 HANDLERS: dict[str, Handler] = {
     **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},

@@ -115,7 +115,6 @@ _LOADERS = (
     "anyconfig.load", "pyjson5.load", "oyaml.safe_load", "yamlinclude.load",
 )  # fmt: skip
 
-
 _INI = ("ConfigParser", "RawConfigParser", "SafeConfigParser")
 
 HANDLERS: dict[str, Handler] = {

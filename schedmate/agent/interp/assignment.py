@@ -1,0 +1,118 @@
+"""What an assignment changes: names, attributes, items."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.nodes import converted
+from schedmate.agent.interp.objects import (
+    NOWHERE,
+    AttrDict,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Module,
+    Scope,
+    Symbol,
+)
+from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.values import Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def assign(state: State, target: ast.expr, value: Value, scope: Scope) -> None:
+    """Bind `value` to an assignment target."""
+    if isinstance(target, ast.Name):
+        state.bind(target.id, value, scope)
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(state, target.elts, value, scope)
+    elif isinstance(target, ast.Attribute):
+        state.setattr(state.evaluate(target.value, scope), target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        base = state.evaluate(target.value, scope)
+        if not isinstance(target.slice, ast.Slice):
+            state.setitem(base, state.evaluate(target.slice, scope), value)
+    elif isinstance(target, ast.Starred):
+        state.assign(target.value, value, scope)
+
+
+def _unpack(state: State, targets: list[ast.expr], value: Value, scope: Scope) -> None:
+    items = iterate(value)
+    if items is None:
+        items = [state.element(value) for _ in targets]
+    starred = next((i for i, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
+    if starred is not None:
+        after = len(targets) - starred - 1
+        end = max(starred, len(items) - after)
+        items = [*items[:starred], Value(items[starred:end]), *items[end:]]
+    for index, target in enumerate(targets):
+        state.assign(target, items[index] if index < len(items) else unknown(), scope)
+
+
+def bind(state: State, name: str, value: Value, scope: Scope) -> None:
+    if name in scope.globals_:
+        scope.module.scope.names[name] = value
+        return
+    if name in scope.nonlocals:
+        outer = scope.parent
+        while outer is not None:
+            if name in outer.names:
+                outer.names[name] = value
+                return
+            outer = outer.parent
+    scope.names[name] = value
+
+
+def set_attribute(state: State, base: Value, name: str, value: Value) -> None:
+    data = base.data
+    if isinstance(data, AttrDict):
+        held = data.get(name)
+        if held is not None and held.known and held.data is not None:
+            # `args.epochs = ceil(args.steps / len(loader))` is the same length, put otherwise
+            number = isinstance(held.data, int | float)
+            if isinstance(value.data, Unknown) or (
+                number and isinstance(value.data, Symbol | Call)
+            ):
+                return
+        if _overrides(state, held, value):
+            data[name] = converted(data, value)
+    elif isinstance(data, Instance):
+        if data.items is not None and data.cls.lookup("__getattr__") is not None:
+            mapping = data.items.data
+            if isinstance(mapping, dict):
+                mapping[name] = value
+                return
+        data.attrs[name] = value
+    elif isinstance(data, Class | Call):
+        data.attrs[name] = value
+    elif isinstance(data, Symbol) and f"{data.path}.{name}" == "sys.argv":
+        state.argv = iterate(value) or state.argv
+    elif isinstance(data, Module):
+        state.load(data)
+        data.scope.names[name] = value
+
+
+def set_item(state: State, base: Value, index: Value, value: Value) -> None:
+    data = base.data
+    key = plain_key(index)
+    if isinstance(data, Instance):
+        setter = data.cls.lookup("__setitem__")
+        if setter is not None and isinstance(setter.data, Function):
+            state.call_function(setter.data, [base, index, value], {}, NOWHERE)
+            return
+        if data.items is not None:
+            data = data.items.data
+    if isinstance(data, dict) and key is not None:
+        if _overrides(state, data.get(key), value):
+            data[key] = converted(data, value)
+    elif isinstance(data, list) and isinstance(key, int) and -len(data) <= key < len(data):
+        data[key] = value
+
+
+def _overrides(state: State, held: Value | None, value: Value) -> bool:
+    """Whether an assignment replaces what is held: in doubt, a known value stays."""
+    return state.certain or held is None or held.data is None or not held.known

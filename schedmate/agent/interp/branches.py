@@ -1,0 +1,108 @@
+"""Branches: the alternative that is taken, or all of them joined where that cannot be decided."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.expressions import evaluate
+from schedmate.agent.interp.flow import Flow, Raised
+from schedmate.agent.interp.loops import leaves_loop, note_bound
+from schedmate.agent.interp.objects import Scope
+from schedmate.agent.interp.values_ops import truth
+from schedmate.agent.values import Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def if_(state: State, node: ast.If, scope: Scope) -> Flow | None:
+    decided = truth(evaluate(state, node.test, scope))
+    if decided is not None:
+        if not decided or leaves_loop(node.body):
+            note_bound(state, node.test, node.body, scope)
+        return state.follow(node.body if decided else node.orelse, scope)
+    note_bound(state, node.test, node.body, scope)
+    return branch(state, [node.body, node.orelse], scope)
+
+
+def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> Flow | None:
+    """Run every alternative from the same start and join what they leave in the local names.
+
+    An alternative that leaves (return, raise, break, continue) is taken to be the exception when
+    another one goes on: its effects on names are dropped, its returned value is kept as a
+    possibility.
+    """
+    before = dict(scope.names)
+    outcomes: list[dict[str, Value]] = []
+    left: list[Flow | None] = []
+    for body in bodies:
+        scope.names = dict(before)
+        try:
+            with state.uncertain():
+                flow = state.follow(body, scope)
+        except Raised:
+            left.append(None)
+            continue
+        if flow is None:
+            outcomes.append(scope.names)
+        else:
+            left.append(flow)
+            if flow.kind == "return" and flow.value is not None:
+                state.frames[-1].returned.append(flow.value)
+    if outcomes:
+        merged = outcomes[0]
+        for other in outcomes[1:]:
+            for name, value in other.items():
+                if name not in merged:
+                    merged[name] = value
+                elif merged[name] is not value:
+                    merged[name] = state.join(merged[name], value)
+        scope.names = merged
+        return None
+    scope.names = before
+    flows = [flow for flow in left if flow is not None]
+    if not flows:
+        if state.certain and not state.catches("Exception"):
+            return None
+        raise Raised("Exception")
+    return flows[0] if flows[0].kind != "return" else Flow("return", _joined_return(state, flows))
+
+
+def _joined_return(state: State, flows: list[Flow]) -> Value:
+    values = [flow.value for flow in flows if flow.value is not None]
+    result = values[0] if values else Value(None)
+    for value in values[1:]:
+        result = state.join(result, value)
+    return result
+
+
+def match_(state: State, node: ast.Match, scope: Scope) -> Flow | None:
+    subject = evaluate(state, node.subject, scope)
+    if subject.known:
+        for case in node.cases:
+            matched = _matches(state, case.pattern, subject, scope)
+            if matched is None:
+                break
+            if matched and case.guard is None:
+                return state.follow(case.body, scope)
+        else:
+            return None
+    return branch(state, [*(case.body for case in node.cases), []], scope)
+
+
+def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
+    if isinstance(pattern, ast.MatchValue):
+        value = evaluate(state, pattern.value, scope)
+        return subject.plain() == value.plain() if value.known else None
+    if isinstance(pattern, ast.MatchSingleton):
+        return subject.data is pattern.value
+    if isinstance(pattern, ast.MatchOr):
+        found = [_matches(state, option, subject, scope) for option in pattern.patterns]
+        return True if True in found else None if None in found else False
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
+        if pattern.name is not None:
+            state.bind(pattern.name, subject, scope)
+        return True
+    return None

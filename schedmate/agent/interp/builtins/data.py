@@ -1,0 +1,221 @@
+"""Built-in types and functions over plain data: conversions, containers, iteration, numbers."""
+
+from __future__ import annotations
+
+import builtins as python
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp import instances
+from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.objects import (
+    Args,
+    Call,
+    Instance,
+    Kwargs,
+    NativeFunction,
+    RangeOf,
+    Site,
+    Symbol,
+)
+from schedmate.agent.interp.values_ops import iterate, origin_of, truth
+from schedmate.agent.values import Unknown, Value, lifted, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def _len(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    data = args[0].data if args else None
+    if isinstance(data, Instance) and data.items is not None:
+        data = data.items.data
+    if isinstance(data, str | list | tuple | dict):
+        return Value(len(data), args[0].origin)
+    return unknown("len")
+
+
+def _convert(kind: type) -> NativeFunction:
+    def convert(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+        if not args:
+            return Value(kind())
+        value = args[0]
+        data = value.data
+        if isinstance(data, Instance) and "value" in data.attrs and kind is str:
+            return data.attrs["value"]
+        if not value.known or isinstance(data, list | tuple | dict):
+            return unknown(origin=value.origin)
+        try:
+            return Value(kind(data), value.origin)
+        except (TypeError, ValueError, OverflowError):
+            if state.expects("ValueError"):
+                raise Raised("ValueError") from None
+            return unknown(origin=value.origin)
+
+    return convert
+
+
+def _bool(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    decided = truth(args[0]) if args else False
+    return unknown() if decided is None else Value(decided, args[0].origin if args else None)
+
+
+def _listing(kind: type) -> NativeFunction:
+    def build(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+        if not args:
+            return Value(kind())
+        items = iterate(args[0])
+        if items is None:
+            return Value(Unknown(), args[0].origin)
+        return Value(kind(items), args[0].origin)
+
+    return build
+
+
+def _dict(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    items: dict[Any, Value] = {}
+    if args and isinstance(args[0].data, Unknown | Call | Symbol) and not kwargs:
+        return unknown(origin=args[0].origin)
+    instances.fill_mapping(state, items, args, kwargs)
+    return Value(items)
+
+
+def _range(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if len(args) == 1:
+        parts = (Value(0), args[0], Value(1))
+    elif len(args) >= 2:
+        parts = (args[0], args[1], args[2] if len(args) > 2 else Value(1))
+    else:
+        return unknown()
+    return Value(RangeOf(*parts), origin_of(*args))
+
+
+def _enumerate(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if not args:
+        return unknown()
+    items = iterate(args[0])
+    start = kwargs.get("start", args[1] if len(args) > 1 else Value(0)).data
+    if items is None or not isinstance(start, int):
+        return Value(Unknown(), args[0].origin)
+    return Value([Value((Value(start + i), item)) for i, item in enumerate(items)])
+
+
+def _zip(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    columns = [iterate(value) for value in args]
+    known = [column for column in columns if column is not None]
+    if not columns or len(known) != len(columns):
+        return unknown()
+    return Value([Value(tuple(row)) for row in zip(*known, strict=False)])
+
+
+def _map(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    items = iterate(args[1]) if len(args) == 2 else None
+    if items is None or len(items) > 500:
+        return unknown()
+    return Value([state.call(args[0], [item], {}, site) for item in items])
+
+
+def _filter(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    items = iterate(args[1]) if len(args) == 2 else None
+    if items is None or len(items) > 500:
+        return unknown()
+    kept = []
+    for item in items:
+        decided = truth(item if args[0].data is None else state.call(args[0], [item], {}, site))
+        if decided is None:
+            return unknown()
+        if decided:
+            kept.append(item)
+    return Value(kept)
+
+
+def _sorted(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    items = iterate(args[0]) if args else None
+    if items is None:
+        return unknown()
+    if "key" not in kwargs and all(item.known for item in items):
+        try:
+            items = sorted(items, key=lambda item: item.plain())
+        except TypeError:
+            return Value(items)
+        if truth(kwargs.get("reverse", Value(False))):
+            items.reverse()
+    return Value(items)
+
+
+def _reversed(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    items = iterate(args[0]) if args else None
+    return unknown() if items is None else Value(items[::-1])
+
+
+def _numeric(name: str) -> NativeFunction:
+    function = getattr(python, name)
+
+    def apply(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+        if len(args) == 1 and isinstance(args[0].data, list | tuple) and name != "abs":
+            args = list(args[0].data)
+            if name in ("sum", "any", "all"):
+                args = [Value(args)]
+        if not args or not all(value.known for value in args):
+            return unknown(origin=origin_of(*args))
+        try:
+            return lifted(function(*(value.plain() for value in args)), origin_of(*args))
+        except (TypeError, ValueError, OverflowError):
+            return unknown(origin=origin_of(*args))
+
+    return apply
+
+
+def _any_all(name: str) -> NativeFunction:
+    def apply(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+        items = iterate(args[0]) if args else None
+        if items is None:
+            return unknown()
+        outcomes = [truth(item) for item in items]
+        decisive = name == "any"
+        if decisive in outcomes:
+            return Value(decisive)
+        return unknown() if None in outcomes else Value(not decisive)
+
+    return apply
+
+
+def _iter(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    return args[0] if args else unknown()
+
+
+def _next(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    items = iterate(args[0]) if args else None
+    if items:
+        return items[0]
+    return state.element(args[0]) if args else unknown()
+
+
+FUNCTIONS: dict[str, NativeFunction] = {
+    "len": _len,
+    "int": _convert(int),
+    "float": _convert(float),
+    "str": _convert(str),
+    "repr": _convert(repr),  # type: ignore[arg-type]
+    "bool": _bool,
+    "list": _listing(list),
+    "tuple": _listing(tuple),
+    "set": _listing(list),
+    "frozenset": _listing(list),
+    "dict": _dict,
+    "range": _range,
+    "xrange": _range,
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "map": _map,
+    "filter": _filter,
+    "sorted": _sorted,
+    "reversed": _reversed,
+    "min": _numeric("min"),
+    "max": _numeric("max"),
+    "sum": _numeric("sum"),
+    "abs": _numeric("abs"),
+    "round": _numeric("round"),
+    "any": _any_all("any"),
+    "all": _any_all("all"),
+    "iter": _iter,
+    "next": _next,
+}

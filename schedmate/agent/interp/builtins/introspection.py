@@ -1,0 +1,209 @@
+"""Built-in functions that ask what something is and which attributes it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp import classes, methods
+from schedmate.agent.interp.objects import (
+    Args,
+    AttrDict,
+    Bound,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Kwargs,
+    Module,
+    Native,
+    NativeFunction,
+    Partial,
+    PathStr,
+    Site,
+    Super,
+    Symbol,
+)
+from schedmate.agent.values import Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float,),
+    "bool": (bool,),
+    "list": (list,),
+    "tuple": (tuple,),
+    "dict": (dict,),
+    "bytes": (bytes,),
+    "set": (list,),
+    "NoneType": (type(None),),
+    "pathlib.Path": (PathStr,),
+    "Path": (PathStr,),
+    "os.PathLike": (PathStr,),
+    "collections.abc.Mapping": (dict,),
+    "collections.abc.Sequence": (list, tuple, str),
+    "collections.abc.Iterable": (list, tuple, str, dict),
+    "collections.OrderedDict": (dict,),
+    "argparse.Namespace": (AttrDict,),
+    "omegaconf.DictConfig": (AttrDict,),
+    "omegaconf.ListConfig": (list,),
+}
+
+
+def type_name(value: Value) -> str:
+    """The name under which a type object is known here."""
+    data = value.data
+    if isinstance(data, Native | Class):
+        return data.name
+    return data.path if isinstance(data, Symbol) else ""
+
+
+def is_instance(state: State, value: Value, kind: Value) -> bool | None:
+    """`isinstance(value, kind)`, None when it cannot be decided."""
+    if isinstance(kind.data, tuple | list):
+        outcomes = [is_instance(state, value, item) for item in kind.data]
+        return True if True in outcomes else None if None in outcomes else False
+    data = value.data
+    if isinstance(data, Unknown | Symbol | Call):
+        return None
+    if isinstance(data, Instance):
+        if isinstance(kind.data, Class):
+            return kind.data in data.cls.mro()
+        name = type_name(kind)
+        bases = {classes.last(base) for base in data.cls.external_bases()}
+        if name in _TYPES:
+            return classes.last(name) in bases or (name == "dict" and data.items is not None)
+        return True if classes.last(name) in bases else None
+    name = type_name(kind)
+    if name in _TYPES:
+        wanted = _TYPES[name]
+        if bool not in wanted and isinstance(data, bool):
+            return int in wanted
+        if PathStr not in wanted and isinstance(data, PathStr):
+            return False
+        return isinstance(data, wanted)
+    if isinstance(kind.data, Class) and (value.known or isinstance(data, AttrDict)):
+        return False
+    return None
+
+
+def _isinstance(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    outcome = is_instance(state, args[0], args[1]) if len(args) == 2 else None
+    return unknown() if outcome is None else Value(outcome)
+
+
+def _issubclass(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if len(args) == 2 and isinstance(args[0].data, Class):
+        if isinstance(args[1].data, Class):
+            return Value(args[1].data in args[0].data.mro())
+        name = classes.last(type_name(args[1]))
+        if name in {classes.last(base) for base in args[0].data.external_bases()}:
+            return Value(True)
+    return unknown()
+
+
+def _getattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if len(args) < 2 or not isinstance(args[1].data, str):
+        return unknown()
+    state.trace.looked_up.add(args[1].data)
+    found = has_attribute(state, args[0], args[1].data)
+    if found is False and len(args) > 2:
+        return args[2]
+    value = state.getattr(args[0], args[1].data)
+    if len(args) > 2 and isinstance(value.data, Unknown | Symbol) and found is None:
+        return value if isinstance(value.data, Symbol) else unknown(args[1].data)
+    if isinstance(value.data, Function | Class | Symbol) and args[1].origin is not None:
+        return Value(value.data, args[1].origin)
+    return value
+
+
+def has_attribute(state: State, value: Value, name: str) -> bool | None:
+    """`hasattr(value, name)`, None when it cannot be decided."""
+    data = value.data
+    if isinstance(data, AttrDict):
+        return name in data or isinstance(methods.bound_method(value, name).data, Native)
+    if isinstance(data, Instance):
+        if name in data.attrs or data.cls.lookup(name) is not None:
+            return True
+        if data.items is not None and isinstance(data.items.data, dict) and name in data.items.data:
+            return True
+        if data.cls.lookup("__getattr__") is not None:
+            return None
+        return False if not data.cls.external_bases() else None
+    if isinstance(data, Module):
+        return state.module_attr(data, name) is not None
+    if isinstance(data, Class):
+        return True if data.lookup(name) is not None else None
+    if value.known:
+        return hasattr(data, name)
+    return None
+
+
+def _hasattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if len(args) == 2 and isinstance(args[1].data, str):
+        found = has_attribute(state, args[0], args[1].data)
+        return unknown() if found is None else Value(found)
+    return unknown()
+
+
+def _setattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if len(args) == 3 and isinstance(args[1].data, str):
+        state.setattr(args[0], args[1].data, args[2])
+    return Value(None)
+
+
+def _vars(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if not args:
+        return _locals(state, args, kwargs, site)
+    data = args[0].data
+    if isinstance(data, dict):
+        return args[0]
+    if isinstance(data, Instance):
+        return Value(data.attrs, args[0].origin)
+    if isinstance(data, Class):
+        return Value(data.attrs, args[0].origin)
+    if isinstance(data, Module):
+        return args[0]
+    return unknown()
+
+
+def _globals(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    return Value(state.frames[-1].scope.module.scope.names)
+
+
+def _locals(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    return Value(state.frames[-1].scope.names)
+
+
+def _super(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    if len(args) == 2 and isinstance(args[0].data, Class):
+        return Value(Super(args[0].data, args[1]))
+    for frame in reversed(state.frames):
+        if frame.cls is not None and frame.self is not None:
+            return Value(Super(frame.cls, frame.self))
+    return unknown()
+
+
+def _callable(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    data = args[0].data if args else None
+    if isinstance(data, Function | Class | Native | Bound | Partial):
+        return Value(True)
+    if args and (args[0].known or isinstance(data, dict)):
+        return Value(False)
+    return unknown()
+
+
+FUNCTIONS: dict[str, NativeFunction] = {
+    "isinstance": _isinstance,
+    "issubclass": _issubclass,
+    "getattr": _getattr,
+    "hasattr": _hasattr,
+    "setattr": _setattr,
+    "vars": _vars,
+    "globals": _globals,
+    "locals": _locals,
+    "super": _super,
+    "callable": _callable,
+}

@@ -1,0 +1,229 @@
+"""Calls: the repository's functions and classes are followed, anything else is recorded."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp import classes, instances
+from schedmate.agent.interp.definitions import is_generator
+from schedmate.agent.interp.flow import Frame, Raised
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.objects import (
+    Bound,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Native,
+    Partial,
+    Scope,
+    Site,
+    Symbol,
+)
+from schedmate.agent.interp.trace import CallEvent
+from schedmate.agent.values import Origin, Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+MAX_DEPTH = 48
+"""Calls inside each other."""
+MAX_ACTIVE = 8
+"""Calls of one function inside each other."""
+MAX_BLIND = 2
+"""The same where no argument can decide anything."""
+MAX_EVENTS = 20_000
+"""Calls noted in the trace."""
+
+
+def call(
+    state: State, func: Value, args: list[Value], kwargs: dict[str, Value], site: Site
+) -> Value:
+    """Call `func`; what it does not know how to call yields an unknown or a `Call`."""
+    state.tick()
+    data = func.data
+    if isinstance(data, Native):
+        return data.fn(state, args, kwargs, site)
+    for value in (*args, *kwargs.values()):
+        state.use(value)
+    if isinstance(data, Function):
+        return state.call_function(data, args, kwargs, site)
+    if isinstance(data, Class):
+        return instances.instantiate(state, data, args, kwargs, site)
+    if isinstance(data, Bound):
+        if isinstance(data.func.data, Function):
+            return state.call_function(data.func.data, [data.self, *args], kwargs, site)
+        return state.call(data.func, [data.self, *args], kwargs, site)
+    if isinstance(data, Partial):
+        return state.call(data.func, [*data.args, *args], {**data.kwargs, **kwargs}, site)
+    if isinstance(data, Symbol):
+        return state.external(Invocation(data.path, args, kwargs, site, data.base))
+    if isinstance(data, Call):
+        return state.external(Invocation(f"{data.path}()", args, kwargs, site, func))
+    if isinstance(data, Instance):
+        return _call_instance(state, func, data, args, kwargs, site)
+    text = data.text if isinstance(data, Unknown) and data.text else ""
+    return state.external(Invocation(f"?{text}", args, kwargs, site))
+
+
+def use(state: State, value: Value) -> None:
+    """Note that an object was handed to something."""
+    data = value.data
+    if isinstance(data, Call | Instance):
+        state.trace.used.add(id(data))
+        if isinstance(data, Call) and data.callee is not None and "(" in data.path:
+            state.use(data.callee)
+    elif isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call):
+        state.use(data.base)
+    elif isinstance(data, list | tuple) and len(data) <= 8:
+        for item in data:
+            state.use(item)
+
+
+def _call_instance(
+    state: State,
+    func: Value,
+    data: Instance,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+) -> Value:
+    if classes.is_network(data.cls):
+        return unknown()
+    method = data.cls.lookup("__call__")
+    if method is not None and isinstance(method.data, Function):
+        return state.call_function(method.data, [func, *args], kwargs, site)
+    return unknown()
+
+
+def call_function(
+    state: State,
+    function: Function,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+) -> Value:
+    """Follow a function of the repository; unknown past the depth or recursion limits."""
+    if function.decorators and not args and not kwargs:
+        answer = state.library.enter(state, function)
+        if answer is not None:
+            return answer
+    identity = id(function.node)
+    active = state.active.get(identity, 0)
+    if len(state.frames) >= MAX_DEPTH or active >= MAX_ACTIVE:
+        return unknown()
+    if active >= MAX_BLIND and not any(_tells(v) for v in (*args, *kwargs.values())):
+        # recursion over something unknown has nothing to end it
+        return unknown()
+    state.trace.functions.setdefault(function.name, site)
+    scope = Scope(function.module, function.scope)
+    _bind_arguments(state, function, args, kwargs, scope)
+    frame = Frame(scope, function.name, function.cls, args[0] if args else None)
+    state.active[identity] = active + 1
+    state.frames.append(frame)
+    try:
+        if isinstance(function.node, ast.Lambda):
+            return state.evaluate(function.node.body, scope)
+        flow = state.follow(function.node.body, scope)
+    except Raised as error:
+        loading = any(frame.function == "" for frame in state.frames[1:])
+        if error.name != "SystemExit" or not loading:
+            raise
+        return unknown()  # no import of a healthy job ends it
+    finally:
+        state.frames.pop()
+        state.active[identity] = active
+    result = flow.value if flow is not None and flow.kind == "return" else None
+    if is_generator(function.node):
+        items = frame.yielded
+        return Value(Unknown() if items is None else items, Origin("code", site.file, site.line))
+    for candidate in frame.returned:
+        result = candidate if result is None else state.join(result, candidate)
+    return result if result is not None else Value(None)
+
+
+def _bind_arguments(
+    state: State, function: Function, args: list[Value], kwargs: dict[str, Value], scope: Scope
+) -> None:
+    spec = function.node.args
+    positional = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+    names = scope.names
+    for name, value in zip(positional, args, strict=False):
+        names[name] = value
+    if spec.vararg is not None:
+        names[spec.vararg.arg] = Value(tuple(args[len(positional) :]))
+    extra: dict[Any, Value] = {}
+    known = {*positional, *(a.arg for a in spec.kwonlyargs)}
+    for name, value in kwargs.items():
+        if name in known:
+            names[name] = value
+        else:
+            extra[name] = value
+    if spec.kwarg is not None:
+        names[spec.kwarg.arg] = Value(extra)
+    for name, value in state.library.bound_arguments(state, function).items():
+        if name in known:
+            names.setdefault(name, value)
+    for name, value in function.defaults.items():
+        names.setdefault(name, value)
+    for name in known:
+        names.setdefault(name, unknown(name))
+
+
+def _tells(value: Value) -> bool:
+    """Whether an argument can decide anything in a function."""
+    return isinstance(value.data, dict | list | tuple) or (
+        value.known and value.data not in (None, "", True, False)
+    )
+
+
+def external(state: State, invocation: Invocation) -> Value:
+    """A call that leaves the repository: a library model answers, or it is only recorded."""
+    path = state.sources.canonical(invocation.path)
+    invocation.path = path
+    handler = state.library.handlers.get(path)
+    if handler is None and "." in path:
+        handler = state.library.handlers.get("*." + path.rsplit(".", 1)[-1])
+    if handler is not None:
+        answer = handler(state, invocation)
+        if answer is not None:
+            return answer
+    elif state.library.is_parser(invocation):
+        # a library adds its options to the program's parser
+        return invocation.args[0]
+    origin = Origin("code", invocation.site.file, invocation.site.line)
+    result = Value(Call(path, invocation.args, invocation.kwargs, callee=invocation.base), origin)
+    state.record(path, invocation.args, invocation.kwargs, invocation.site, result)
+    return result
+
+
+def record(
+    state: State,
+    path: str,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+    result: Value | None = None,
+    cls: Class | None = None,
+) -> CallEvent:
+    """Note a call in the trace."""
+    frame = state.frames[-1] if state.frames else None
+    event = CallEvent(
+        path,
+        args,
+        kwargs,
+        site,
+        state.certain,
+        tuple(state.networks),
+        cls,
+        frame.function if frame else "",
+        result,
+        in_loop=any(f.loops for f in state.frames),
+        owner=frame.cls if frame else None,
+    )
+    if len(state.trace.calls) < MAX_EVENTS and not (state.networks and path.startswith("torch.")):
+        state.trace.calls.append(event)
+    if result is not None:
+        state.events[id(result.data)] = event
+    return event

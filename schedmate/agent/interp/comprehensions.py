@@ -1,0 +1,64 @@
+"""Comprehensions and generator expressions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp.objects import Scope
+from schedmate.agent.interp.values_ops import iterate, plain_key, truth
+from schedmate.agent.values import Origin, Unknown, Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def comprehension(
+    state: State,
+    node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
+    scope: Scope,
+) -> Value:
+    """The items, unknown when what is gone through or left out is not known exactly."""
+    inner = Scope(scope.module, scope)
+    out: list[tuple[Value | None, Value]] = []
+    exact = True
+
+    def emit() -> None:
+        if isinstance(node, ast.DictComp):
+            out.append((state.evaluate(node.key, inner), state.evaluate(node.value, inner)))
+        else:
+            out.append((None, state.evaluate(node.elt, inner)))
+
+    def run(level: int) -> None:
+        nonlocal exact
+        if level == len(node.generators):
+            emit()
+            return
+        generator = node.generators[level]
+        source = state.evaluate(generator.iter, inner if level else scope)
+        state.use(source)
+        items = iterate(source)
+        if items is None or len(items) > 2000:
+            exact = False
+            items = [state.element(source)]
+        for item in items:
+            state.assign(generator.target, item, inner)
+            decided = [truth(state.evaluate(test, inner)) for test in generator.ifs]
+            if False in decided:
+                continue
+            if None in decided:
+                exact = False
+            run(level + 1)
+
+    run(0)
+    here = Origin("code", scope.module.file, node.lineno)
+    if not exact:
+        return Value(Unknown(), here)
+    if isinstance(node, ast.DictComp):
+        items_: dict[Any, Value] = {}
+        for key_value, value in out:
+            key = plain_key(key_value) if key_value is not None else None
+            if key is not None:
+                items_[key] = value
+        return Value(items_, here)
+    return Value([value for _, value in out], here)

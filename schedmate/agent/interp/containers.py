@@ -1,0 +1,180 @@
+"""Methods of lists, tuples and dicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp.invocation import Invocation, Method
+from schedmate.agent.interp.objects import AttrDict
+from schedmate.agent.interp.operators import MAX_DATA
+from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.values import Value, lifted, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def _append(state: State, base: Value, call: Invocation) -> Value:
+    if call.args and len(base.data) < MAX_DATA:
+        base.data.append(call.args[0])
+    return Value(None)
+
+
+def _extend(state: State, base: Value, call: Invocation) -> Value:
+    items = iterate(call.args[0]) if call.args else None
+    if items and len(base.data) + len(items) < MAX_DATA:
+        base.data.extend(items)
+    return Value(None)
+
+
+def _insert(state: State, base: Value, call: Invocation) -> Value:
+    if len(call.args) == 2 and isinstance(call.args[0].data, int):
+        base.data.insert(call.args[0].data, call.args[1])
+    return Value(None)
+
+
+def _list_pop(state: State, base: Value, call: Invocation) -> Value:
+    index = call.args[0].data if call.args else -1
+    if isinstance(index, int) and -len(base.data) <= index < len(base.data):
+        item: Value = base.data.pop(index)
+        return item
+    return unknown()
+
+
+def _list_index(state: State, base: Value, call: Invocation) -> Value:
+    for index, item in enumerate(base.data):
+        if call.args and item.known and call.args[0].known and item.plain() == call.args[0].plain():
+            return Value(index, base.origin)
+    return unknown()
+
+
+def _list_copy(state: State, base: Value, call: Invocation) -> Value:
+    return Value(list(base.data), base.origin)
+
+
+def _list_remove(state: State, base: Value, call: Invocation) -> Value:
+    index = _list_index(state, base, call).data
+    if isinstance(index, int):
+        base.data.pop(index)
+    return Value(None)
+
+
+def _count(state: State, base: Value, call: Invocation) -> Value:
+    if not (base.known and call.args and call.args[0].known):
+        return unknown()
+    return Value(base.plain().count(call.args[0].plain()))
+
+
+def _reorder(state: State, base: Value, call: Invocation) -> Value:
+    if base.known and not call.kwargs:
+        try:
+            base.data.sort(key=lambda item: item.data)
+        except TypeError:
+            return Value(None)
+    return Value(None)
+
+
+def _get(state: State, base: Value, call: Invocation) -> Value:
+    key = plain_key(call.args[0]) if call.args else None
+    default = call.args[1] if len(call.args) > 1 else call.kwargs.get("default", Value(None))
+    if key is None:
+        return unknown()
+    found: Value = base.data.get(key, default)
+    return found
+
+
+def _keys(state: State, base: Value, call: Invocation) -> Value:
+    return Value([lifted(key, item.origin) for key, item in base.data.items()], base.origin)
+
+
+def _values(state: State, base: Value, call: Invocation) -> Value:
+    return Value(list(base.data.values()), base.origin)
+
+
+def _items(state: State, base: Value, call: Invocation) -> Value:
+    pairs = [Value((lifted(key, item.origin), item)) for key, item in base.data.items()]
+    return Value(pairs, base.origin)
+
+
+def _dict_update(state: State, base: Value, call: Invocation) -> Value:
+    for value in call.args:
+        mapping = state.mapping(value)
+        if mapping is not None:
+            base.data.update(mapping)
+            continue
+        for pair in iterate(value) or []:
+            parts = iterate(pair)
+            key = plain_key(parts[0]) if parts and len(parts) == 2 else None
+            if parts and key is not None:
+                base.data[key] = parts[1]
+    base.data.update(call.kwargs)
+    return Value(None)
+
+
+def _setdefault(state: State, base: Value, call: Invocation) -> Value:
+    key = plain_key(call.args[0]) if call.args else None
+    if key is None:
+        return unknown()
+    found: Value = base.data.setdefault(key, call.args[1] if len(call.args) > 1 else Value(None))
+    return found
+
+
+def _dict_pop(state: State, base: Value, call: Invocation) -> Value:
+    key = plain_key(call.args[0]) if call.args else None
+    default = call.args[1] if len(call.args) > 1 else unknown()
+    if not state.certain or key not in base.data:
+        missing: Value = base.data.get(key, default)
+        return missing
+    found: Value = base.data.pop(key)
+    # a setting that was read and taken out is a setting all the same
+    state.trace.popped.setdefault(id(base.data), (base.data, {}))[1][key] = found
+    return found
+
+
+def _dict_copy(state: State, base: Value, call: Invocation) -> Value:
+    return copy_shallow(base)
+
+
+def copy_shallow(value: Value) -> Value:
+    """A copy of a container that shares its items."""
+    data = value.data
+    if isinstance(data, dict):
+        made = data.copy() if type(data) is dict else _same_kind(data)
+        return Value(made, value.origin)
+    if isinstance(data, list):
+        return Value(list(data), value.origin)
+    return value
+
+
+def _same_kind(data: dict[Any, Value]) -> dict[Any, Value]:
+
+    if isinstance(data, AttrDict):
+        return AttrDict(dict(data), data.flavour, data.label)
+    return dict(data)
+
+
+TUPLE: dict[str, Method] = {"index": _list_index, "count": _count}
+
+LIST: dict[str, Method] = {
+    **TUPLE,
+    "append": _append,
+    "add": _append,
+    "extend": _extend,
+    "update": _extend,
+    "insert": _insert,
+    "pop": _list_pop,
+    "copy": _list_copy,
+    "remove": _list_remove,
+    "sort": _reorder,
+}
+
+DICT: dict[str, Method] = {
+    "get": _get,
+    "keys": _keys,
+    "values": _values,
+    "items": _items,
+    "update": _dict_update,
+    "setdefault": _setdefault,
+    "pop": _dict_pop,
+    "copy": _dict_copy,
+}

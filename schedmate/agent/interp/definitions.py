@@ -1,0 +1,95 @@
+"""Definitions of functions and classes."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.expressions import defaults, evaluate
+from schedmate.agent.interp.modules import symbol
+from schedmate.agent.interp.objects import Class, Function, Instance, Scope, Site, Symbol
+from schedmate.agent.values import Origin, Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+_ACCESSORS = ("setter", "deleter", "getter")
+
+
+def define_function(
+    state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope
+) -> None:
+    if any(isinstance(d, ast.Attribute) and d.attr in _ACCESSORS for d in node.decorator_list):
+        return
+    function = Function(node.name, node, scope, defaults(state, node.args, scope))
+    value = Value(function, Origin("code", scope.module.file, node.lineno))
+    for decorator_node in reversed(node.decorator_list):
+        decorator = evaluate(state, decorator_node, scope)
+        function.decorators.append(decorator)
+        value = _decorated(state, decorator, function, value, scope, node.lineno)
+    scope.names[node.name] = value
+    if function.decorators:
+        state.library.defined(state, function)
+
+
+def _decorated(
+    state: State, decorator: Value, function: Function, value: Value, scope: Scope, line: int
+) -> Value:
+    data = decorator.data
+    if isinstance(data, Symbol) and data.path in ("classmethod", "staticmethod", "property"):
+        function.kind = data.path
+        return value
+    if isinstance(data, Symbol) and data.path.endswith("cached_property"):
+        function.kind = "property"
+        return value
+    if isinstance(data, Function | Class | Instance):
+        result = state.call(decorator, [value], {}, Site(scope.module.file, line))
+        return result if isinstance(result.data, Function | Class) else value
+    return value
+
+
+def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
+    methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+    copied = state.library.stands_for(methods | scope.module.scope.names.keys())
+    if copied is not None:
+        # what the library's own reader makes of a file is known, and sooner
+        scope.names[node.name] = symbol(state, copied)
+        return
+    bases = [evaluate(state, base, scope) for base in node.bases]
+    cls = Class(node.name, node, scope, bases)
+    inner = Scope(scope.module, scope)
+    inner.names["__qualname__"] = Value(node.name)
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            cls.annotations[statement.target.id] = statement.annotation
+            cls.lines[statement.target.id] = statement.lineno
+    state.follow(node.body, inner)
+    for value in inner.names.values():
+        if isinstance(value.data, Function) and value.data.scope is inner:
+            value.data.scope = scope
+            value.data.cls = cls
+    cls.attrs = inner.names
+    value = Value(cls, Origin("code", scope.module.file, node.lineno))
+    scope.names[node.name] = value
+    for decorator_node in reversed(node.decorator_list):
+        decorator = evaluate(state, decorator_node, scope)
+        cls.decorators.append(decorator)
+        if isinstance(decorator.data, Function | Instance):
+            result = state.call(decorator, [value], {}, Site(scope.module.file, node.lineno))
+            if isinstance(result.data, Function | Class):
+                value = result
+    scope.names[node.name] = value
+
+
+def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
+    """Whether calling the function gives a generator."""
+    if isinstance(node, ast.Lambda):
+        return False
+    pending: list[ast.AST] = list(node.body)
+    while pending:
+        current = pending.pop()
+        if isinstance(current, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(current))
+    return False

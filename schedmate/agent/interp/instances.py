@@ -1,0 +1,201 @@
+"""Objects of the repository's classes: construction, record fields, enum members."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.flow import BudgetSpent
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.values import Origin, Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+_DICT_BASES = frozenset((
+    "dict", "OrderedDict", "defaultdict", "UserDict", "EasyDict", "Munch", "AttrDict", "Box",
+    "ConfigDict", "CfgNode", "CN", "addict.Dict", "Dict", "Namespace",
+))  # fmt: skip
+
+_CONFIG = re.compile(
+    r"(Config|Configuration|Cfg|Args|Arguments|H[Pp]arams?|Hyper\w*|Options?|Opts?|Settings|Params)$"
+)
+
+_FIELD_CALLS = (
+    "field", "Field", "attrib", "ib", "Factory", "mutable_field", "list_field", "HfArg", "arg",
+    "flag", "subparsers",
+)  # fmt: skip
+_ENUM_BASES = ("Enum", "IntEnum", "StrEnum", "Flag")
+
+
+def fields(state: State, cls: Class) -> dict[str, Value]:
+    """A record class's fields with their default values, inherited ones first."""
+    found: dict[str, Value] = {}
+    for base in reversed(cls.external_bases()):
+        found.update(state.library.record_defaults(base))
+    for current in reversed(cls.mro()):
+        for name in current.annotations:
+            default = current.attrs.get(name)
+            line = current.lines.get(name)
+            origin = Origin("default", current.module.file, line)
+            if default is None:
+                found.setdefault(name, Value(Unknown(name), origin))
+                continue
+            found[name] = _field_default(state, default, origin, current)
+        for name, value in current.attrs.items():
+            if name in found and name not in current.annotations and value.known:
+                found[name] = value
+    return found
+
+
+def _field_default(state: State, default: Value, origin: Origin, cls: Class) -> Value:
+    data = default.data
+    if isinstance(data, Call) and classes.last(data.path) in _FIELD_CALLS:
+        given = data.kwargs.get("default")
+        if given is None and data.args and classes.last(data.path) != "subparsers":
+            given = data.args[0]
+        factory = data.kwargs.get("default_factory") or data.kwargs.get("factory")
+        if given is None and factory is not None:
+            made = state.call(factory, [], {}, Site(cls.module.file, origin.line or 1))
+            return Value(made.data, origin)
+        if given is None and classes.last(data.path) in ("list_field", "mutable_field"):
+            return Value(list(data.args), origin)
+        if given is None or (isinstance(given.data, Symbol) and "MISSING" in given.data.path):
+            return Value(Unknown(), origin)
+        return Value(given.data, origin)
+    if isinstance(data, Instance | AttrDict | Call):
+        return default
+    if isinstance(data, Symbol) and "MISSING" in data.path:
+        return Value(Unknown(), origin)
+    return Value(data, origin)
+
+
+def instantiate(
+    state: State,
+    cls: Class,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+) -> Value:
+    """Construct an object as far as that can be followed."""
+    externals = [classes.last(base) for base in cls.external_bases()]
+    if any(name in _ENUM_BASES for name in externals):
+        return _enum_member(cls, args)
+    metaclass_call = cls.lookup("__new__")
+    instance = Instance(cls, args=args, kwargs=kwargs)
+    if any(name in _DICT_BASES for name in externals):
+        items: dict[Any, Value] = {}
+        instance.items = Value(items)
+    elif "list" in externals or "UserList" in externals:
+        instance.items = Value([])
+    value = Value(instance, Origin("code", site.file, site.line))
+    state.record(classes.qualified(cls), args, kwargs, site, value, cls)
+    call = Invocation(classes.qualified(cls), args, kwargs, site)
+    if externals:
+        made = state.library.constructed(state, value, cls, call)
+        if made is not None:
+            return made
+    if _CONFIG.search(cls.name) and not classes.is_network(cls):
+        held = instance.items if instance.items is not None else Value(instance.attrs)
+        state.trace.settings.append(Settings(cls.name, held, "dataclass"))
+    init = cls.lookup("__init__")
+    if classes.is_record(cls) and (init is None or not isinstance(init.data, Function)):
+        instance.attrs.update(_record_arguments(state, cls, args, kwargs))
+        _run(state, cls, "__post_init__", value, [], {}, site)
+        return value
+    if instance.items is not None and init is None and isinstance(instance.items.data, dict):
+        fill_mapping(state, instance.items.data, args, kwargs)
+    if init is not None and isinstance(init.data, Function):
+        if classes.is_network(cls):
+            _run_network(state, cls, init.data, [value, *args], kwargs, site)
+        else:
+            state.call_function(init.data, [value, *args], kwargs, site)
+    elif metaclass_call is not None and isinstance(metaclass_call.data, Function):
+        made = state.call_function(metaclass_call.data, [Value(cls), *args], kwargs, site)
+        if isinstance(made.data, Instance):
+            return made
+    return value
+
+
+def _run(
+    state: State,
+    cls: Class,
+    method: str,
+    self: Value,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+) -> None:
+    found = cls.lookup(method)
+    if found is not None and isinstance(found.data, Function):
+        state.call_function(found.data, [self, *args], kwargs, site)
+
+
+def _run_network(
+    state: State,
+    cls: Class,
+    init: Function,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+) -> None:
+    """Follow a network's constructor a little way: its parts matter less than its name."""
+    if len(state.networks) >= 2:
+        return
+    state.networks.append(cls.name)
+    limit = state.step_limit
+    state.step_limit = min(limit, state.steps + state.limits.network_steps)
+    try:
+        state.call_function(init, args, kwargs, site)
+    except BudgetSpent:
+        if state.steps > limit or state.out_of_time():
+            raise
+    finally:
+        state.step_limit = limit
+        state.networks.pop()
+
+
+def _record_arguments(
+    state: State, cls: Class, args: list[Value], kwargs: dict[str, Value]
+) -> dict[str, Value]:
+    values = fields(state, cls)
+    names = list(values)
+    for name, value in zip(names, args, strict=False):
+        values[name] = value
+    values.update(kwargs)
+    return values
+
+
+def fill_mapping(
+    state: State, items: dict[Any, Value], args: list[Value], kwargs: dict[str, Value]
+) -> None:
+    for value in args:
+        mapping = state.mapping(value)
+        if mapping is not None:
+            items.update(mapping)
+            continue
+        for pair in iterate(value) or []:
+            parts = iterate(pair)
+            if parts is not None and len(parts) == 2:
+                key = plain_key(parts[0])
+                if key is not None:
+                    items[key] = parts[1]
+    items.update(kwargs)
+
+
+def _enum_member(cls: Class, args: list[Value]) -> Value:
+    wanted = args[0] if args else unknown()
+    for name, value in cls.attrs.items():
+        if value.known and not name.startswith("_") and value.plain() == wanted.plain():
+            return enum_member(cls, name, value)
+    return wanted
+
+
+def enum_member(cls: Class, name: str, value: Value) -> Value:
+    """`Class.MEMBER` of an enum: an object with `name` and `value`."""
+    attrs = {"name": Value(name, value.origin), "value": value, "_value_": value}
+    return Value(Instance(cls, attrs), value.origin)

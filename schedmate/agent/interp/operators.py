@@ -1,0 +1,186 @@
+"""Python's operators on `Value`s."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Class,
+    Function,
+    Instance,
+    Module,
+    Native,
+    PathStr,
+    Symbol,
+)
+from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key
+from schedmate.agent.values import Origin, Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+MAX_DATA = 20_000
+"""Longest string or list an operation may build; anything longer becomes unknown."""
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> Value:
+    """`left op right` on plain data within size limits, else unknown."""
+    a, b = left.data, right.data
+    origin = origin_of(left, right) or here
+    if op is ast.Div and isinstance(a, str):
+        if isinstance(b, str):
+            return Value(PathStr(b if b.startswith("/") else f"{a.rstrip('/')}/{b}"), origin)
+        return unknown(origin=origin)
+    if op is ast.BitOr and isinstance(a, dict) and isinstance(b, dict):
+        return Value({**a, **b}, origin)
+    if op is ast.Mod and isinstance(a, str):
+        return _percent(a, right, origin)
+    if isinstance(a, list | tuple) or isinstance(b, list | tuple):
+        return _sequence_op(op, a, b, origin)
+    return _plain_op(op, left, right, origin)
+
+
+def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin) -> Value:
+    a, b = left.data, right.data
+    if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
+        return unknown(origin=origin)
+    if op is ast.Mult and isinstance(a, str | bytes) | isinstance(b, str | bytes):
+        count = a if isinstance(a, int) else b if isinstance(b, int) else 0
+        if count > 1000:
+            return unknown(origin=origin)
+    try:
+        if op is ast.Pow:
+            small = isinstance(a, int | float) and isinstance(b, int | float)
+            if not small or abs(b) > 1024 or abs(a) > 1e12:
+                return unknown(origin=origin)
+            return Value(a**b, origin)
+        if op is ast.LShift and (not isinstance(b, int) or b > 256):
+            return unknown(origin=origin)
+        result = _BINARY[op](a, b)
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return unknown(origin=origin)
+    if isinstance(result, int) and result.bit_length() > 1024:
+        return unknown(origin=origin)
+    if isinstance(result, str | bytes) and len(result) > MAX_DATA:
+        return unknown(origin=origin)
+    if isinstance(a, PathStr) and isinstance(result, str):
+        result = PathStr(result)
+    return Value(result, origin)
+
+
+def _percent(template: str, right: Value, origin: Origin) -> Value:
+    if not right.known or len(template) > 500 or "*" in template:
+        return unknown(origin=origin)
+    plain = right.plain()
+    try:
+        return Value((template % plain)[:MAX_DATA], origin)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return unknown(origin=origin)
+
+
+def _sequence_op(op: type[ast.operator], a: Any, b: Any, origin: Origin) -> Value:
+    if op is ast.Add and isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        if len(a) + len(b) > MAX_DATA:
+            return unknown(origin=origin)
+        kind = tuple if isinstance(a, tuple) else list
+        return Value(kind([*a, *b]), origin)
+    if op is ast.Mult:
+        items, count = (a, b) if isinstance(a, list | tuple) else (b, a)
+        if isinstance(count, int) and 0 <= len(items) * count <= MAX_DATA:
+            return Value(items * count, origin)
+    return unknown(origin=origin)
+
+
+def compare(state: State, op: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """The outcome of one comparison, None when it cannot be decided."""
+    if isinstance(op, ast.IsNot | ast.NotIn):
+        positive = compare(state, ast.Is() if isinstance(op, ast.IsNot) else ast.In(), left, right)
+        return None if positive is None else not positive
+    a, b = left.data, right.data
+    if isinstance(op, ast.In):
+        return _contains(state, left, right)
+    if isinstance(op, ast.Is | ast.Eq | ast.NotEq):
+        same = _same(left, right, isinstance(op, ast.Is))
+        if same is None:
+            return None
+        if same and isinstance(a, str) and isinstance(b, str):
+            state.trace.looked_up.add(a)
+        return same if not isinstance(op, ast.NotEq) else not same
+    if left.known and right.known and not isinstance(a, dict) and not isinstance(b, dict):
+        try:
+            return bool(_COMPARE[type(op)](left.plain(), right.plain()))
+        except TypeError:
+            return None
+    return None
+
+
+def _same(left: Value, right: Value, identity: bool) -> bool | None:
+    a, b = left.data, right.data
+    if a is None or b is None:
+        other = left if b is None else right
+        if other.data is None:
+            return True
+        return None if isinstance(other.data, Unknown) else False
+    if isinstance(a, Unknown) or isinstance(b, Unknown):
+        return None
+    if left.known and right.known:
+        return bool(left.plain() == right.plain())
+    symbolic = Class | Function | Instance | Module | Native | Symbol
+    if isinstance(a, symbolic) and isinstance(b, symbolic):
+        if isinstance(a, Symbol) and isinstance(b, Symbol):
+            return True if a.path == b.path else None
+        if isinstance(a, Native) and isinstance(b, Native):
+            return a.name == b.name
+        return a is b
+    return None
+
+
+def _contains(state: State, item: Value, container: Value) -> bool | None:
+    if isinstance(item.data, str) and isinstance(container.data, str):
+        return item.data in container.data
+    mapping = state.mapping(container)
+    key = plain_key(item)
+    if mapping is not None:
+        if key is None:
+            return None
+        if key in mapping:
+            return True
+        return (
+            None
+            if isinstance(container.data, AttrDict) and container.data.flavour == "open"
+            else False
+        )
+    items = iterate(container)
+    if items is None:
+        return None
+    outcomes = [_same(item, other, False) for other in items]
+    if True in outcomes:
+        return True
+    return None if None in outcomes else False

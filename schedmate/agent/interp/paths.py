@@ -1,0 +1,112 @@
+"""Methods of paths, and of files of the repository that are opened."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp.invocation import Invocation, Method
+from schedmate.agent.interp.objects import FileHandle, PathStr
+from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
+from schedmate.agent.values import Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def path_property(path: PathStr, name: str) -> Any:
+    pure = PurePosixPath(path)
+    if name == "parent":
+        return PathStr(pure.parent)
+    if name in ("name", "stem", "suffix"):
+        return getattr(pure, name)
+    return None
+
+
+def _path_same(state: State, base: Value, call: Invocation) -> Value:
+    return base
+
+
+def _path_join(state: State, base: Value, call: Invocation) -> Value:
+    if not all(isinstance(a.data, str) for a in call.args):
+        return unknown(origin=base.origin)
+    return Value(PathStr(PurePosixPath(base.data, *(a.data for a in call.args))), base.origin)
+
+
+def _path_with_suffix(state: State, base: Value, call: Invocation) -> Value:
+    try:
+        return Value(PathStr(PurePosixPath(base.data).with_suffix(call.args[0].data)), base.origin)
+    except (IndexError, ValueError, TypeError, AttributeError):
+        return unknown(origin=base.origin)
+
+
+def _path_exists(state: State, base: Value, call: Invocation) -> Value:
+    found = state.sources.locate(base.data)
+    return Value(True) if found is not None else unknown()
+
+
+def _path_open(state: State, base: Value, call: Invocation) -> Value:
+    return open_file(state, base)
+
+
+def _path_read(state: State, base: Value, call: Invocation) -> Value:
+    handle = open_file(state, base)
+    return _file_read(state, handle, call) if handle.data is not None else handle
+
+
+def _path_absolute(state: State, base: Value, call: Invocation) -> Value:
+    return Value(base.data.startswith("/"), base.origin)
+
+
+def open_file(state: State, path: Value) -> Value:
+    """A handle on a file of the repository, unknown for any other file."""
+    if isinstance(path.data, FileHandle):
+        return path
+    if isinstance(path.data, str):
+        frame = state.frames[-1] if state.frames else None
+        near = frame.scope.module.path if frame is not None else None
+        found = state.sources.locate(path.data, near)
+        if found is not None and found.is_file():
+            return Value(FileHandle(found), path.origin)
+    return unknown(origin=path.origin)
+
+
+def _file_read(state: State, base: Value, call: Invocation) -> Value:
+    handle = base.data
+    if not isinstance(handle, FileHandle):
+        return unknown()
+    try:
+        if handle.path.stat().st_size > MAX_SOURCE_BYTES:
+            return unknown()
+        text = decode(handle.path.read_bytes())
+    except OSError:
+        return unknown()
+    value = Value(text, base.origin)
+    state.texts[text] = handle.path
+    return value
+
+
+def _file_lines(state: State, base: Value, call: Invocation) -> Value:
+    text = _file_read(state, base, call)
+    if not isinstance(text.data, str):
+        return text
+    lines = text.data.splitlines(keepends=True)
+    return Value([Value(line) for line in lines[:5000]])
+
+
+PATH: dict[str, Method] = {
+    "is_absolute": _path_absolute,
+    "resolve": _path_same,
+    "absolute": _path_same,
+    "expanduser": _path_same,
+    "as_posix": _path_same,
+    "joinpath": _path_join,
+    "with_suffix": _path_with_suffix,
+    "exists": _path_exists,
+    "is_file": _path_exists,
+    "is_dir": _path_exists,
+    "open": _path_open,
+    "read_text": _path_read,
+}
+
+FILE: dict[str, Method] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}
