@@ -12,7 +12,9 @@ from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet,
 from schedmate.logparse.failure.signs import horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
 
-AROUND = (3, 200)
+LEADS = 40
+"""Most lines above that belong to a report."""
+AROUND = (LEADS, 200)
 """Lines before and after a hit that are read closely."""
 MAX_LINES = 20_000
 """Most lines of one file that are read closely."""
@@ -25,13 +27,15 @@ MAX_BACKGROUND = 200
 
 _INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
-# What stands above the line that says what failed, and belongs to it.
+# What stands above the line that says what failed and belongs to it: also the frames of a traceback
+# that lacks its first line, and the upper part of a message of several lines.
 _LEADS = re.compile(
-    r'.*_RemoteTraceback:$|"""$|usage: |  File "[^"]+", line \d+$|    |terminate called|  what\(\)'
-    r"|[╭│╰]"
+    r'.*_RemoteTraceback:$|"""$|usage: |  File "[^"]+", line \d+|    |terminate called|  what\(\)'
+    r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
+    r"|Last error:$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
 )
-LEADS = 40
-"""Most lines above that belong to a report."""
+# An exception as `repr` writes it.
+_REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
 # The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
 _MILD = re.compile(r"(?:^|[\s\[|])(?:WARNING|INFO|DEBUG)(?:[\s\]:|]|$)")
 
@@ -229,7 +233,7 @@ def _says(rule: Rule) -> tuple[int, int]:
 
 def _bare(line: Line, rules: RuleSet) -> Rule | None:
     """The rule for an exception's name at the beginning of a line outside any traceback."""
-    match = EXCEPTION.match(line.text)
+    match = EXCEPTION.match(line.text) or _REPRESENTED.match(line.text)
     if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
         return None
     return rules.exception(match["name"])

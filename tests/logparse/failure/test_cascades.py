@@ -1,0 +1,229 @@
+"""Cascades: whatever other ranks, launchers and wrappers print, what the root rank says wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.reading import open_log
+
+# What a rank may die of: its last words, the name, the type.
+FAULTS = {
+    "key": ("KeyError: 'input_ids'", "Key Error", "script"),
+    "oom": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "Out of Memory",
+        "framework",
+    ),
+    "ecc": (
+        "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
+        "ECC Error",
+        "infrastructure",
+    ),
+    "mount": (
+        "OSError: [Errno 116] Stale file handle: '/mnt/data/shard-7.tar'",
+        "S3/Storage Error",
+        "infrastructure",
+    ),
+    "assert": ("AssertionError: sequence length must divide", "Assertion Error", "framework"),
+    "shape": (
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x2)",
+        "Runtime Error",
+        "framework",
+    ),
+}
+# What others say when a rank is gone.
+NOTICES = """\
+[E ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(
+[W TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=57): Connection reset by peer
+RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.{rank}]:38032
+torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error
+BrokenPipeError: [Errno 32] Broken pipe
+""".splitlines()
+LAUNCHERS = {
+    "torchrun": """\
+W0101 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 7 closing signal SIGTERM
+E0101 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1
+Traceback (most recent call last):
+  File "/usr/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+""",
+    "accelerate": """\
+Traceback (most recent call last):
+  File "/usr/bin/accelerate", line 8, in <module>
+    sys.exit(main())
+subprocess.CalledProcessError: Command '['python', 'a.py']' returned non-zero exit status 1.
+""",
+    "deepspeed": """\
+[2024-01-01 10:20:00,000] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 45098
+[2024-01-01 10:20:00,001] [ERROR] [launch.py:321:sigkill_handler] exits with return code = 1
+""",
+    "srun": """\
+srun: error: node12: task 1: Exited with exit code 1
+srun: Terminating StepId=99.0
+slurmstepd: error: *** STEP 99.0 ON node12 CANCELLED AT 2024-01-01T10:20:00 ***
+srun: error: node13: tasks 2-3: Terminated
+""",
+    "none": "",
+}
+
+
+def trace(error: str) -> list[str]:
+    return [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 5, in <module>',
+        "    main()",
+        error,
+    ]
+
+
+def steps(rank: int) -> list[str]:
+    return [f"iteration {n}/ 900 | lm loss: 2.{n}{rank} | 0.12 s/it" for n in range(1, 9)]
+
+
+def of(path: Path, text: str) -> Diagnosis:
+    path.write_text(text)
+    with open_log(path) as log:
+        return diagnose(log)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return tmp_path / "job.out"
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_root_rank_wins_however_the_ranks_interleave(data: st.DataObject) -> None:
+    world = data.draw(st.integers(2, 6), "world")
+    root = data.draw(st.integers(0, world - 1), "root")
+    error, name, kind = FAULTS[data.draw(st.sampled_from(sorted(FAULTS)), "fault")]
+    said = {rank: [data.draw(st.sampled_from(NOTICES))] for rank in range(world) if rank != root}
+    queues = {rank: [line.format(rank=rank) for line in lines] for rank, lines in said.items()}
+    queues[root] = trace(error)
+    lines = [f"[rank{rank}]: {line}" for rank in range(world) for line in steps(rank)]
+    while any(queues.values()):
+        rank = data.draw(st.sampled_from([rank for rank, left in queues.items() if left]))
+        lines.append(f"[rank{rank}]: {queues[rank].pop(0)}")
+    text = "\n".join(lines) + "\n" + LAUNCHERS[data.draw(st.sampled_from(sorted(LAUNCHERS)))]
+    with TemporaryDirectory() as folder:
+        found = of(Path(folder) / "job.out", text)
+    assert (found.error_type, found.error_name, found.rank) == (kind, name, root)
+    assert found.line is not None
+    assert text.split("\n")[found.line - 1] == f"[rank{root}]: Traceback (most recent call last):"
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_root_rank_wins_among_files(data: st.DataObject) -> None:
+    world = data.draw(st.integers(2, 5), "world")
+    root = data.draw(st.integers(0, world - 1), "root")
+    error, name, kind = FAULTS[data.draw(st.sampled_from(sorted(FAULTS)), "fault")]
+    timed = data.draw(st.booleans(), "timed")
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for rank in range(world):
+            late = data.draw(st.integers(1, 900)) if rank != root else 0
+            stamp = f"2024-05-01 10:{late // 60:02}:{late % 60:02} ERROR " if timed else ""
+            last = trace(error) if rank == root else [data.draw(st.sampled_from(NOTICES))]
+            words = [f"{stamp}last words", *(line.format(rank=rank) for line in last)]
+            text = "\n".join([*steps(rank), *words]) + "\n"
+            (folder / f"rank_{rank}.log").write_text(text)
+        with open_log(folder) as log:
+            found = diagnose(log)
+    assert (found.error_type, found.error_name, found.rank) == (kind, name, root)
+
+
+@pytest.mark.parametrize("launcher", sorted(LAUNCHERS))
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_launchers_report_is_no_cause(job: Path, fault: str, launcher: str) -> None:
+    error, name, kind = FAULTS[fault]
+    text = "\n".join([*steps(0), *trace(error)]) + "\n" + LAUNCHERS[launcher]
+    found = of(job, text)
+    assert (found.error_type, found.error_name, found.line) == (kind, name, 9)
+
+
+@pytest.mark.parametrize(
+    "joint",
+    [
+        "During handling of the above exception, another exception occurred:",
+        "The above exception was the direct cause of the following exception:",
+    ],
+)
+def test_a_chain_of_exceptions_begins_at_its_first(job: Path, joint: str) -> None:
+    chain = [*trace("OSError: [Errno 5] Input/output error: '/gpfs/x'"), "", joint, ""]
+    chain += trace("RuntimeError: could not read the shard")
+    found = of(job, "\n".join([*steps(0), *chain]) + "\n")
+    assert (found.error_type, found.error_name) == ("infrastructure", "S3/Storage Error")
+    assert found.line == 9
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_ray_wrapper_is_named_after_what_it_wraps(job: Path, fault: str) -> None:
+    error, name, kind = FAULTS[fault]
+    raised = error.partition(":")[0].rpartition(".")[2]
+    remote = [
+        f"ray.exceptions.RayTaskError({raised}): ray::train_fn() (pid=3, ip=10.0.0.2)",
+        '  File "train.py", line 9, in train_fn',
+        "    step(batch)",
+        error,
+    ]
+    whole = [*trace("x")[:-1], *remote]
+    for lines in (whole, remote):
+        found = of(job, "\n".join([*steps(0), *lines]) + "\n")
+        assert (found.error_type, found.error_name, found.line) == (kind, name, 9)
+
+
+def test_a_fault_that_was_retried_is_not_the_one_that_ended_the_job(job: Path) -> None:
+    retried = "OSError: [Errno 110] Connection timed out, retrying in 1s (attempt 1/3)"
+    lines = [*steps(0)[:4], retried, retried, *steps(0)[4:], *trace("KeyError: 'labels'")]
+    found = of(job, "\n".join(lines) + "\n")
+    assert (found.error_name, found.line) == ("Key Error", 11)
+    assert of(job, "\n".join(lines[:-4]) + "\n").error_type == "none"
+
+
+def test_a_lost_node_explains_the_dead_actor(job: Path) -> None:
+    lines = [
+        "(raylet) The node with node id: 6ee1 has been marked dead: too many missed heartbeats.",
+        *trace("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this."),
+        "The actor is dead because its node has died. Node Id: 677df2a9020c5db45e755b0078c469e2",
+    ]
+    for text in (lines, lines[1:]):
+        found = of(job, "\n".join(text) + "\n")
+        assert (found.error_type, found.error_name) == ("infrastructure", "Node Failure")
+        assert found.line == 1
+
+
+def test_frames_without_their_headline_belong_to_the_exception_below(job: Path) -> None:
+    cut = ['  File "a.py", line 1, in run', "    go()", "    ^^^^", "KeyError: 'x'"]
+    assert of(job, "\n".join(cut) + "\n").line == 1
+
+
+def test_a_message_of_several_lines_begins_with_its_first(job: Path) -> None:
+    text = """\
+terminate called after throwing an instance of 'std::runtime_error'
+  what():  NCCL error: remote process exited or there was a network error, NCCL version 2.14.3
+ncclRemoteError: A call failed possibly due to a network error or a remote process exiting.
+Last error:
+NET/IB : Got completion from peer 10.0.0.1<39138> with error 12, opcode 0, len 0, vendor err 129
+"""
+    found = of(job, "".join(line + "\n" for line in steps(0)) + text)
+    assert (found.error_name, found.line) == ("Network Error", 9)
+
+
+def test_an_exception_in_the_form_of_repr(job: Path) -> None:
+    text = """\
+Error executing job with overrides: ['mode=train']
+Error in call to target 'models.encoder.Encoder':
+AttributeError("'NoneType' object has no attribute 'values'")
+full_key: encoder
+"""
+    found = of(job, text)
+    assert (found.error_name, found.line) == ("Attribute Error", 2)
