@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.objects import Native, Site
 from schedmate.agent.interp.trace import given
-from schedmate.agent.values import Value
+from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -23,6 +23,11 @@ class Invocation:
     kwargs: dict[str, Value]
     site: Site
     base: Value | None = None
+
+    @property
+    def first(self) -> Value:
+        """The first argument given by position, unknown without one."""
+        return self.args[0] if self.args else unknown()
 
     def argument(self, position: int | None, *names: str) -> Value | None:
         """The argument under the first of `names` that was given, else the one at `position`."""
@@ -42,3 +47,8 @@ def bound(base: Value, name: str, method: Method) -> Value:
         return method(state, base, Invocation(name, args, kwargs, site, base))
 
     return Value(Native(name, call))
+
+
+def identity(state: State, call: Invocation) -> Value:
+    """A callable that gives back what it is given first."""
+    return call.first

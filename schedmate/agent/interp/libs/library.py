@@ -12,7 +12,15 @@ import yaml
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Handler, Invocation
-from schedmate.agent.interp.libs import hydra, processes, runtime, standard
+from schedmate.agent.interp.libs import (
+    filesystem,
+    hydra,
+    importing,
+    iteration,
+    processes,
+    runtime,
+    standard,
+)
 from schedmate.agent.interp.libs.cli import (
     absl,
     argparse,
@@ -34,6 +42,9 @@ if TYPE_CHECKING:
 
 _MODELS = (
     standard,
+    filesystem,
+    importing,
+    iteration,
     argparse,
     dataclass_parsers,
     functions,

@@ -1,0 +1,129 @@
+"""os.path, pathlib, glob, open: paths, and what the repository holds at them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp.builtins.table import BUILTINS
+from schedmate.agent.interp.invocation import Handler, Invocation, identity
+from schedmate.agent.interp.objects import PathStr
+from schedmate.agent.interp.values_ops import origin_of
+from schedmate.agent.values import Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+MAX_LISTING = 500
+
+
+def path_join(state: State, call: Invocation) -> Value:
+    parts = [a.data for a in call.args]
+    if not parts or not all(isinstance(part, str) for part in parts):
+        known = next((a for a in reversed(call.args) if isinstance(a.data, str)), None)
+        return unknown(known.data if known is not None else None, origin_of(*call.args))
+    return Value(posixpath.join(*parts), origin_of(*call.args))
+
+
+def _path_function(function: Callable[[str], Any]) -> Handler:
+    def apply(state: State, call: Invocation) -> Value:
+        value = call.first
+        if not isinstance(value.data, str):
+            return unknown(origin=value.origin)
+        result = function(value.data)
+        if isinstance(result, tuple):
+            return Value(tuple(Value(part, value.origin) for part in result), value.origin)
+        return Value(result, value.origin)
+
+    return apply
+
+
+def exists(state: State, call: Invocation) -> Value:
+    value = call.first
+    if isinstance(value.data, str) and state.sources.locate(value.data) is not None:
+        return Value(True)
+    return unknown()
+
+
+def is_folder(state: State, call: Invocation) -> Value:
+    value = call.first
+    found = state.sources.locate(value.data) if isinstance(value.data, str) else None
+    return unknown() if found is None else Value(found.is_dir())
+
+
+def is_file(state: State, call: Invocation) -> Value:
+    folder = is_folder(state, call)
+    return Value(not folder.data) if isinstance(folder.data, bool) else folder
+
+
+def listdir(state: State, call: Invocation) -> Value:
+    path = call.args[0] if call.args else Value(".")
+    found = state.sources.locate(path.data) if isinstance(path.data, str) else None
+    if found is None or not found.is_dir():
+        return unknown()
+    names = sorted(child.name for child in found.iterdir())[:MAX_LISTING]
+    return Value([Value(name) for name in names])
+
+
+def glob(state: State, call: Invocation) -> Value:
+    pattern = call.args[0].data if call.args else None
+    if not isinstance(pattern, str) or "**" in pattern:
+        return unknown()
+    folder, _, name = pattern.rpartition("/")
+    found = state.sources.locate(folder or ".")
+    if found is None or not found.is_dir() or "*" in folder:
+        return unknown()
+    files = sorted(str(child) for child in found.glob(name or "*"))[:MAX_LISTING]
+    return Value([Value(file) for file in files])
+
+
+def make_path(state: State, call: Invocation) -> Value:
+    parts = [a.data for a in call.args]
+    if not parts:
+        return Value(PathStr("."))
+    if not all(isinstance(part, str) for part in parts):
+        return unknown(origin=origin_of(*call.args))
+    return Value(PathStr(posixpath.join(*parts)), origin_of(*call.args))
+
+
+def open_file(state: State, call: Invocation) -> Value | None:
+    """A library's own `open`."""
+    opener = BUILTINS.get("open")
+    return state.call(opener, call.args, call.kwargs, call.site) if opener is not None else None
+
+
+HANDLERS: dict[str, Handler] = {
+    "os.path.join": path_join,
+    "os.path.dirname": _path_function(posixpath.dirname),
+    "os.path.basename": _path_function(posixpath.basename),
+    "os.path.splitext": _path_function(posixpath.splitext),
+    "os.path.split": _path_function(posixpath.split),
+    "os.path.normpath": _path_function(posixpath.normpath),
+    "os.path.abspath": identity,
+    "os.path.realpath": identity,
+    "os.path.expanduser": identity,
+    "os.path.expandvars": identity,
+    "os.path.exists": exists,
+    "os.path.isfile": is_file,
+    "os.path.isdir": is_folder,
+    "os.listdir": listdir,
+    "glob.glob": glob,
+    "pathlib.Path": make_path,
+    "pathlib.PosixPath": make_path,
+    "pathlib.PurePath": make_path,
+    **dict.fromkeys(
+        (
+            "io.open",
+            "codecs.open",
+            "fvcore.common.file_io.PathManager.open",
+            "iopath.common.file_io.PathManager().open",
+            "iopath.common.file_io.g_pathmgr.open",
+            "tensorflow.io.gfile.GFile",
+            "tensorflow.gfile.Open",
+            "tensorflow.gfile.GFile",
+            "fsspec.open",
+        ),
+        open_file,
+    ),
+}

@@ -1,0 +1,59 @@
+"""importlib: modules by name or by file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.invocation import Handler, Invocation, identity
+from schedmate.agent.interp.objects import Symbol
+from schedmate.agent.values import Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def import_module(state: State, call: Invocation) -> Value:
+    name = call.argument(0, "name")
+    if name is None or not isinstance(name.data, str):
+        return unknown()
+    text = name.data
+    importer = state.frames[-1].scope.module
+    if text.startswith("."):
+        package = call.argument(1, "package")
+        base = package.data if package is not None else importer.package
+        text = f"{base}{text}" if isinstance(base, str) else text.lstrip(".")
+    if not text.replace(".", "").replace("_", "").isalnum():
+        return unknown(text)
+    value = state.import_module(text, importer)
+    if isinstance(value.data, Symbol) and state.expects("ImportError", "ModuleNotFoundError"):
+        outer = text.rpartition(".")[0]
+        if outer and state.sources.find(outer, importer, state.search_path()) is not None:
+            raise Raised("ModuleNotFoundError")  # a name inside a module, which is tried next
+    return Value(value.data, name.origin)
+
+
+def spec_from_file(state: State, call: Invocation) -> Value:
+    """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
+    path = call.argument(1, "location", "path")
+    found = (
+        state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+    )
+    if found is None or found.suffix != ".py":
+        return unknown()
+    module = state.sources.module(found, found.stem)
+    state.load(module)
+    return Value(module, path.origin if path is not None else None)
+
+
+def module_from_spec(state: State, call: Invocation) -> Value:
+    return call.first
+
+
+HANDLERS: dict[str, Handler] = {
+    "importlib.import_module": import_module,
+    "importlib.util.spec_from_file_location": spec_from_file,
+    "importlib.machinery.SourceFileLoader": spec_from_file,
+    "importlib.util.module_from_spec": module_from_spec,
+    "importlib.reload": identity,
+}
