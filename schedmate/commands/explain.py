@@ -12,10 +12,12 @@ import typer
 from schedmate.commands.history_common import JsonOption, tell
 from schedmate.commands.trace_options import (
     MapOption,
+    OriginOption,
     SkipBadOption,
     TraceArgument,
     WorkloadsOption,
     load,
+    origin_of,
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
@@ -23,6 +25,7 @@ from schedmate.terminal import clean
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.explain import Explanation
+    from schedmate.schedulers.sim.workload import Workload
 
 SCHEMA = "schedmate.explain/v1"
 
@@ -47,6 +50,7 @@ def explain(
     ] = None,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    origin: OriginOption = None,
     workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,7 +66,7 @@ def explain(
         raise UsageError("--job takes an estimate of a run time apart; leave --model out.")
     from schedmate.schedulers.sim.explain import explain_run_times, explain_submissions
 
-    workload = load(trace, columns, skip_bad, workloads)
+    workload = load(trace, columns, skip_bad, workloads, origin=origin)
     if model == "run-times":
         found = explain_run_times(workload, job)
     else:
@@ -75,16 +79,17 @@ def explain(
             stream.write(explanation_page(found, trace.name, synthetic=workload.synthetic))
         tell(f"wrote {output}")
     if as_json:
-        typer.echo(json.dumps(_document(found, trace.name), indent=1))
+        typer.echo(json.dumps(_document(found, workload, trace.name), indent=1))
     else:
         _show(found)
 
 
-def _document(found: Explanation, trace: str) -> dict[str, Any]:
+def _document(found: Explanation, workload: Workload, trace: str) -> dict[str, Any]:
     local = found.local
     return {
         "schema": SCHEMA,
         "trace": trace,
+        **origin_of(workload),
         "model": found.model,
         "fitted_on": found.fitted_on,
         "intercept": found.intercept,

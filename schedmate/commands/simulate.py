@@ -13,10 +13,12 @@ import typer
 from schedmate.commands.history_common import JsonOption, tell
 from schedmate.commands.trace_options import (
     MapOption,
+    OriginOption,
     SkipBadOption,
     TraceArgument,
     WorkloadsOption,
     load,
+    origin_of,
 )
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
@@ -148,6 +150,7 @@ def simulate(
     ] = None,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    origin: OriginOption = None,
     workloads: WorkloadsOption = None,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Prove that each run could have happened.")
@@ -189,7 +192,7 @@ def simulate(
         Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model, rates)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
-    workload = load(trace, columns, skip_bad, workloads, tables)
+    workload = load(trace, columns, skip_bad, workloads, tables, origin)
     with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
         done = list(
             compare(workload, plans, out=out, processes=processes, ray=ray, progress=advance)
@@ -198,7 +201,7 @@ def simulate(
         tell("note: no Parquet files are written beside the CSV; pip install 'schedmate[parquet]'.")
     numbers = [result.numbers for result in done]
     document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
-    document |= {"synthetic": workload.synthetic, "runs": numbers}
+    document |= origin_of(workload) | {"runs": numbers}
     if seeds := over_seeds(numbers):
         document["over_seeds"] = seeds
     if page is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,14 @@ MapOption = Annotated[
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Leave bad rows out instead of refusing the trace.")
 ]
+OriginOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="recorded|synthetic:WHAT",
+        help="What the jobs are, where the trace does not say: what a cluster did, or what was "
+        "made up, as 'synthetic: durations scaled'.",
+    ),
+]
 WorkloadsOption = Annotated[
     str | None,
     typer.Option(
@@ -44,6 +52,7 @@ def load(
     skip_bad: bool,
     workloads: str | None = None,
     tables: Path | None = None,
+    origin: str | None = None,
 ) -> Workload:
     """The workload in a file, with what the reader noticed said on standard error.
 
@@ -63,9 +72,18 @@ def load(
         if not all(field.strip() and column.strip() for field, _, column in pairs):
             raise UsageError(f"--map {columns!r}: write FIELD=COLUMN,FIELD=COLUMN.")
         mapping = {field.strip(): column.strip() for field, _, column in pairs}
-    workload = read_trace(trace, columns=mapping, skip_bad=skip_bad, tables=tables)
+    workload = read_trace(trace, columns=mapping, skip_bad=skip_bad, tables=tables, origin=origin)
     if recipe is not None:
         workload = assign(workload, *recipe)
     for note in workload.notes:
         tell(f"note: {trace.name}: {note}.")
     return workload
+
+
+def origin_of(workload: Workload) -> dict[str, Any]:
+    """What every document about a trace says of where its jobs come from."""
+    return {
+        "origin": workload.origin,
+        "synthetic": workload.synthetic,
+        "made_up": list(workload.made_up),
+    }

@@ -13,10 +13,12 @@ import typer
 from schedmate.commands.history_common import JsonOption, tell
 from schedmate.commands.trace_options import (
     MapOption,
+    OriginOption,
     SkipBadOption,
     TraceArgument,
     WorkloadsOption,
     load,
+    origin_of,
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
@@ -56,6 +58,7 @@ def check(
     trace: TraceArgument,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    origin: OriginOption = None,
     workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,14 +68,13 @@ def check(
     """
     from schedmate.schedulers.sim.traces.sample import facts
 
-    workload = load(trace, columns, skip_bad, workloads)
+    workload = load(trace, columns, skip_bad, workloads, origin=origin)
     if as_json:
         found = facts(workload).items()
         document: dict[str, Any] = {"schema": "schedmate.trace/v1", "trace": trace.name}
         document |= {name: value if math.isfinite(value) else None for name, value in found}
         document |= {
-            "synthetic": workload.synthetic,
-            "made_up": list(workload.made_up),
+            **origin_of(workload),
             "columns": list(workload.columns),
             "notes": workload.notes,
         }
@@ -81,7 +83,7 @@ def check(
     for name, value in _said(workload).items():
         typer.echo(f"{name} = {clean(value)}")
     typer.echo(f"number columns = {clean(', '.join(workload.columns) or 'none')}")
-    typer.echo(f"made up = {clean('; '.join(workload.made_up) or 'nothing')}")
+    typer.echo(f"origin = {clean('; '.join((workload.origin, *workload.made_up)))}")
 
 
 @app.command()
@@ -90,6 +92,7 @@ def convert(
     out: OutOption = None,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    origin: OriginOption = None,
     workloads: WorkloadsOption = None,
 ) -> None:
     """Write a trace in schedmate's own format, as CSV or (by its ending) Parquet.
@@ -98,7 +101,7 @@ def convert(
     """
     from schedmate.schedulers.sim.traces.writer import write_trace
 
-    workload = load(trace, columns, skip_bad, workloads)
+    workload = load(trace, columns, skip_bad, workloads, origin=origin)
     write_trace(workload, out)
     _written(workload, out)
 
@@ -130,6 +133,7 @@ def sample(
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")] = 0,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    origin: OriginOption = None,
 ) -> None:
     """Take a part of a trace: a window of time, some users, virtual clusters or jobs.
 
@@ -141,7 +145,7 @@ def sample(
     from schedmate.schedulers.sim.traces.sample import count_of, share_of, up_to, window
     from schedmate.schedulers.sim.traces.writer import write_trace
 
-    whole = part = load(trace, columns, skip_bad)
+    whole = part = load(trace, columns, skip_bad, origin=origin)
     if since is not None or until is not None:
         end = float("inf") if until is None else parse_duration(until)
         part = window(part, parse_duration(since or "0"), end)
@@ -225,8 +229,7 @@ def synthesize(
     if as_json:
         document = {
             "schema": "schedmate.synthesize/v1",
-            "synthetic": True,
-            "made_up": list(workload.made_up),
+            **origin_of(workload),
             "notes": workload.notes,
             "jobs": len(workload),
             "cluster": found.cluster,

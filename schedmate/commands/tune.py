@@ -11,10 +11,12 @@ import typer
 from schedmate.commands.history_common import JsonOption
 from schedmate.commands.trace_options import (
     MapOption,
+    OriginOption,
     SkipBadOption,
     TraceArgument,
     WorkloadsOption,
     load,
+    origin_of,
 )
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
@@ -60,6 +62,7 @@ def tune(
     seed: Annotated[int, typer.Option(help="Seed of noise and intervals.")] = 0,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
+    origin: OriginOption = None,
     workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,7 +80,7 @@ def tune(
 
     plan = Plan((policy,), Cluster.parse(cluster), estimator, HONEST, seed, check=False)
     wanted = candidates(policy) if not tries else dict(map(_parse, tries))
-    workload = load(trace, columns, skip_bad, workloads)
+    workload = load(trace, columns, skip_bad, workloads, origin=origin)
     span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
     moment = span * 2 / 3 if at is None else parse_duration(at)
     past, later = split(workload, moment, parse_duration(window))
@@ -92,7 +95,7 @@ def tune(
     document = {
         "schema": SCHEMA,
         "trace": trace.name,
-        "synthetic": workload.synthetic,
+        **origin_of(workload),
         "policy": answer,
         "metric": metric,
         "past": {

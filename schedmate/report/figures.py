@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from schedmate.report.page import shown as short
 from schedmate.schedulers.sim.metrics import SIZES
 from schedmate.schedulers.sim.results import Result
 from schedmate.schedulers.sim.runs import Plan
-from schedmate.schedulers.sim.timeline import gpus_held, jobs_waiting
+from schedmate.schedulers.sim.timeline import gpus_held, jobs_waiting, work_kept
 from schedmate.schedulers.sim.words import label
 
 BINS = 400
@@ -92,7 +93,7 @@ def over_time(shown: Sequence[Result], plan: Plan) -> list[Figure]:
     deepest = max(float(one.max()) for one in waiting)
     share = Axis("GPUs in use", 0.0, 1.0, SHARE.ticks, "share")
     note = f"Each point is the mean over {format_duration(float(edges[1]))}."
-    return [
+    figures = [
         _curve("GPUs in use over time", shown, edges, held, x, share, note),
         _curve(
             "Jobs waiting over time",
@@ -103,6 +104,40 @@ def over_time(shown: Sequence[Result], plan: Plan) -> list[Figure]:
             axes.linear("jobs waiting", 0.0, max(deepest, 1.0), "count"),
             note,
         ),
+    ]
+    if any(one.numbers["gpu_time_h"] is None for one in shown):
+        return figures
+    both = [work_kept(one.segments) for one in shown]
+    for at, (title, what) in enumerate(
+        (("Useful work over time", "work kept"), ("GPU time lost over time", "time lost"))
+    ):
+        values = [steps[at].mean(edges + origin) / gpus for steps in both]
+        most = max(float(one.max()) for one in values)
+        y = axes.linear(f"{what}, of all GPUs", 0.0, max(most, 0.001), "share")
+        figures.append(_curve(title, shown, edges, values, x, y, f"{note} {_OF_WORK}"))
+    figures[-1] = replace(figures[-1], head=list(_CAUSES), rows=_causes(shown))
+    return figures
+
+
+_OF_WORK = "Of two jobs on the same GPUs both count, so that work can exceed GPUs in use."
+_CAUSES = {
+    "GPU hours": "",
+    "held": "held",
+    "by two jobs": "shared",
+    "useful": "useful",
+    "profiling": "profiling",
+    "restarts": "restarts",
+    "failures": "failures",
+    "slowed or evicted": "slowed",
+}
+
+
+def _causes(shown: Sequence[Result]) -> list[list[str]]:
+    """Of each policy, what became of the GPU time."""
+    keys = list(_CAUSES.values())[1:]
+    return [
+        [one.numbers["policy"], *(f"{one.numbers['gpu_time_h'][key]:,.1f}" for key in keys)]
+        for one in shown
     ]
 
 

@@ -76,6 +76,12 @@ def simulation_page(found: Comparison, window: tuple[float, float] | None = None
             for title, key in (("By size", "by_size"), ("By virtual cluster", "by_vc"))
             if shown[0].numbers[key]
         ],
+        fairness=[
+            (among, one.numbers, one.numbers["fairness"][key])
+            for key, among in (("user", "users"), ("vc", "virtual clusters"))
+            for one in shown
+            if key in one.numbers["fairness"]
+        ],
         over_time=figures.over_time(shown, plan),
         gantts=figures.gantts(shown, plan, window),
         pairs=[figures.pair(shown[0], other, n) for n, other in enumerate(shown[1:], start=1)],

@@ -150,6 +150,14 @@ class Space:
         pools = self._resolve(job.vc, job.gpu_type, "")
         return sum(pool.buckets[pool.size].bit_count() for pool in pools)
 
+    def free_for(self, job: Job) -> int:
+        """Free GPUs of the nodes that the job may use."""
+        return sum(
+            free * nodes.bit_count()
+            for pool in self._resolve(job.vc, job.gpu_type, "")
+            for free, nodes in enumerate(pool.buckets)
+        )
+
     def freest(self, job: Job) -> int:
         """The most free GPUs on one of the nodes that the job may use."""
         pools = self._resolve(job.vc, job.gpu_type, "")

@@ -216,7 +216,7 @@ def test_in_a_browser_nothing_is_fetched_and_nothing_refused(report: Path, windo
 def test_in_a_browser_curves_are_read_with_the_keyboard(report: Path, window: Browser) -> None:
     window.open(report)
     charts_there = window.run("return document.querySelectorAll('svg.curves').length")
-    assert charts_there >= 6
+    assert charts_there >= 8
     readings = window.run(
         """
         return [...document.querySelectorAll('svg.curves')].map((chart) => {
@@ -231,6 +231,12 @@ def test_in_a_browser_curves_are_read_with_the_keyboard(report: Path, window: Br
     assert readings[0].endswith("fifo 100.0 % · sjf 100.0 % · tiresias 100.0 % · lucid 100.0 %")
     waiting = [one for one in readings if one and one.endswith("lucid 0")]
     assert len(waiting) == 1
+    titles = window.run(
+        "return [...document.querySelectorAll('#time figure h3')].map((one) => one.textContent)"
+    )
+    assert titles[2:] == ["Useful work over time", "GPU time lost over time"]
+    useful = readings[charts_there - 2]
+    assert re.search(r"fifo [\d.]+ % · sjf [\d.]+ % · tiresias [\d.]+ % · lucid [\d.]+ %$", useful)
     # every control can be reached with the keyboard
     assert window.run(
         "return [...document.querySelectorAll('a,button,input,summary,svg.curves')]"
@@ -255,6 +261,7 @@ def test_in_a_browser_a_table_is_sorted_and_saved(report: Path, window: Browser)
     lines = saved.splitlines()
     assert len(lines) == 17
     assert lines[1].startswith('"fifo oracle"')
+    assert window.run("return document.querySelectorAll('#fairness tbody tr').length") == 8
     window.run("document.querySelectorAll('#runs th button')[3].click()")
     jct = window.run(
         "return [...document.querySelectorAll('#runs tbody tr')]"

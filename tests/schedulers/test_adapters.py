@@ -169,7 +169,7 @@ def lucid(speed: float, settings: str = "", jobs: int = 6) -> Run:
     rows = [(0.0, 600.0, 1)] + [(5000.0 + n * 900.0, 30_000.0, 1) for n in range(jobs)]
     workload = workload_of(rows, ["resnet50"] * len(rows), util=20.0)
     parameters = replace(HONEST, interference=Harsh(speed))
-    policy = "lucid+schedmate:latency_s=0:profiler_nodes=1" + settings
+    policy = "lucid+schedmate:latency_s=0:profiler_nodes=1:lookahead_s=0" + settings
     return run(workload, policy, "4x1", parameters=parameters, seed=3)
 
 
@@ -211,7 +211,7 @@ def test_affine_joins_the_partner_that_uses_least() -> None:
     for affine in ("false", "true"):
         workload = workload_of(rows, ["resnet50"] * 3)
         workload.profiles = list(uses)
-        policy = f"lucid+schedmate:latency_s=0:profile_gpus=0:affine={affine}"
+        policy = f"lucid+schedmate:latency_s=0:profile_gpus=0:lookahead_s=0:affine={affine}"
         outcome = run(workload, policy, "2x1", estimator="oracle").outcome
         pair = next(one for one in outcome.segments if one.kind == "packed")
         assert pair.job == 2

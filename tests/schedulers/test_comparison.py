@@ -24,7 +24,7 @@ from schedmate.schedulers.sim.comparison import compare
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.results import Result, read, runs_of, write
 from schedmate.schedulers.sim.runs import Plan
-from schedmate.schedulers.sim.timeline import gpus_held, jobs_waiting
+from schedmate.schedulers.sim.timeline import gpus_held, jobs_waiting, work_kept
 from schedmate.schedulers.sim.workload import Workload
 
 Rows = list[tuple[float, float, int]]
@@ -43,8 +43,11 @@ def workload(some: Rows) -> Workload:
 
 
 def result(some: Rows, policy: str) -> Result:
-    plan = Plan((policy,), Cluster.parse("4x8"), "oracle", HONEST)
-    return next(iter(compare(workload(some), [plan])))
+    return compared(workload(some), Plan((policy,), Cluster.parse("4x8"), "oracle", HONEST))
+
+
+def compared(some: Workload, plan: Plan) -> Result:
+    return next(iter(compare(some, [plan])))
 
 
 @pytest.mark.parametrize("policy", sorted(BUNDLED))
@@ -62,6 +65,69 @@ def test_what_is_drawn_over_time_adds_up_to_the_summary(policy: str, rows: Rows)
     assert waiting.value[-1] == pytest.approx(0, abs=1e-6)
     total = float(waiting.mean(edges).mean() * (last - first))
     assert total == pytest.approx(found.jobs["queue_s"].sum(), rel=1e-6, abs=1e-6)
+    hours = found.numbers["gpu_time_h"]
+    needed = float((found.jobs["duration_s"] * found.jobs["gpus"]).sum())
+    assert 3600 * hours["useful"] == pytest.approx(needed)
+    accounts_for(hours)
+    for what, steps in zip(("useful", "lost"), work_kept(found.segments), strict=True):
+        seconds = float(steps.mean(edges).mean() * (last - first)) if last > first else 0.0
+        lost = sum(hours[key] for key in ("profiling", "restarts", "failures", "slowed"))
+        whole = 3600 * (hours["useful"] if what == "useful" else lost)
+        assert seconds == pytest.approx(whole, rel=1e-6, abs=1e-3)
+
+
+def accounts_for(hours: dict[str, float]) -> None:
+    """All GPU time is accounted for, and nothing is lost less than not at all."""
+    causes = ("profiling", "restarts", "failures", "slowed")
+    assert all(hours[key] > -1e-9 for key in (*causes, "shared"))
+    parts = hours["useful"] + sum(hours[key] for key in causes)
+    assert parts == pytest.approx(hours["held"] + hours["shared"])
+
+
+def test_gpu_time_is_told_by_what_became_of_it() -> None:
+    # Profiled for 200 s; then both share two GPUs, at 0.92 of their speed, until the first ends.
+    half = Profile(50.0, 10.0, 4000.0)
+    some = Workload.of([(0.0, 920.0, 2), (0.0, 9000.0, 2)], profiles=[half, half])
+    told = Plan(("lucid:lookahead_s=0:patience=100",), Cluster.parse("4x2"), "oracle", HONEST)
+    hours = {k: 3600 * v for k, v in compared(some, told).numbers["gpu_time_h"].items()}
+    assert hours["useful"] == pytest.approx(2 * 9920)
+    assert hours["profiling"] == pytest.approx(2 * 2 * 200)
+    assert hours["shared"] == pytest.approx(2 * 800, rel=0.2)
+    assert hours["slowed"] == pytest.approx(2 * 0.08 * hours["shared"])
+    assert hours["restarts"] == hours["failures"] == 0
+    # Preempted by the shorter job: 62 s until it goes on.
+    some = Workload.of([(0.0, 1000.0, 2), (100.0, 50.0, 2)])
+    found = compared(some, Plan(("srtf",), Cluster.parse("1x2"), "oracle", HONEST)).numbers
+    assert 3600 * found["gpu_time_h"]["restarts"] == pytest.approx(2 * 62)
+
+
+def test_work_that_failures_undo_is_told_from_work() -> None:
+    some = workload([(10.0 * n, 200.0, 2) for n in range(12)])
+    parameters = replace(HONEST, node_mtbf_s=300.0, repair_s=20.0, checkpoint_s=50.0)
+    found = compared(some, Plan(("fifo",), Cluster.parse("2x4"), "none", parameters))
+    hours = found.numbers["gpu_time_h"]
+    accounts_for(hours)
+    assert hours["useful"] == pytest.approx(12 * 200 * 2 / 3600)
+    assert hours["failures"] > 0 < hours["restarts"]
+    assert hours["profiling"] == 0
+    assert hours["slowed"] == pytest.approx(0, abs=1e-9)
+
+
+def test_fairness_tells_who_waits_for_the_others() -> None:
+    some = Workload.of([(float(n), 100.0, 1) for n in range(6)])
+    for job in some.jobs:
+        job.user = "ann" if job.index < 3 else "bob"
+    found = compared(some, Plan(("fifo",), Cluster.parse("1x1"), "none", HONEST)).numbers
+    assert set(found["fairness"]) == {"user"}
+    users = found["fairness"]["user"]
+    # Ann's jobs take 100, 199 and 298 s, Bob's 397, 496 and 595.
+    slowdowns = (597 / 300, 1488 / 300)
+    assert (users["groups"], users["slowest"], users["slowest_jobs"]) == (2, "bob", 3)
+    assert users["max_slowdown"] == pytest.approx(slowdowns[1])
+    jain = sum(slowdowns) ** 2 / (2 * sum(one**2 for one in slowdowns))
+    assert users["jain"] == pytest.approx(jain)
+    even = compared(some, Plan(("fifo",), Cluster.parse("6x1"), "none", HONEST)).numbers
+    assert even["fairness"]["user"]["jain"] == pytest.approx(1.0)
 
 
 def test_parts_of_a_gpu_count_as_parts() -> None:

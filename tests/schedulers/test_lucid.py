@@ -30,10 +30,12 @@ def simulate(
     profiles: list[Profile | None] | None = None,
     parameters: object = HONEST,
 ) -> Outcome:
+    """Without the dynamic strategy, unless `settings` say `lookahead_s`."""
     workload = Workload.of(rows, profiles=profiles or [None] * len(rows))
+    settings = settings if "lookahead_s" in settings else f"lookahead_s=0;{settings}".rstrip(";")
     simulation = Simulation(
         workload,
-        make(f"lucid:{settings}" if settings else "lucid"),
+        make(f"lucid:{settings}"),
         Cluster.parse(cluster),
         estimator=Table(workload.duration_s),
         parameters=parameters,  # type: ignore[arg-type]
@@ -82,6 +84,23 @@ def test_a_burst_halves_the_limit_and_borrows_nodes() -> None:
     assert [one.start for one in profiled] == [0.0] * 6
 
 
+def test_a_burst_halves_the_limit_on_gpus_too() -> None:
+    # Profiled only while there is no burst: the job of two GPUs is above half of N_prof.
+    rows = [(0.0, 1000.0, 1) for _ in range(4)] + [(0.0, 1000.0, 2)]
+    kinds = {one.job: one.kind for one in simulate(rows, "profile_gpus=2:burst=3").segments[::-1]}
+    assert kinds == {0: "profile", 1: "profile", 2: "profile", 3: "profile", 4: "run"}
+    for settings in ("profile_gpus=2:burst=4", "profile_gpus=2:burst=3:time_aware=false"):
+        outcome = simulate(rows, settings)
+        assert {one.job for one in outcome.segments if one.kind == "profile"} == {0, 1, 2, 3, 4}
+
+
+def test_what_waits_for_the_end_of_a_burst_is_profiled_after_it() -> None:
+    # All GPUs are held by small profiles of the burst, so the large one is still there after it.
+    rows = [(0.0, 300.0, 1) for _ in range(8)] + [(0.0, 1000.0, 2)]
+    segments = simulate(rows, "profile_gpus=2:burst=3").segments
+    assert next((one.start, one.kind) for one in segments if one.job == 8) == (100.0, "profile")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "packed"),
     [
@@ -117,15 +136,28 @@ def test_does_not_pack_a_long_job_with_one_of_little_work() -> None:
     assert "Pack" in simulate(rows, "patience=100", "4x2", profiles).decisions
 
 
-def test_sharing_stops_when_few_jobs_are_to_be_expected() -> None:
-    rows = [(0.0, 5000.0, 2), (1.0, 4000.0, 2)]
-    profiles: list[Profile | None] = [MEDIUM, MEDIUM]
-    assert "Pack" in simulate(rows, "quiet_jobs=0", "4x2", profiles).decisions
-    # Two jobs in the last hour: 0.33 in ten minutes.
-    assert "Pack" not in simulate(rows, "quiet_jobs=0.4", "4x2", profiles).decisions
+def test_sharing_stops_while_gpus_are_idle_and_few_jobs_are_to_come() -> None:
+    # The second would leave two GPUs idle. Two jobs in the last hour, and those that run have two
+    # GPUs each: a forecast of 2/3 of a GPU in ten minutes.
+    rows = [(0.0, 5000.0, 2), (1000.0, 4000.0, 2)]
+
+    def packs(lookahead_s: float, *profiles: Profile) -> bool:
+        outcome = simulate(rows, f"lookahead_s={lookahead_s}", "4x2", list(profiles))
+        return "Pack" in outcome.decisions
+
+    assert not packs(600, MEDIUM, MEDIUM)
     # Apathetic: a sum of 1 is allowed, one of 2 is not.
-    assert "Pack" not in simulate(rows, "quiet_jobs=0.2", "4x2", profiles).decisions
-    assert "Pack" in simulate(rows, "quiet_jobs=0.2", "4x2", [TINY, MEDIUM]).decisions
+    assert not packs(1500, MEDIUM, MEDIUM)
+    assert packs(1500, TINY, MEDIUM)
+    assert packs(3600, MEDIUM, MEDIUM)
+
+
+def test_a_full_cluster_is_shared_whatever_is_to_come() -> None:
+    rows = [(0.0, 90_000.0, 1), (1000.0, 90_000.0, 1), (2000.0, 5000.0, 1), (50_000.0, 4000.0, 1)]
+    profiles: list[Profile | None] = [JUMBO, JUMBO, MEDIUM, MEDIUM]
+    assert "Pack" not in simulate(rows, "lookahead_s=600", "4x1", profiles).decisions
+    rows[2] = (2000.0, 90_000.0, 1)
+    assert "Pack" in simulate(rows, "lookahead_s=600", "4x1", profiles).decisions
 
 
 def test_a_measured_pair_replaces_the_curve(tmp_path: Path) -> None:

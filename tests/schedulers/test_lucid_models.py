@@ -153,13 +153,11 @@ class Told(Load):
         return self.jobs
 
 
-@pytest.mark.parametrize(("jobs", "shared"), [(1.0, False), (3.0, True)])
+@pytest.mark.parametrize(("jobs", "shared"), [(0.4, False), (4.0, True)])
 def test_lucid_shares_only_when_many_jobs_are_to_come(jobs: float, *, shared: bool) -> None:
     small = Profile(10.0, 5.0, 1000.0)
     workload = Workload.of([(0, 5000, 2), (1, 5000, 2), (2, 5000, 2)], profiles=[small] * 3)
-    decided = Simulation(
-        workload, make("lucid:quiet_jobs=2"), Cluster.parse("4x2"), load=Told(jobs)
-    ).run()
+    decided = Simulation(workload, make("lucid"), Cluster.parse("8x2"), load=Told(jobs)).run()
     assert ("Pack" in decided.decisions) is shared
 
 

@@ -65,7 +65,8 @@ def test_the_published_mode_says_what_it_changes(cli: Cli, trace: Path) -> None:
     runs = {run["policy"]: run for run in json.loads(result.out)["runs"]}
     assert runs["tiresias"]["settings"] == "tiresias:backfill=false:quota=true:interval_s=60"
     assert runs["fifo"]["settings"] == "fifo:backfill=false"
-    assert runs["lucid"]["settings"] == "lucid:backfill=true:profile_limit_s=80:profile_gpus=4"
+    lucid = "lucid:backfill=true:profile_limit_s=80:profile_gpus=4:lookahead_s=0"
+    assert runs["lucid"]["settings"] == lucid
     assert (runs["sjf"]["estimator"], runs["sjf"]["oracle"]) == ("oracle", True)
     assert (runs["lucid"]["estimator"], runs["lucid"]["oracle"]) == ("column:guess", False)
 

@@ -368,7 +368,7 @@ def test_convert_and_sample_commands(tmp_path: Path) -> None:
     assert "2 jobs written" in run.stderr
     assert "synthetic: workloads by lucid, seed 3" in run.stderr
     run = CliRunner().invoke(app, ["traces", "check", str(out)])
-    assert "made up = workloads by lucid, seed 3" in run.stdout
+    assert "origin = synthetic; workloads by lucid, seed 3" in run.stdout
     run = CliRunner().invoke(app, ["traces", "check", str(out), "--json"])
     document = json.loads(run.stdout)
     assert document["schema"] == "schedmate.trace/v1"
@@ -380,6 +380,76 @@ def test_convert_and_sample_commands(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["traces", "convert", str(tmp_path / "no"), "-o", str(out)])
     assert isinstance(run.exception, InputError)
     assert out.read_text() == before
+
+
+PLAIN = "job_id,submit_s,duration_s,gpus\n1,0,10,1\n2,5,10,2\n"
+
+
+def test_what_nobody_says_of_its_origin_is_unstated(tmp_path: Path) -> None:
+    path = write(tmp_path, PLAIN)
+    workload = read_trace(path)
+    assert (workload.origin, workload.synthetic) == ("unstated", False)
+    assert "nothing says whether these jobs ran" in workload.notes[0]
+    assert read_trace(write(tmp_path, HELIOS)).origin == "recorded"
+    chronus = "num_gpu,submit_time,duration,expect_time_list,job_id\n1,0,5,3,a\n"
+    assert read_trace(write(tmp_path, chronus)).made_up[0].startswith("models, iterations")
+
+
+@pytest.mark.parametrize("origin", ["recorded", "synthetic: durations scaled by 3"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_label_given_once_stays(tmp_path: Path, origin: str, ending: str) -> None:
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    out = tmp_path / f"labelled.{ending}"
+    path = write(tmp_path, PLAIN)
+    command = ["traces", "convert", str(path), "-o", str(out), "--origin", origin]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    kind, _, what = origin.partition(": ")
+    back = read_trace(out)
+    assert (back.origin, back.made_up) == (kind, (what,) if what else ())
+    assert read_trace(out, origin="synthetic: more").made_up == (*filter(None, (what,)), "more")
+    # Without a label, none is invented on the way.
+    write_trace(read_trace(path), out)
+    assert read_trace(out).origin == "unstated"
+
+
+def test_gpu_types_that_are_not_taken_are_counted(tmp_path: Path) -> None:
+    workload = read_trace(
+        write(tmp_path, "job_id,submit_s,duration_s,gpus,gpu_type\n1,0,1,1,T4|A10\n")
+    )
+    assert workload.jobs[0].gpu_type == "T4"
+    assert "1 jobs that take any of several GPU types ask for the first only" in workload.notes
+
+
+def test_a_row_that_was_made_up_labels_the_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, "job_id,submit_s,duration_s,gpus,synthetic\n1,0,1,1,\n2,0,1,1,drawn\n")
+    assert read_trace(path).made_up == ("drawn",)
+    with pytest.raises(UsageError, match="says of itself that it is synthetic"):
+        read_trace(path, origin="recorded")
+
+
+@pytest.mark.parametrize("origin", ["real", "synthetic", "synthetic:", "recorded: yes", ""])
+def test_a_label_that_is_none_is_refused(tmp_path: Path, origin: str) -> None:
+    with pytest.raises(UsageError, match="write recorded, or what was made up"):
+        read_trace(write(tmp_path, PLAIN), origin=origin)
+
+
+def test_every_result_says_what_its_trace_is(tmp_path: Path) -> None:
+    path, out = write(tmp_path, PLAIN), tmp_path / "out"
+    base = ["simulate", str(path), "--policy", "fifo", "--cluster", "1x4", "--out", str(out)]
+    summary = out / "fifo" / "summary.json"
+    for arguments, origin, said, badge in (
+        ([], "unstated", "a trace of unstated origin", "origin unstated"),
+        (["--origin", "recorded"], "recorded", "a recorded trace", None),
+        (["--origin", "synthetic: all"], "synthetic", "no cluster did this", "synthetic trace"),
+    ):
+        # A kept run of another label is not taken for this one.
+        run = CliRunner().invoke(app, [*base, *arguments])
+        assert said in run.stdout
+        assert json.loads(summary.read_text())["origin"] == origin
+        page = (out / "report.html").read_text()
+        title = page[page.index("<h1>") : page.index("</h1>")]
+        assert (badge in title) if badge else "badge" not in title
 
 
 @pytest.mark.parametrize(

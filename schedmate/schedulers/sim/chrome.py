@@ -17,7 +17,7 @@ def events(result: Result, cluster: Cluster) -> Iterator[dict[str, Any]]:
     origin = float(result.jobs["submit_s"][0])
     ids, asked = result.jobs["job_id"].tolist(), result.jobs["gpus"].tolist()
     columns = (values.tolist() for values in result.segments.values())
-    for job, kind, start, end, node, first, count, failed in zip(*columns, strict=True):
+    for job, kind, start, end, node, first, count, failed, _ in zip(*columns, strict=True):
         for gpu in range(first, first + max(1, int(count))):
             yield {
                 "ph": "X",

@@ -154,7 +154,7 @@ def _work(item: tuple[int, _Task], workload: Workload) -> Result:
 
 def _run(task: _Task, workload: Workload, progress: Callable[[int], None] | None) -> Result:
     run = run_policy(workload, task.plan, task.policy, progress)
-    result = result_of(run.numbers, workload, run.outcome, run.per_job)
+    result = result_of(run, workload)
     if task.folder is not None:
         write(result, task.folder, run.cluster, task.inputs)
     return result
@@ -202,7 +202,7 @@ def _package() -> bytes:
 
 def _digest(workload: Workload) -> str:
     """A digest of all that a simulation reads of the trace."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr((workload.name, workload.origin)).encode(errors="replace"))
     for job in workload.jobs:
         what = (job.id, job.submit_time, job.gpus, job.name, job.user, job.gpu_type, job.share)
         needs = (job.cpus, job.memory_mb, job.priority, job.min_gpus, job.max_gpus)

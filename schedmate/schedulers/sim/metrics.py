@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.schedulers.model import Allocation, Cluster
+from schedmate.schedulers.sim.fairness import fairness
 from schedmate.schedulers.sim.record import KINDS, Outcome
+from schedmate.schedulers.sim.spent import Spent
 from schedmate.schedulers.sim.workload import Workload
 
 HOUR = 3600.0
@@ -48,7 +50,9 @@ class PerJob:
         )
 
 
-def summary(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str, Any]:
+def summary(
+    workload: Workload, cluster: Cluster, outcome: Outcome, spent: Spent | None
+) -> dict[str, Any]:
     """The numbers of one run; hours where the name says `_h`."""
     per_job = PerJob.of(workload, outcome)
     first = workload.jobs[0].submit_time
@@ -59,6 +63,8 @@ def summary(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str,
         **_distribution(jct, queue),
         "makespan_h": makespan / HOUR,
         "utilisation": held / (cluster.gpus * makespan) if makespan else 0.0,
+        "gpu_time_h": None if spent is None else spent.hours(held),
+        "fairness": fairness(workload, per_job.jct_s.tolist()),
         "preemptions": outcome.decisions.get("Preempt", 0),
         "evictions": outcome.decisions.get("Evict", 0),
         "failures": len(outcome.failures),

@@ -200,11 +200,11 @@ LIBERTIES = {
         lambda world: replace(world, oracles=frozenset({"sjf", "srtf"})),
     ),
     "its-settings": Liberty(
-        "Tiresias decides once a minute; Lucid profiles up to 4 GPUs for 80 s, as for Philly",
+        "Tiresias decides once a minute; Lucid as for Philly: up to 4 GPUs, 80 s, always sharing",
         lambda world: world.with_settings(
             {
                 "tiresias": {"interval_s": "60"},
-                "lucid": {"profile_limit_s": "80", "profile_gpus": "4"},
+                "lucid": {"profile_limit_s": "80", "profile_gpus": "4", "lookahead_s": "0"},
             }
         ),
     ),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from schedmate.errors import InputError
 from schedmate.files import open_output, replaced
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.metrics import PerJob
-from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.runs import Run
 
 Table = Mapping[str, NDArray[Any]]
 
@@ -54,6 +55,7 @@ SEGMENTS: Mapping[str, type] = {
     "first_gpu": int,
     "gpus": float,  # from the first on; below 1: a part of that one
     "failed": int,  # 1: a failure of the job or its node ended it
+    "useful_s": float,  # what of it was done and kept, as seconds alone; NaN: not known
 }
 """Columns of `segments.csv` and `segments.parquet`: who held which GPUs of a node, and when."""
 
@@ -67,11 +69,9 @@ class Result:
     segments: Table
 
 
-def result_of(
-    numbers: dict[str, Any], workload: Workload, outcome: Outcome, per_job: PerJob
-) -> Result:
+def result_of(run: Run, workload: Workload) -> Result:
     """From what a simulation recorded, before the jobs of the workload are used again."""
-    jobs = workload.jobs
+    jobs, outcome, per_job = workload.jobs, run.outcome, run.per_job
     forecasts = [job.forecast for job in jobs]
     rows: dict[str, Any] = {
         "job_id": [job.id for job in jobs],
@@ -91,17 +91,18 @@ def result_of(
         "failures": [job.failures for job in jobs],
     }
     stretches = []
-    for number, one in enumerate(outcome.segments):
+    useful = np.full(len(outcome.segments), np.nan) if run.spent is None else run.spent.useful
+    for number, (one, kept) in enumerate(zip(outcome.segments, useful.tolist(), strict=True)):
         failed = number in outcome.failures
         share = jobs[one.job].share
         for node, mask in one.allocation:
             for first, count in runs_of(mask):
                 held = count if share >= 1 else share
                 when = (one.start, one.end)
-                stretches.append((one.job, one.kind, *when, node, first, held, failed))
+                stretches.append((one.job, one.kind, *when, node, first, held, failed, kept))
     columns = list(zip(*stretches, strict=True)) or [()] * len(SEGMENTS)
     return Result(
-        numbers,
+        run.numbers,
         {name: np.array(rows[name], dtype=kind) for name, kind in JOBS.items()},
         {
             name: np.array(values, dtype=kind)

@@ -19,6 +19,7 @@ from schedmate.schedulers.sim.failures import FailureRates, JobFailures
 from schedmate.schedulers.sim.metrics import PerJob, summary
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.record import Outcome
+from schedmate.schedulers.sim.spent import Spent, spent
 from schedmate.schedulers.sim.workload import Workload
 
 ESTIMATORS = {
@@ -100,6 +101,8 @@ class Run:
     per_job: PerJob
     outcome: Outcome
     cluster: Cluster
+    spent: Spent | None
+    """What became of the GPU time of each segment; None where work is not seconds."""
 
 
 def run_policy(
@@ -139,8 +142,11 @@ def run_policy(
     cpu_s = time.process_time() - began
     if plan.check:
         audit(workload, simulation.cluster, outcome)
+    became = spent(workload, outcome, plan.parameters.restart)
     numbers = {
         "policy": policy,
+        "trace": workload.name,
+        "origin": workload.origin,
         "settings": settings,
         "estimator": told,
         "oracle": (estimator is not None and estimator.oracle)
@@ -149,9 +155,10 @@ def run_policy(
         "cluster": plan.cluster_name,
         "seed": plan.seed,
         "cpu_s": round(cpu_s, 3),
-        **summary(workload, simulation.cluster, outcome),
+        **summary(workload, simulation.cluster, outcome, became),
         "warnings": dict(simulation.view.warnings),
     }
     if counted := parts.report():
         numbers["schedmate"] = counted
-    return Run(policy, numbers, PerJob.of(workload, outcome), outcome, simulation.cluster)
+    per_job = PerJob.of(workload, outcome)
+    return Run(policy, numbers, per_job, outcome, simulation.cluster, became)

@@ -45,7 +45,7 @@ def gpus_held(segments: Table) -> Steps:
                 until = taken.get(key, own[row])
                 own[row] = min(max(own[row], until), end[row])
                 taken[key] = max(until, end[row])
-    return _steps(np.concatenate((own, end)), np.concatenate((gpus, -gpus)))
+    return _held(own, end, gpus)
 
 
 def jobs_waiting(jobs: Table, segments: Table) -> Steps:
@@ -59,6 +59,22 @@ def jobs_waiting(jobs: Table, segments: Table) -> Steps:
         np.concatenate((jobs["submit_s"], jobs["end_s"], held[1], held[2])),
         np.concatenate((ones, -ones, -others, others)),
     )
+
+
+def work_kept(segments: Table) -> tuple[Steps, Steps]:
+    """GPUs' worth of work that was kept, and of time that was not; of a pair, both jobs count.
+
+    What became of a stretch is spread evenly over it.
+    """
+    start, end = segments["start_s"], segments["end_s"]
+    length = end - start
+    rate = np.divide(segments["useful_s"], length, out=np.ones_like(length), where=length > 0)
+    kept = segments["gpus"] * rate
+    return _held(start, end, kept), _held(start, end, segments["gpus"] - kept)
+
+
+def _held(start: Floats, end: Floats, value: Floats) -> Steps:
+    return _steps(np.concatenate((start, end)), np.concatenate((value, -value)))
 
 
 def _steps(time: Floats, change: Floats) -> Steps:

@@ -11,6 +11,13 @@ SETTINGS = ("cluster", "estimator", "seed")
 """What a run is made under, besides its policy."""
 
 
+ORIGINS = {
+    "recorded": "a recorded trace",
+    "synthetic": "a synthetic trace: no cluster did this",
+    "unstated": "a trace of unstated origin",
+}
+
+
 def varied(runs: Sequence[Numbers]) -> list[str]:
     """Those of `SETTINGS` in which the runs differ."""
     return [key for key in SETTINGS if len({run[key] for run in runs}) > 1]
@@ -37,7 +44,7 @@ def headlines(runs: Sequence[Numbers]) -> list[str]:
     name = label(best, varied(runs))
     return [
         f"{name}: average JCT {jct:.2f} h over {jobs:,} jobs, {queue:.2f} h of it waiting",
-        f"durations from {told(runs)}; {best['mode']} costs",
+        f"durations from {told(runs)}; {best['mode']} costs; {ORIGINS[best['origin']]}",
     ]
 
 

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from schedmate.errors import UsageError
 from schedmate.schedulers.model import Job, Profile
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class Workload:
     tables: Tables | None = None
     """Measured step times, where the trace does not say durations but what is to be done."""
     made_up: tuple[str, ...] = ()
-    """What of it no cluster did, each in a few words; empty: all of it happened."""
+    """What of it no cluster did, each in a few words; empty: nothing is known to be made up."""
+    recorded: bool = False
+    """Whether it is said to be what a cluster did."""
     notes: list[str] = field(default_factory=list)
     """What the importer has to say about the whole: rows left out, guesses made."""
 
@@ -52,6 +55,31 @@ class Workload:
     def synthetic(self) -> bool:
         """Whether anything of it was made up; no result of such a one counts as real."""
         return bool(self.made_up)
+
+    @property
+    def origin(self) -> str:
+        """`synthetic` when anything was made up, `recorded`, or `unstated`: nobody says which."""
+        return "synthetic" if self.made_up else "recorded" if self.recorded else "unstated"
+
+    def labelled(self, origin: str) -> Workload:
+        """The same workload, said to be `recorded` or `synthetic: WHAT`.
+
+        Raises `UsageError` for another label, and for `recorded` when it says it was made up.
+        """
+        kind, _, what = (part.strip() for part in origin.partition(":"))
+        if kind == "synthetic" and what:
+            return replace(self, made_up=tuple(dict.fromkeys((*self.made_up, what))))
+        if kind != "recorded" or what:
+            raise UsageError(
+                f"--origin {origin!r}: write recorded, or what was made up, as "
+                "'synthetic: durations scaled by 3'."
+            )
+        if self.made_up:
+            raise UsageError(
+                f"--origin recorded: {self.name} says of itself that it is synthetic "
+                f"({'; '.join(self.made_up)}); leave the option out."
+            )
+        return replace(self, recorded=True)
 
     def __len__(self) -> int:
         return len(self.jobs)

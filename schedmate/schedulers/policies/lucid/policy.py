@@ -36,16 +36,18 @@ class Lucid(Policy):
         profile_limit_s: T_prof [s].
         profile_gpus: N_prof; larger jobs are not profiled before they run.
         burst: jobs waiting to be profiled, with those that the forecast says will join them
-            within T_prof, above which T_prof is halved and free nodes of the others are lent to the
-            profiler (time-aware scaling).
+            within T_prof, above which there is a burst.
+        time_aware: in a burst, halve T_prof and N_prof and lend the profiler free nodes of the
+            others (time-aware scaling; by how much, the paper does not say).
         space_aware: profile the jobs of fewest GPUs first, instead of the first submitted.
         capacity: GPU sharing capacity G_SS: the most that the Sharing Scores of a pair add up to;
             -1: never share (section 3.3).
         gpu_memory_mb: what the memory of a pair may add up to.
         patience: a job joins only one whose priority value, times this, is at least its own: no
             long job is packed with one that is nearly done.
-        quiet_jobs: forecast of submissions in ten minutes up to which no GPUs are shared, and up
-            to the double of which G_SS is 1 (dynamic strategy); 0: always the capacity.
+        lookahead_s: no GPUs are shared while those that a job would leave free are twice as many
+            as the forecast says will be asked for in this time, and G_SS is at most 1 while they
+            are as many (dynamic strategy; its thresholds are ours); 0: always the capacity.
         backfill: jobs that fit may pass one that does not.
         scores: CSV of labelled jobs to learn the Packing Analyze Model from; empty: thresholds.
     """
@@ -58,11 +60,12 @@ class Lucid(Policy):
         profile_limit_s: float = 200.0,
         profile_gpus: int = 8,
         burst: int = 10,
+        time_aware: bool = True,
         space_aware: bool = True,
         capacity: int = 2,
         gpu_memory_mb: float = 24_576.0,
         patience: float = 2.0,
-        quiet_jobs: float = 0.0,
+        lookahead_s: float = BIN_S,
         backfill: bool = True,
         scores: str = "",
     ) -> None:
@@ -70,11 +73,12 @@ class Lucid(Policy):
         self.profile_limit_s = profile_limit_s
         self.profile_gpus = profile_gpus
         self.burst = burst
+        self.time_aware = time_aware
         self.space_aware = space_aware
         self.capacity = capacity
         self.gpu_memory_mb = gpu_memory_mb
         self.patience = patience
-        self.quiet_jobs = quiet_jobs
+        self.lookahead_s = lookahead_s
         self.backfill = backfill
         self.scorer: Scorer = Tree.read(Path(scores)) if scores else Thresholds()
 
@@ -91,20 +95,21 @@ class Lucid(Policy):
 
     def decide(self, view: View) -> Sequence[Decision]:
         decisions: list[Decision] = []
-        capacity = self._capacity(view)
-        burst = self._burst(view)
+        coming = self._coming(view)
+        burst = self.time_aware and self._burst(view)
         packed = _Packed()
         stopped: set[Hashable] = set()
 
         def accept(job: Job) -> bool:
-            group = (job.vc, job.gpu_type, self._unprofiled(job))
+            profiles = self._unprofiled(job) and not (burst and self._unless_burst(job))
+            group = (job.vc, job.gpu_type, profiles)
             if group in stopped:
                 return False
-            if self._unprofiled(job):
+            if profiles:
                 decision = self._profile(view, job, burst)
                 blocking = True
             else:
-                decision = self._run(view, job, capacity, packed)
+                decision = self._run(view, job, self._capacity(view, job, coming), packed)
                 blocking = not self.backfill
             if decision is None:
                 if blocking:
@@ -120,7 +125,7 @@ class Lucid(Policy):
         if job.allocation:
             # Partners are looked for among the longest first.
             return -job.gpus * predicted_s(job)
-        if self._unprofiled(job):
+        if self._unprofiled(job) and not self._unless_burst(job):
             return (0.0, job.gpus if self.space_aware else 0.0, job.submit_time)
         return (1.0 - job.priority, job.gpus * predicted_s(job), job.submit_time)
 
@@ -130,7 +135,10 @@ class Lucid(Policy):
         if job.allocation:
             alone = job.partner is None and len(job.allocation) == 1 and job.share == 1.0
             return (job.vc, job.gpu_type, job.gpus, score) if alone else None
-        return ("profile" if self._unprofiled(job) else "run", super().lane(job), score)
+        stage = "run"
+        if self._unprofiled(job):
+            stage = "unless burst" if self._unless_burst(job) else PROFILING
+        return (stage, super().lane(job), score)
 
     def use_of(self, job: Job) -> Use | None:
         """What the job uses; None: not known."""
@@ -139,6 +147,10 @@ class Lucid(Policy):
     def _unprofiled(self, job: Job) -> bool:
         # A job that has run was observed while it did.
         return not job.profiled and not job.service_s and job.gpus <= self.profile_gpus
+
+    def _unless_burst(self, job: Job) -> bool:
+        """Whether the job is above N_prof in a burst: it has its place in both queues."""
+        return self.time_aware and 2 * job.gpus > self.profile_gpus
 
     def _profile(self, view: View, job: Job, burst: bool) -> Decision | None:
         """Least GPUs first, exclusive and consolidated (Algorithm 1)."""
@@ -194,15 +206,22 @@ class Lucid(Policy):
         coming = view.expected() * self.profile_limit_s / BIN_S
         return waiting + coming > self.burst
 
-    def _capacity(self, view: View) -> int:
-        """G_SS now: less when few submissions are to be expected (dynamic strategy)."""
-        if not self.quiet_jobs or self.capacity < 0:
+    def _coming(self, view: View) -> float:
+        """GPUs to be asked for within `lookahead_s`, if jobs are as large as those that run."""
+        if not self.lookahead_s or self.capacity < 0:
+            return 0.0
+        held = view.space.cluster.gpus - view.space.idle
+        return view.expected() * self.lookahead_s / BIN_S * held / max(len(view.running), 1)
+
+    def _capacity(self, view: View, job: Job, coming: float) -> int:
+        """G_SS for the job now: less while GPUs are and will be idle (dynamic strategy)."""
+        if not self.lookahead_s or self.capacity < 0 or view.space.find(job) is None:
             return self.capacity
-        expected = view.expected()
-        if expected <= self.quiet_jobs:
+        left = view.space.free_for(job) - job.gpus
+        if left >= 2 * coming:
             return -1
-        return min(self.capacity, 1) if expected <= 2 * self.quiet_jobs else self.capacity
+        return min(self.capacity, 1) if left >= coming else self.capacity
 
 
 def _profiles(lane: Hashable) -> bool:
-    return isinstance(lane, tuple) and lane[0] == "profile"
+    return isinstance(lane, tuple) and lane[0] == PROFILING

@@ -25,6 +25,10 @@ from schedmate.schedulers.sim.workload import Workload
 
 _SHOWN = 5
 """Bad rows named in one message."""
+UNSTATED = (
+    "nothing says whether these jobs ran on a cluster or were made up; say it with "
+    "--origin recorded or --origin 'synthetic: WHAT' (`traces convert` keeps it)"
+)
 
 
 class TraceError(InputError):
@@ -52,6 +56,8 @@ class _Layout:
     """Columns that are no field."""
     sums: bool = False
     """Whether rows of one id are parts of one job."""
+    origin: str = ""
+    """What any file of this format is; empty: it has to say so itself."""
 
 
 def read_trace(
@@ -60,6 +66,7 @@ def read_trace(
     columns: Mapping[str, str] | None = None,
     skip_bad: bool = False,
     tables: Path | None = None,
+    origin: str | None = None,
 ) -> Workload:
     """The workload in a CSV, Parquet or `sacct --parsable2` file.
 
@@ -69,13 +76,31 @@ def read_trace(
             formats.yaml. A time in another unit than seconds says it: {"submit": "t0:m"}.
         tables: the folder with the measured step times of a workload of elastic jobs.
         skip_bad: leave bad rows out and say how many, instead of refusing the trace.
+        origin: `recorded`, or `synthetic: WHAT` was made up, where the file does not say.
 
     Raises `InputError` when the file cannot be read or no format has its columns, and `TraceError`
     naming the line and the reason of bad rows.
     """
     names, rows = _table(path)
     if not columns and set(names) >= elastic.COLUMNS:
-        return elastic.read(path, names, rows, tables=tables)
+        found = elastic.read(path, names, rows, tables=tables)
+    else:
+        found = _read(path, names, rows, columns, skip_bad=skip_bad)
+    if origin is not None:
+        found = found.labelled(origin)
+    if found.origin == "unstated":
+        found.notes.append(UNSTATED)
+    return replace(found, notes=[*found.notes, *(f"synthetic: {one}" for one in found.made_up)])
+
+
+def _read(
+    path: Path,
+    names: list[str],
+    rows: Iterator[tuple[int, list[str]]],
+    columns: Mapping[str, str] | None,
+    *,
+    skip_bad: bool,
+) -> Workload:
     layout = _layout(path, names, columns)
     has = frozenset(layout.at)
     entries: list[Entry] = []
@@ -83,7 +108,7 @@ def read_trace(
     kept: list[tuple[str, list[float | None]]] = []
     bad: list[str] = []
     seen: dict[str, tuple[int, int]] = {}
-    idle, line = 0, 1
+    idle, several, line = 0, 0, 1
     current: list[str] = []
 
     def cell(field: str) -> str:
@@ -109,6 +134,7 @@ def read_trace(
                     continue
                 seen[entry.id] = (line, len(entries))
                 entries.append(entry)
+                several += "|" in cell("gpu_type")
                 config = intern("/".join(row[at].strip() for at in layout.config))
                 kept.append((config, [_optional(row[at]) for at in others]))
             except ValueError as error:
@@ -126,6 +152,8 @@ def read_trace(
     notes = [f"{len(bad)} bad rows left out"] if bad else []
     if idle:
         notes.append(f"{idle:,} rows left out: no GPU, not a job of its own, never ran or not over")
+    if several:
+        notes.append(f"{several:,} jobs that take any of several GPU types ask for the first only")
     return _workload(path.name, entries, kept, layout, notes)
 
 
@@ -180,6 +208,7 @@ def _layout(path: Path, names: list[str], columns: Mapping[str, str] | None) -> 
                 [position[name] for name in one.get("config", ()) if name in position],
                 {name: at for name, at in position.items() if name not in used.values()},
                 one.get("sum", False),
+                one.get("origin", ""),
             )
     raise InputError(
         f"{path} has the columns {', '.join(names) or 'none'}, which are those of no known trace; "
@@ -265,7 +294,7 @@ def _workload(
     metadata = [one.metadata for one in entries]
     labels = sorted({one.synthetic for one in entries} - {""})
     made_up = tuple(dict.fromkeys(part for label in labels for part in label.split("; ")))
-    return Workload(
+    found = Workload(
         name,
         jobs,
         [one.duration for one in entries],
@@ -276,8 +305,11 @@ def _workload(
         metadata=metadata if any(metadata) else [],
         columns=columns,
         made_up=made_up,
-        notes=[*notes, *(f"synthetic: {one}" for one in made_up)],
+        # An empty column is what is written of jobs of which nothing was made up.
+        recorded="synthetic" in layout.at and not made_up,
+        notes=notes,
     )
+    return found.labelled(layout.origin) if layout.origin else found
 
 
 def _optional(text: str) -> float | None:

@@ -11,14 +11,15 @@ from schedmate.errors import UsageError
 from schedmate.schedulers.sim.results import parquet_is_there, write_csv, write_parquet
 from schedmate.schedulers.sim.workload import Workload
 
-_ALWAYS = ("job_id", "submit_s", "duration_s", "gpus", "synthetic")
+_ALWAYS = ("job_id", "submit_s", "duration_s", "gpus")
 
 
 def write_trace(workload: Workload, path: Path | None) -> None:
     """Write `workload` to `path`, by its ending CSV or Parquet; None: CSV to standard output.
 
     Columns that no job has are left out. What was made up is said in every row, so that no tool
-    that the file goes through loses it. Of the metadata, the keys that have a column are kept.
+    that the file goes through loses it: an empty text in all of them says that nothing was. Of the
+    metadata, the keys that have a column are kept.
     Raises `UsageError` when Parquet cannot be written, `InputError` when the place cannot.
     """
     table = {
@@ -55,6 +56,8 @@ def _columns(workload: Workload) -> dict[str, list[Any]]:
         "priority": [job.priority or None for job in jobs],
         "synthetic": ["; ".join(workload.made_up)] * count,
     }
+    if workload.origin == "unstated":
+        columns["synthetic"] = blank
     profiles = workload.profiles
     for name, field in (
         ("gpu_util_pct", "gpu_util"),

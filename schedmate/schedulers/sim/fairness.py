@@ -1,0 +1,41 @@
+"""Whether some users or virtual clusters wait for others: how evenly jobs are slowed down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from schedmate.schedulers.sim.workload import Workload
+
+
+def fairness(workload: Workload, jct_s: Sequence[float]) -> dict[str, dict[str, Any]]:
+    """For users and virtual clusters, where there are several: how evenly they were served.
+
+    The slowdown of a group is the JCT of its jobs, added up, over the time they would take alone.
+    Jain's index over the groups' slowdowns (Jain et al., 1984) is 1 when all are alike and 1/n when
+    one of n has all of it.
+    """
+    groups = {"user": [job.user for job in workload.jobs], "vc": workload.vcs}
+    found = {}
+    for kind, names in groups.items():
+        known, which = np.unique(np.array(names, dtype=object).astype(str), return_inverse=True)
+        if len(known) < 2:
+            continue
+        jct = np.bincount(which, weights=np.asarray(jct_s))
+        alone = np.bincount(which, weights=np.asarray(workload.duration_s))
+        some = np.flatnonzero(alone > 0)
+        if not len(some):
+            continue
+        slowdown = jct[some] / alone[some]
+        worst = some[int(slowdown.argmax())]
+        found[kind] = {
+            "groups": len(some),
+            "jain": float(slowdown.sum() ** 2 / (len(some) * (slowdown**2).sum())),
+            "median_slowdown": float(np.median(slowdown)),
+            "max_slowdown": float(slowdown.max()),
+            "slowest": str(known[worst]),
+            "slowest_jobs": int((which == worst).sum()),
+        }
+    return found

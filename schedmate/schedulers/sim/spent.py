@@ -1,0 +1,93 @@
+"""Where GPU time went: work that was kept, and what profiling, restarts, failures, sharing took.
+
+Two jobs on the same GPUs each hold them, so that what a pair does can be more than the time that
+its GPUs were held. Only where work is seconds of the trace, not for measured tables (`elastic/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.schedulers.sim.record import KINDS, Outcome
+from schedmate.schedulers.sim.workload import Workload
+
+HOUR = 3600.0
+Floats = NDArray[np.float64]
+
+
+class Spent(NamedTuple):
+    """The time of each segment by what became of it; the four add up to its length [s]."""
+
+    useful: Floats
+    """Work done and kept, as seconds of the job alone on the GPUs asked for. Negative where a
+    failure undid more than the segment had done."""
+    restarts: Floats
+    """Between getting GPUs and going on from where it was."""
+    failures: Floats
+    """Work undone by a failure."""
+    other: Floats
+    """While profiled, what is done again later; else lost beside a partner, or by an eviction."""
+    profiling: NDArray[np.bool_]
+    """Whether the job held its GPUs to be profiled."""
+    gpus: Floats
+    """GPUs held; below 1: a part of one."""
+
+    def hours(self, held_gpu_s: float) -> dict[str, float]:
+        """GPU hours by what became of them.
+
+        `held_gpu_s` counts GPUs that two jobs shared once; then useful, profiling, restarts,
+        failures and slowed add up to held and shared.
+        """
+
+        def total(seconds: Floats) -> float:
+            return float((seconds * self.gpus).sum()) / HOUR
+
+        every = self.useful + self.restarts + self.failures + self.other
+        return {
+            "held": held_gpu_s / HOUR,
+            "shared": max(0.0, total(every) - held_gpu_s / HOUR),
+            "useful": total(self.useful),
+            "profiling": total(np.where(self.profiling, self.other, 0.0)),
+            "restarts": total(self.restarts),
+            "failures": total(self.failures),
+            "slowed": total(np.where(self.profiling, 0.0, self.other)),
+        }
+
+
+def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float]) -> Spent | None:
+    """What became of the time of each segment; None where work is not seconds of the trace.
+
+    `restart` gives the time that a restart of a job of so many GPUs takes [s].
+    """
+    if outcome.work is not workload.duration_s:
+        return None
+    jobs, segments = workload.jobs, outcome.segments
+    which = np.array(segments.jobs, dtype=np.int64)
+    length = np.array(segments.ends) - np.array(segments.starts)
+    asked = np.array([job.gpus * job.share for job in jobs])[which]
+    held = asked
+    if any(job.elastic for job in jobs):
+        held = np.array([sum(m.bit_count() for _, m in one) for one in segments.allocations])
+    profiling = np.frombuffer(bytes(segments.kinds), np.uint8) == KINDS.index("profile")
+    restarts, failures = np.zeros(len(which)), np.zeros(len(which))
+    # Whoever held GPUs before, other than to be profiled, goes on from where it was.
+    runs = np.bincount(which[~profiling], minlength=len(jobs))
+    ran: set[int] = set()
+    for position in np.flatnonzero(runs[which] > 1).tolist():
+        index = segments.jobs[position]
+        if index in ran:
+            restarts[position] = min(restart(jobs[index].gpus), length[position])
+        if not profiling[position]:
+            ran.add(index)
+    for position, (failure, again) in outcome.failures.items():
+        failures[position] = failure.done - (failure.saved if again is None else again.work)
+    useful = np.array(segments.works) - failures
+    # An elastic job on other GPUs than it asked for is counted by those that it had.
+    scale = asked / held
+    useful, failures = useful * scale, failures * scale
+    other = length - restarts - failures - useful
+    return Spent(useful, restarts, failures, other, profiling, held)
