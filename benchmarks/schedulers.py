@@ -235,8 +235,8 @@ def parts(workload: Workload, pairs: Path, scores: Path) -> None:
         "Time-aware scaling is worth 0.41 h (6 %) with T_prof 200 s and N_prof 8, and nothing with "
         "80 s and 4 GPUs, where the profiler keeps up; scaling N_prof with it changes nothing "
         "(0.04 h worse with 80 s), as most jobs here have one GPU. The dynamic strategy packs a "
-        "quarter less for the same JCT: this trace queues nearly always (schedulers_synthetic shows it "
-        "where GPUs are idle)."
+        "quarter less for the same JCT: this trace queues nearly always (schedulers_synthetic "
+        "shows it where GPUs are idle)."
     )
     record(
         "schedulers_lucid_parts",
