@@ -36,9 +36,10 @@ from schedmate.agent.react.answer import ASKABLE, Finding
 from schedmate.agent.react.citations import COMMAND, Citations
 from schedmate.agent.react.reach import reached
 from schedmate.agent.static import extract
+from schedmate.analysis import Analysis
 from schedmate.errors import SchedmateError
 from schedmate.jobs import Evidence, JobSpec, LaunchConfig, WorkloadMetadata
-from schedmate.mate import Analysis, SchedMate
+from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
 from schedmate.tools import RepoFiles
 

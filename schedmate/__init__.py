@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from schedmate.analysis import Analysis
     from schedmate.errors import InputError, SchedmateError, SettingsError, UsageError
     from schedmate.jobs import (
         Estimate,
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
         Progress,
         WorkloadMetadata,
     )
-    from schedmate.mate import Analysis, SchedMate
+    from schedmate.mate import SchedMate
     from schedmate.settings import Settings, load_settings
 
 _HOMES = {
-    "Analysis": "schedmate.mate",
+    "Analysis": "schedmate.analysis",
     "Estimate": "schedmate.jobs",
     "Evidence": "schedmate.jobs",
     "InputError": "schedmate.errors",

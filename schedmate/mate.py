@@ -8,33 +8,27 @@ One object serves many threads.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from schedmate.errors import InputError, UsageError
+from schedmate.analysis import Analysis
+from schedmate.errors import UsageError
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
     JobRecord,
     JobSpec,
-    LaunchConfig,
-    ModelUse,
     Progress,
-    WorkloadMetadata,
 )
+from schedmate.past_jobs import PastJobs
 from schedmate.settings import Settings, load_settings
 from schedmate.terminal import clean
 
@@ -43,12 +37,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from schedmate.agent.react.extractor import MetadataExtractor
     from schedmate.llm import LLM
-    from schedmate.retrieval.advisor import SchedulingAdvisor
-    from schedmate.retrieval.embedders import Embedder
-    from schedmate.retrieval.history import JobHistory
 
-SCHEMA = "schedmate.analyze/v1"
-# Analysis is Python code under one interpreter lock: more threads would only slow each other.
 THREADS = 2
 
 DIAGNOSIS_S = 60.0
@@ -56,70 +45,6 @@ DIAGNOSIS_S = 60.0
 
 _log = logging.getLogger("schedmate")
 _log.addHandler(logging.NullHandler())
-
-
-def embedder_of(settings: Settings) -> Embedder:
-    """The embedder that the settings name; raises what `load_embedder` raises."""
-    from schedmate.retrieval.embedders import load_embedder
-
-    return load_embedder(
-        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
-    )
-
-
-class Analysis(BaseModel):
-    """Everything schedmate can say about one job before it runs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    spec: JobSpec
-    metadata: WorkloadMetadata
-    launch: LaunchConfig = Field(description="`spec.launch`, completed from command and scripts")
-    estimate: Estimate
-    history_size: int = Field(ge=0, description="Records in the history that was asked")
-    source: Literal["static", "hybrid", "agent"] = Field(
-        "static", description="Who decided the metadata: static analysis, it and a model, a model"
-    )
-    model: ModelUse | None = Field(None, description="What a language model was asked, if any was")
-    timing_s: dict[str, float] = Field(description="Wall time of each part [s]")
-    warnings: list[str] = Field(default_factory=list)
-
-    def document(self) -> dict[str, Any]:
-        """The JSON document `schedmate.analyze/v1` (docs/schemas/analyze-v1.schema.json)."""
-        # By way of JSON text: that makes an infinity or NaN of a config file null.
-        whole = json.loads(self.model_dump_json(by_alias=True))
-        metadata, estimate = whole["metadata"], whole["estimate"]
-        evidence = metadata.pop("evidence")
-        neighbours = estimate.pop("neighbours")
-        return {
-            "schema": SCHEMA,
-            "job": {
-                key: whole["spec"][key] for key in ("job_id", "name", "user", "repo", "command")
-            },
-            "metadata": metadata,
-            "evidence": evidence,
-            "fingerprint": self.metadata.fingerprint(),
-            "launch": whole["launch"],
-            "estimate": estimate,
-            "neighbours": neighbours,
-            "history_size": self.history_size,
-            "source": self.source,
-            "model": whole["model"],
-            "timing_s": {name: round(value, 6) for name, value in self.timing_s.items()},
-            "warnings": self.warnings,
-        }
-
-    def record(self) -> JobRecord:
-        """The job as a pending record of the history; without a job id, a new one."""
-        return JobRecord(
-            job_id=self.spec.job_id or f"job-{uuid.uuid4().hex[:12]}",
-            name=self.spec.name,
-            user=self.spec.user,
-            command=self.spec.command,
-            launch=self.launch,
-            metadata=self.metadata,
-            submit_time=time.time() if self.spec.submit_time is None else self.spec.submit_time,
-        )
 
 
 class SchedMate:
@@ -140,10 +65,10 @@ class SchedMate:
         self.settings = settings if settings is not None else load_settings()
         self._record = record
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
-        self._opened: tuple[JobHistory, SchedulingAdvisor] | None = None
+        self._past = PastJobs(self.settings)
         self._llm = llm
-        self._workers: ThreadPoolExecutor | None = None
+        # Python code under one interpreter lock: more threads would only slow each other.
+        self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -156,14 +81,10 @@ class SchedMate:
         """Give up work not yet begun, wait for the rest, close the history. May be repeated."""
         with self._lock:
             self._closed = True
-            workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.shutdown(wait=True, cancel_futures=True)
+        self._workers.shutdown(wait=True, cancel_futures=True)
+        self._past.close()
         with self._lock:
-            opened, self._opened = self._opened, None
             llm, self._llm = self._llm, None
-        if opened is not None:
-            opened[0].close()
         if llm is not None:
             llm.close()
 
@@ -172,7 +93,7 @@ class SchedMate:
 
         Raises `InputError` for a history that cannot be read.
         """
-        self._open_history(create=self._record)
+        self._past.open(create=self._record)
 
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
         """What the job will train, and how long it will run.
@@ -215,7 +136,7 @@ class SchedMate:
             metadata, use = extractor.extract(spec, extraction)
             timing["model"] = time.perf_counter() - extracted
         asked = time.perf_counter()
-        estimate, history_size = self._estimate(metadata, extraction.launch, spec.submit_time)
+        estimate, history_size = self._past.estimate(metadata, extraction.launch, spec.submit_time)
         ended = time.perf_counter()
         return Analysis(
             spec=spec,
@@ -247,8 +168,7 @@ class SchedMate:
 
     def _open_llm(self) -> LLM | None:
         with self._lock:
-            if self._closed:
-                raise UsageError("this SchedMate is closed; make a new one.")
+            self._ensure_open()
             if self._llm is None:
                 from schedmate.llm import open_llm
 
@@ -308,7 +228,8 @@ class SchedMate:
         """What `work(deadline)` gives, if it does in time and without failure."""
         try:
             allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
-            task = self._pool().submit(work, time.monotonic() + allowed_s)
+            self._ensure_open()
+            task = self._workers.submit(work, time.monotonic() + allowed_s)
             try:
                 return task.result(timeout=allowed_s)
             finally:
@@ -325,18 +246,7 @@ class SchedMate:
         A pending job of the same id is replaced. Raises `InputError` when the history cannot be
         written or says that the job of that id has ended.
         """
-        opened = self._open_history(create=True)
-        assert opened is not None
-        history = opened[0]
-        with self._writing:
-            known = history.get(record.job_id)
-            if known is not None and known.ended:
-                raise InputError(
-                    f"job {record.job_id} is in the history as {known.state}; "
-                    "record this one under another job id."
-                )
-            history.add(record)
-        return record.job_id
+        return self._past.store(record)
 
     def _advise(self, spec: JobSpec, deadline: float) -> Analysis | None:
         left_s = deadline - time.monotonic()
@@ -348,50 +258,9 @@ class SchedMate:
             self.store(analysis.record())
         return analysis
 
-    def _estimate(
-        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
-    ) -> tuple[Estimate, int]:
-        opened = self._open_history(create=False)
-        if opened is None:
-            return Estimate(reason=f"there is no history at {self.settings.history} yet"), 0
-        history, advisor = opened
-        return advisor.estimate(metadata, launch, now), len(history)
-
-    def _open_history(self, *, create: bool) -> tuple[JobHistory, SchedulingAdvisor] | None:
-        """The history and the advisor on it; None when there is no history and none is wanted."""
-        with self._lock:
-            if self._closed:
-                raise UsageError("this SchedMate is closed; make a new one.")
-            if self._opened is None:
-                from schedmate.retrieval.history import DATABASE, JobHistory
-
-                if not create and not (self.settings.history / DATABASE).exists():
-                    return None
-                from schedmate.retrieval.advisor import SchedulingAdvisor
-
-                settings = self.settings
-                history = JobHistory.open(
-                    settings.history,
-                    embedder_of(settings),
-                    create=create,
-                    read_only=not create and not os.access(settings.history, os.W_OK),
-                )
-                advisor = SchedulingAdvisor(
-                    history,
-                    threshold=settings.threshold,
-                    k=settings.top_k,
-                    method=settings.method,
-                )
-                self._opened = history, advisor
-            return self._opened
-
-    def _pool(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._closed:
-                raise UsageError("this SchedMate is closed; make a new one.")
-            if self._workers is None:
-                self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
-            return self._workers
+    def _ensure_open(self) -> None:
+        if self._closed:
+            raise UsageError("this SchedMate is closed; make a new one.")
 
 
 def _repo(spec: JobSpec) -> Path:

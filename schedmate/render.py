@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from schedmate.mate import Analysis
+    from schedmate.analysis import Analysis
 
 
 NAMED = 3

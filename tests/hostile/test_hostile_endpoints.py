@@ -23,8 +23,9 @@ from cli_runner import Cli
 from hostile_repos import Places, build
 from openai_server import Raw, Request, completion, serve
 
+from schedmate.analysis import Analysis
 from schedmate.jobs import JobSpec
-from schedmate.mate import Analysis, SchedMate
+from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
 
 COMMAND = "python train.py --steps 9000 --config settings.yaml"

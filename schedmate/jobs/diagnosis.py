@@ -1,0 +1,82 @@
+"""What broke first in a job, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ErrorType = Literal["infrastructure", "framework", "script", "none", "unknown"]
+"""Whose fault a failure is (taxonomy of Acme, NSDI 2024); `none` is no failure at all."""
+
+
+FaultyComponent = Literal["gpu", "nvlink", "network", "node", "storage"]
+
+
+class EvidenceLine(BaseModel):
+    """One line of a log that a diagnosis rests on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: str
+    line: int = Field(ge=1, description="1-based; counts line feeds only")
+    text: str
+    note: str | None = Field(None, description="Why it is quoted")
+
+
+class Checkpoint(BaseModel):
+    """The last checkpoint that a log reports before the failure."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str | None = None
+    step: int | None = Field(None, ge=0, description="Iteration it was written at")
+    file: str
+    line: int = Field(ge=1)
+
+
+class Recovery(BaseModel):
+    """What to do about a failure, chosen by a table from its type and component, in words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    summary: str
+    diagnose: str | None = Field(None, description="The diagnostic to run before anything else")
+    isolate: str | None = Field(None, description="What to take out of service")
+    restart: Literal["no", "same", "from checkpoint", "elsewhere", "elsewhere from checkpoint"]
+    notify: Literal["user", "operator", "nobody"]
+
+
+class Diagnosis(BaseModel):
+    """What broke first in a job, whose fault it is and what to do (SchedMate paper, section 3.3).
+
+    `line` is the first line of what failed first, in `file`. `error_type` is `unknown` when the
+    job failed and nothing says of what, `none` when it did not fail: it completed, or was
+    cancelled, preempted or out of time, which `error_name` then says.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    error_type: ErrorType
+    error_name: str | None = None
+    faulty_component: FaultyComponent | None = None
+    file: str | None = None
+    line: int | None = Field(None, ge=1, description="1-based; counts line feeds only")
+    rank: int | None = None
+    node: str | None = None
+    time: float | None = Field(None, description="When it failed, as logged [s since epoch]")
+    evidence: list[EvidenceLine] = Field(default_factory=list)
+    ruled_out: list[EvidenceLine] = Field(default_factory=list)
+    recoverable: bool | None = None
+    checkpoint: Checkpoint | None = None
+    plan: Recovery | None = None
+    rule: str | None = Field(None, description="The rule that decided")
+    source: Literal["rules", "embedding", "model"] = "rules"
+    reason: str = ""
+    reference: str | None = Field(None, description="Where the meaning of the line was settled")
+    attempt: int = Field(1, ge=1, description="The attempt of the job that was diagnosed")
+    attempts: int = Field(1, ge=1, description="Attempts found in the log")
+    locator: Literal["scan", "binary"] = "scan"
+    probes: int | None = Field(None, ge=0, description="Chunks that the binary search looked at")
+    warnings: list[str] = Field(default_factory=list)

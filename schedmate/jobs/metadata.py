@@ -1,0 +1,192 @@
+"""What a job trains, and where each value came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Source = Literal[
+    "command",  # a token of the launch command
+    "script",  # a token of a shell or batch script the command runs
+    "environment",  # an environment variable set by the command or a script
+    "launch",  # the launch configuration given to schedmate (--gpus, --nodes, ...)
+    "config",  # a configuration file
+    "default",  # the default of an argument, a dataclass field or a structured config
+    "code",  # a literal in the source code
+    "library",  # the documented default of a third-party library, data shipped with schedmate
+    "derived",  # computed from other fields (the evidence's note says from which)
+    "model",  # a language model's answer, citation verified
+]
+
+
+TaskType = Literal[
+    "NLP",
+    "CV",
+    "Audio",
+    "Multimodal",
+    "RL",
+    "Recommendation",
+    "Graph",
+    "TimeSeries",
+    "Tabular",
+    "Science",
+]
+
+
+class Evidence(BaseModel):
+    """Where one metadata value came from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Any = None
+    source: Source
+    file: str | None = Field(None, description="POSIX path relative to the repository root")
+    line: int | None = Field(None, ge=1, description="1-based line in `file`")
+    confidence: float = Field(1.0, ge=0.0, le=1.0)
+    text: str | None = Field(None, description="The token or expression the value was read from")
+    note: str | None = Field(None, description="How the value was chosen, where that needs saying")
+
+    def where(self) -> str:
+        """A short human-readable origin: `configs/gpt.yaml:12`, `--lr on the command line`."""
+        place = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        if self.source == "command":
+            return f"{self.text} on the command line" if self.text else "the command line"
+        if self.source == "launch":
+            return "the launch configuration"
+        if self.source == "environment":
+            return f"{self.text} in {place or 'the environment'}"
+        if self.source == "default":
+            return f"default at {place}"
+        if self.source == "library":
+            return f"{self.text or 'library'} default"
+        if self.source == "model":
+            return f"{place or self.text or 'unknown'} (model)"
+        if self.source == "derived":
+            return self.note or "derived"
+        return place or self.source
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+
+class ModelConfig(_Section):
+    """What is trained. Extra keys hold architecture sizes (d_model, n_layer, ...)."""
+
+    model_name: str | None = None
+    task_type: TaskType | None = None
+
+
+class TrainingConfig(_Section):
+    """How it is trained. Extra keys hold batch sizes, optimiser, precision, parallelism."""
+
+    iters: int | float | None = Field(None, description="Length of training in `iter_type` units")
+    iter_type: Literal["step", "epoch"] | None = None
+
+
+class DatasetConfig(_Section):
+    """What it is trained and validated on."""
+
+    train: str | None = None
+    valid: str | None = None
+
+
+class WorkloadMetadata(BaseModel):
+    """Semantic metadata of one training job (SchedMate paper, Figure 6).
+
+    `None` means that the code does not say. `evidence` is keyed by dotted field name, for
+    example `training_config.iters`.
+    """
+
+    model_config = ConfigDict(populate_by_name=True, protected_namespaces=())
+
+    model: ModelConfig = Field(default_factory=ModelConfig, alias="model_config")
+    training: TrainingConfig = Field(default_factory=TrainingConfig, alias="training_config")
+    dataset: DatasetConfig = Field(default_factory=DatasetConfig, alias="dataset_config")
+    evidence: dict[str, Evidence] = Field(default_factory=dict)
+
+    MANDATORY: ClassVar[tuple[str, ...]] = (
+        "model_config.model_name",
+        "model_config.task_type",
+        "training_config.iters",
+        "training_config.iter_type",
+        "dataset_config.train",
+        "dataset_config.valid",
+    )
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """The three sections under their JSON names, without evidence."""
+        dumped = self.model_dump(by_alias=True, exclude={"evidence"}, mode="json")
+        return {name: dict(section) for name, section in dumped.items()}
+
+    def get(self, field: str) -> Any:
+        """The value of a dotted field name, or None."""
+        section, _, key = field.partition(".")
+        return self.sections().get(section, {}).get(key)
+
+    def missing(self) -> list[str]:
+        """Mandatory fields that are still None."""
+        return [field for field in self.MANDATORY if self.get(field) is None]
+
+    def fingerprint(self) -> str:
+        """A stable 16-hex-digit hash over the normalised metadata.
+
+        Equal for a resubmission that changed only its seed, paths, run name or port: those keys,
+        at any depth, do not take part, nor does letter case or the difference between 1 and 1.0.
+        """
+        canonical = json.dumps(_normalise(self.sections()), sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+_VOLATILE = re.compile(
+    r"(^|_)(seed|path|paths|dir|dirs|directory|root|file|filename|folder|run_name|run_id|exp_name"
+    r"|experiment_name|job_name|port|host|hostname|output|log|logger|wandb|tensorboard|tag|notes"
+    r"|checkpoint|ckpt|resume|uuid|timestamp|rank)($|_)"
+)
+
+
+def _normalise(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            str(key).lower(): _normalise(item)
+            for key, item in value.items()
+            if item is not None and not _VOLATILE.search(str(key).lower())
+        }
+    if isinstance(value, list | tuple):
+        return [_normalise(item) for item in value]
+    if isinstance(value, str):
+        return value.strip().lower()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+class ModelUse(BaseModel):
+    """What a language model was asked about one job's metadata, and what came of it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["hybrid", "agent"]
+    model: str = Field(description="Name at the endpoint, or scripted:FILE")
+    endpoint: str = Field(description="Address, or `scripted`")
+    outcome: str = Field(
+        description="`ok`; `not needed` when static analysis left nothing to ask; else the verdict "
+        "on the call that failed (schedmate.errors.Verdict) or `failed`, and the static answer "
+        "stands"
+    )
+    reason: str | None = Field(None, description="One sentence on a failure")
+    asked: list[str] = Field(default_factory=list, description="Fields the model was asked for")
+    filled: list[str] = Field(default_factory=list, description="Fields that its answer decided")
+    dropped: list[str] = Field(
+        default_factory=list, description="Findings whose citation did not hold, and why"
+    )
+    calls: int = Field(0, description="Requests answered, by the server or from the cache")
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = Field(0, description="Of the input, found in the server's prefix cache")
+    seconds: float = Field(0.0, description="Wall time of the reading [s]")
+    trajectory: str | None = Field(None, description="File that records the reading")

@@ -1,0 +1,63 @@
+"""How a running job is going."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Progress(BaseModel):
+    """How fast a job goes and when it will end, read from its log (SchedMate paper, section 3.2).
+
+    What the log does not say is None, and `reason` says why where that is the step time.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    step_time_s: float | None = Field(None, gt=0, description="Time of one iteration [s], a median")
+    step_time_p10_s: float | None = Field(None, description="10th percentile of the readings [s]")
+    step_time_p90_s: float | None = Field(None, description="90th percentile of the readings [s]")
+    epoch_time_s: float | None = Field(None, gt=0, description="Time of one epoch [s]")
+    loss: float | None = Field(None, description="Latest training loss; None where it is NaN")
+    iteration: int | None = Field(
+        None, ge=0, description="Latest iteration, over all epochs where their length is known"
+    )
+    total_iterations: int | None = Field(
+        None, ge=0, description="Iterations of the whole run; of one epoch where `in_epoch`"
+    )
+    in_epoch: bool = Field(False, description="`iteration` begins anew with each epoch")
+    epoch: float | None = Field(None, description="Latest epoch, as the log counts")
+    total_epochs: int | None = None
+    lr: float | None = Field(None, description="Latest learning rate")
+    throughput: float | None = Field(None, description="In `throughput_unit`")
+    throughput_unit: Literal["samples/s", "tokens/s", "iterations/s"] | None = None
+    eta_s: float | None = Field(None, ge=0, description="Time until the run ends [s]")
+    source: Literal[
+        "stated",  # the log says how long a step takes, or how many there are in a second
+        "elapsed",  # differences of the elapsed time that it prints
+        "samples",  # samples per second and a known global batch size
+        "timestamps",  # differences of the times its lines were written
+        "summary",  # the run time and the number of steps of a run that has ended
+        "model",  # an extraction pattern that a language model wrote
+        "none",
+    ] = "none"
+    reader: str | None = Field(None, description="Pattern of the registry, or `general`")
+    readings: int = Field(0, ge=0, description="Readings behind the step time, outliers left out")
+    steps_seen: int = Field(0, ge=0, description="Iterations that the readings cover")
+    log_bytes: int = Field(
+        0, ge=0, description="Size of the log when it was read [bytes]: where later readings begin"
+    )
+    lines: list[int] = Field(
+        default_factory=list, description="1-based numbers of the latest lines used, newest first"
+    )
+    updated: float | None = Field(
+        None, description="When the latest of them was written, as the log says [s since epoch]"
+    )
+    notes: list[str] = Field(default_factory=list, description="Decisions on units and the like")
+    reason: str | None = Field(None, description="Why there is no step time")
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the log does not say how long a step takes."""
+        return self.step_time_s is None

@@ -1,0 +1,97 @@
+"""A job as a scheduler knows it, and as the history keeps it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schedmate.jobs.metadata import WorkloadMetadata
+
+JobState = Literal[
+    "PENDING",
+    "RUNNING",
+    "COMPLETED",
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "PREEMPTED",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "OUT_OF_MEMORY",
+    "REQUEUED",
+]
+
+
+CENSORED_STATES: frozenset[str] = frozenset(
+    {
+        "CANCELLED",
+        "FAILED",
+        "TIMEOUT",
+        "PREEMPTED",
+        "NODE_FAIL",
+        "BOOT_FAIL",
+        "OUT_OF_MEMORY",
+        "REQUEUED",
+    }
+)
+"""Ended states whose duration is only a lower bound on the time the work needed."""
+
+
+class LaunchConfig(BaseModel):
+    """The resources a job asks for, as the scheduler knows them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gpus: int | None = Field(None, ge=0, description="Total GPUs over all nodes")
+    nodes: int | None = Field(None, ge=1, description="Number of nodes")
+    gpu_type: str | None = None
+    time_limit_s: float | None = Field(None, ge=0, description="Time limit [s]")
+
+
+class JobSpec(BaseModel):
+    """What is known of a job when it is submitted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job_id: str | None = None
+    name: str | None = None
+    user: str | None = None
+    repo: str | None = Field(None, description="Path of the job's source code on this machine")
+    command: str | None = Field(None, description="The launch command, as typed in `repo`")
+    launch: LaunchConfig = Field(default_factory=LaunchConfig)
+    submit_time: float | None = Field(None, description="[s since epoch]")
+
+
+class JobRecord(BaseModel):
+    """One job of the history: what it was, and what became of it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job_id: str
+    name: str | None = None
+    user: str | None = None
+    command: str | None = None
+    launch: LaunchConfig = Field(default_factory=LaunchConfig)
+    metadata: WorkloadMetadata = Field(default_factory=WorkloadMetadata)
+    state: JobState = "PENDING"
+    submit_time: float | None = Field(None, description="[s since epoch]")
+    start_time: float | None = Field(None, description="[s since epoch]")
+    end_time: float | None = Field(None, description="[s since epoch]")
+    duration_s: float | None = Field(None, ge=0, description="Run time [s]")
+    gpu_util: float | None = Field(None, ge=0, le=100, description="Mean GPU utilisation [%]")
+    sm_util: float | None = Field(None, ge=0, le=100, description="Mean SM activity [%]")
+    gpu_mem_mb: float | None = Field(None, ge=0, description="Peak memory of one GPU [MB]")
+    throughput: dict[str, float] = Field(
+        default_factory=dict, description="Samples per second by configuration, e.g. `a100x8`"
+    )
+
+    @property
+    def censored(self) -> bool:
+        """Whether `duration_s` is only a lower bound (the run did not complete)."""
+        return self.state in CENSORED_STATES
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over, completed or not."""
+        return self.state not in ("PENDING", "RUNNING")
