@@ -1,173 +1,186 @@
 """What SchedMate's modules are worth in the loop of a scheduler: the paper's case studies 1 and 3.
 
-    python benchmarks/semantic.py case1|case3|estimation|sensitivity|ablation|beyond DATA
+    python benchmarks/semantic.py PART --data DATA --kept FOLDER [--seeds 1,2,3] [--jobs 2500]
 
-DATA is a directory with philly/philly.csv and lucid/data/colocate_info.csv.
+PART is case1, load, case3, estimation, sensitivity, ablation or beyond. DATA has philly/philly.csv,
+phillym/phillym.csv and lucid/data/colocate_info.csv. Finished runs are kept in FOLDER.
 What jobs train is made up by a recipe on every trace (docs/traces.md), so that no row is wholly
-real: `Philly` has real submissions and run times, the others are drawn to meet published figures.
-Clusters are sized so that jobs have to wait. The advisor, the tracker and the handler are the real
-ones.
+real: `Philly` has real submissions and run times, `PhillyM` real arrivals, the others are drawn to
+meet published figures. The advisor, the tracker and the handler are the real ones.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
+import argparse
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _record import record
+from _figure import save
+from _record import RESULTS, record
+from _runs import Trace, about, counted, mean, ratio, row, run, trace_of
 
+from schedmate.report import axes, charts
 from schedmate.schedulers.adapters.advisor import Advisor
 from schedmate.schedulers.estimators import Estimator, UserMean
 from schedmate.schedulers.learned import Learned
-from schedmate.schedulers.model import Cluster, Forecast, Job
-from schedmate.schedulers.sim import runs
+from schedmate.schedulers.model import Forecast, Job
 from schedmate.schedulers.sim.failures import FailureRates
-from schedmate.schedulers.sim.parameters import HONEST, ColocationTable
-from schedmate.schedulers.sim.traces import read_trace
-from schedmate.schedulers.sim.traces.assign import GROUP, assign
-from schedmate.schedulers.sim.traces.calibration import Calibration
-from schedmate.schedulers.sim.traces.recipe import parse
-from schedmate.schedulers.sim.traces.synthesize import synthesize
+from schedmate.schedulers.sim.results import Result
+from schedmate.schedulers.sim.traces.assign import GROUP
 from schedmate.schedulers.sim.workload import Workload
 
 PAPER = "method=mean"
 """The paper's estimates: the mean of the three nearest."""
-LOAD = 2.5
-"""GPU time submitted over what the cluster has while jobs arrive: queues build up and are worked
-off. A few days of a trace would never fill the whole cluster."""
-LARGEST = 64
-"""Jobs of more GPUs are left out of these few days: one would set the cluster's size."""
-PHILLY_FROM = 30_000
-"""Position from which jobs of the Philly trace are taken: its busiest weeks."""
-
-
-class Trace(NamedTuple):
-    """A workload, its cluster, and how much of it is real."""
-
-    name: str
-    workload: Workload
-    cluster: str
-    kind: str
-
-
-def trace_of(name: str, data: Path, jobs: int, recipe: str = "", seed: int = 1) -> Trace:
-    """One of the traces, with workloads by its recipe."""
-    if name == "Philly":
-        whole = read_trace(data / "philly" / "philly.csv")
-        part = whole.select(range(PHILLY_FROM, PHILLY_FROM + jobs))
-        chosen, kind = recipe or "lucid", "real submissions, run times"
-    else:
-        calibration = Calibration.read(name.lower())
-        part = synthesize(calibration, jobs, seed)
-        chosen = recipe or calibration.assumed["recipe"]
-        kind = "synthetic"
-    part = part.select(n for n, job in enumerate(part.jobs) if job.gpus <= LARGEST)
-    span = part.jobs[-1].submit_time - part.jobs[0].submit_time
-    work_s = sum(d * j.gpus for d, j in zip(part.duration_s, part.jobs, strict=True))
-    least = max(job.gpus for job in part.jobs) // 8 + 4
-    cluster = f"{max(least, round(work_s / span / 8 / LOAD))}x8"
-    separator = "," if ":" in chosen else ":"
-    work = assign(part, *parse(f"{chosen}{separator}seed={seed}"))
-    return Trace(name, work, cluster, kind)
-
-
-def run(trace: Trace, policy: str, data: Path, told: Any = "ga2m", **plan: Any) -> dict[str, Any]:
-    """The numbers of one run; `told` is the name of an estimator, or one for Horus."""
-    table = ColocationTable.read(data / "lucid" / "data" / "colocate_info.csv")
-    parameters = replace(HONEST, interference=table)
-    settings = {"seed": 1, "check": True, **plan}
-    cluster = Cluster.parse(trace.cluster)
-    made = runs.Plan((policy,), cluster, told, parameters, **settings)
-    numbers = runs.run_policy(trace.workload, made, policy).numbers
-    print(trace.name, policy, round(numbers["avg_jct_h"], 3), numbers["cpu_s"], file=sys.stderr)
-    return numbers
-
-
-def row_of(trace: Trace, title: str, numbers: dict[str, Any], base: float | None) -> dict[str, Any]:
-    """A line of a table: percentiles stand for the CDF."""
-    counted = numbers.get("schedmate", {})
-    tracker = counted.get("tracker", {})
-    return {
-        "trace": trace.name,
-        "of it": trace.kind,
-        "policy": title,
-        "avg JCT h": round(numbers["avg_jct_h"], 3),
-        **{f"{p} JCT h": round(numbers[f"{p}_jct_h"], 3) for p in ("median", "p90", "p99", "p999")},
-        "queue h": round(numbers["avg_queue_h"], 3),
-        "base / this": None if base is None else round(base / numbers["avg_jct_h"], 3),
-        "profiled": numbers["profiled"],
-        "packed": numbers["packed"],
-        "evicted": numbers["evictions"],
-        "measured": tracker.get("measured"),
-        "CPU s": numbers["cpu_s"],
-    }
-
-
-CASE1 = {
-    "FIFO": ("fifo", "none"),
-    "Horus, true utilisation": ("horus:backfill=true", "oracle"),
-    "QSSF": ("qssf:backfill=true", "ga2m"),
-    "Lucid": ("lucid", "ga2m"),
-    "Lucid+SchedMate, paper": (f"lucid+schedmate:{PAPER}", "ga2m"),
-    "Lucid+SchedMate": ("lucid+schedmate", "ga2m"),
-}
-
-
-def case1(data: Path, jobs: int) -> None:
-    """Lucid with and without SchedMate against others (Figure 10)."""
-    rows = []
-    for name in ("Philly", "Seren", "Venus", "Saturn"):
-        trace = trace_of(name, data, jobs)
-        numbers = {title: run(trace, p, data, told) for title, (p, told) in CASE1.items()}
-        base = numbers["Lucid"]["avg_jct_h"]
-        rows += [row_of(trace, title, one, base) for title, one in numbers.items()]
-        record(
-            "semantic_case1",
-            rows,
-            base="Lucid",
-            note="workloads made up by recipe on every trace; paper: 1.23x to 1.91x over Lucid",
-        )
-
-
+LUCID, SJF = "lucid+schedmate", "sjf+schedmate"
+PERFECT = f"{LUCID}:advisor=false"
+"""Told the truth, it has an advisor that is never wrong and takes no time."""
 FAILURES = "gpu_mtbf=25d,bugs=0.2,user=2h"
 """About a tenth of the failures are the infrastructure's, as in Acme (NSDI'24, section 5)."""
 
+Policies = dict[str, tuple[str, str]]
+"""By title: the policy and what it is told."""
 
-def case3(data: Path, jobs: int) -> None:
+
+class Options(NamedTuple):
+    data: Path
+    kept: Path
+    seeds: tuple[int, ...]
+    jobs: int
+    traces: tuple[str, ...]
+
+    def several(self, name: str, load: float = 1.2, recipe: str = "") -> list[Trace]:
+        """A trace of each seed; of the large one, two."""
+        seeds = self.seeds[:2] if name == "PhillyM" else self.seeds
+        return [trace_of(name, self.data, self.jobs, seed, load, recipe) for seed in seeds]
+
+    def runs(self, traces: list[Trace], one: tuple[str, str], **plan: Any) -> list[Result]:
+        """A policy on each."""
+        return [run(trace, *one, self.data, self.kept, **plan) for trace in traces]
+
+
+def table(
+    name: str, options: Options, policies: Policies, base: str, *, facts: Any = None, **plan: Any
+) -> dict[str, dict[str, list[Result]]]:
+    """Every policy on every trace, beside `base`; recorded after each trace."""
+    rows, traces, found = [], {}, {}
+    for trace in options.traces:
+        traces[trace] = options.several(trace)
+        found[trace] = {t: options.runs(traces[trace], one, **plan) for t, one in policies.items()}
+        for title, results in found[trace].items():
+            line = row(traces[trace], title, results, found[trace][base])
+            rows.append({**line, **(facts(results) if facts else {})})
+        record(name, rows, base=base, **about(traces), **{k: str(v) for k, v in plan.items()})
+    return found
+
+
+CASE1: Policies = {
+    "FIFO, backfill": ("fifo:backfill=true", "none"),
+    "Horus, true utilisation": ("horus:backfill=true", "oracle"),
+    "QSSF, backfill": ("qssf:backfill=true", "ga2m"),
+    "Tiresias": ("tiresias", "none"),
+    "Lucid": ("lucid", "ga2m"),
+    "Lucid+SchedMate, paper": (f"{LUCID}:{PAPER}", "ga2m"),
+    "Lucid+SchedMate": (LUCID, "ga2m"),
+    "bound: perfect advisor": (PERFECT, "oracle"),
+    "bound: perfect tracker": ("_bounds:KnowingLucid", "ga2m"),
+    "bound: both": ("_bounds:KnowingLucid:advisor=false", "oracle"),
+}
+
+
+def case1(options: Options) -> None:
+    """Lucid with and without SchedMate against others (Figure 10), and what can be had at most."""
+    found = table(
+        "semantic_case1", options, CASE1, "Lucid",
+        facts=lambda results: {
+            "pairs": counted(results, "tracker", "pairs"),
+            "measured": counted(results, "tracker", "measured"),
+        },
+    )  # fmt: skip
+    for trace, policies in found.items():
+        shown = {t: np.concatenate([one.jobs["jct_s"] for one in r]) for t, r in policies.items()}
+        shown = {t: values for t, values in shown.items() if not t.startswith("bound")}
+        x = axes.log_durations("JCT", 10.0, max(float(one.max()) for one in shown.values()))
+        curves = [
+            charts.Series(title, n, *charts.cdf(values, x))
+            for n, (title, values) in enumerate(shown.items())
+        ]
+        y = axes.linear("share of jobs", 0.0, 1.0, "share")
+        save(RESULTS / f"semantic_case1_{trace.lower()}.svg", f"JCT on {trace}", curves, (x, y))
+
+
+def load(options: Options) -> None:
+    """The gain over Lucid by how loaded the cluster is, beside what is at most to be had."""
+    rows, curves = [], []
+    loads = (0.8, 1.0, 1.2, 1.5)
+    for place, name in enumerate(options.traces):
+        gains: dict[str, list[float]] = {"Lucid+SchedMate": [], "bound: perfect advisor": []}
+        for one in loads:
+            traces = options.several(name, one)
+            base = options.runs(traces, CASE1["Lucid"])
+            alone = float(np.mean([trace.alone_h for trace in traces]))
+            line = {"trace": name, "load": f"{np.mean([t.load for t in traces]):.2f}"}
+            line |= {"Lucid JCT h": f"{mean(base, 'avg_jct_h'):.3f}", "alone h": f"{alone:.3f}"}
+            for title, policy in (
+                ("Lucid+SchedMate", (f"{LUCID}:tracker=false", "ga2m")),
+                ("bound: perfect advisor", (f"{PERFECT}:tracker=false", "oracle")),
+            ):
+                gain = ratio(base, options.runs(traces, policy))
+                line[title] = "{:.3f} ({:.3f} to {:.3f})".format(*gain)
+                gains[title].append(gain[0])
+            rows.append({**line, "bound: nobody waits": f"{mean(base, 'avg_jct_h') / alone:.2f}"})
+        for n, (title, values) in enumerate(gains.items()):
+            curve = charts.Series(
+                f"{name}: {title}", 2 * place + n, np.array(loads), np.array(values)
+            )
+            curves.append(curve)
+        record("semantic_load", rows, base="Lucid", seeds=options.seeds, jobs=options.jobs)
+    top = max(2.0, *(float(one.y.max()) for one in curves))
+    save(
+        RESULTS / "semantic_load.svg",
+        "Average JCT of Lucid over that of Lucid with SchedMate",
+        curves,
+        (axes.linear("load", 0.8, 1.5, "count"), axes.linear("gain", 0.8, top, "ratio")),
+        (1.23, 1.91, "paper: 1.23 to 1.91"),
+    )
+
+
+CASE3: Policies = {
+    "FIFO, backfill": ("fifo:backfill=true", "none"),
+    "Horus, true utilisation": ("horus:backfill=true", "oracle"),
+    "QSSF, strict": ("qssf", "ga2m"),
+    "QSSF, backfill": ("qssf:backfill=true", "ga2m"),
+    "Tiresias": ("tiresias", "none"),
+    "SJF+SchedMate, paper, strict, no handler": (
+        f"{SJF}:{PAPER}:backfill=false:handler=false",
+        "user-mean",
+    ),
+    "SJF+SchedMate, paper, no handler": (f"{SJF}:{PAPER}:handler=false", "user-mean"),
+    "SJF+SchedMate, no handler": (f"{SJF}:handler=false", "user-mean"),
+    "SJF+SchedMate": (SJF, "user-mean"),
+    "QSSF+SchedMate": ("qssf+schedmate", "user-mean"),
+    "SRTF+SchedMate (ours), no handler": ("srtf+schedmate:handler=false", "user-mean"),
+    "SRTF+SchedMate (ours)": ("srtf+schedmate", "user-mean"),
+    "bound: perfect handler": (f"{SJF}:recall=1:false_alarms=0:handling_s=0", "user-mean"),
+    "bound: perfect advisor": (f"{SJF}:advisor=false:handler=false", "oracle"),
+    "bound: SRTF, perfect advisor": ("srtf+schedmate:advisor=false:handler=false", "oracle"),
+}
+
+
+def case3(options: Options) -> None:
     """SchedMate as a scheduler of its own, with and without the handler (Figure 11)."""
-    policies = {
-        "FIFO": ("fifo", "none"),
-        "Horus, true utilisation": ("horus:backfill=true", "oracle"),
-        "QSSF, strict": ("qssf", "ga2m"),
-        "QSSF": ("qssf:backfill=true", "ga2m"),
-        "Tiresias": ("tiresias", "none"),
-        "SJF+SchedMate, paper, strict, no handler": (
-            f"sjf+schedmate:{PAPER}:backfill=false:handler=false",
-            "user-mean",
-        ),
-        "SJF+SchedMate, paper, no handler": (f"sjf+schedmate:{PAPER}:handler=false", "user-mean"),
-        "SJF+SchedMate, no handler": ("sjf+schedmate:handler=false", "user-mean"),
-        "SJF+SchedMate": ("sjf+schedmate", "user-mean"),
-        "QSSF+SchedMate": ("qssf+schedmate", "user-mean"),
-    }
-    rows = []
-    for name in ("Seren", "Philly"):
-        trace = trace_of(name, data, jobs)
-        rates = FailureRates.parse(FAILURES)
-        numbers = {
-            t: run(trace, p, data, told, failures=rates) for t, (p, told) in policies.items()
-        }
-        base = numbers["QSSF"]["avg_jct_h"]
-        for title, one in numbers.items():
-            row = row_of(trace, title, one, base)
-            handler = one.get("schedmate", {}).get("handler", {})
-            rows.append({**row, "failures": one["failures"], **handler})
-        record("semantic_case3", rows, base="QSSF", failures=FAILURES)
+    table(
+        "semantic_case3", options, CASE3, "QSSF, backfill",
+        failures=FailureRates.parse(FAILURES),
+        facts=lambda results: {
+            "failures": round(mean(results, "failures")),
+            **{
+                key: counted(results, "handler", key)
+                for key in ("handled", "missed", "in_vain", "left_to_user")
+            },
+        },
+    )  # fmt: skip
 
 
 # Estimation.
@@ -193,6 +206,10 @@ class Same(Estimator):
         runs_.append((run_time_s, job.profile.gpu_util))
 
 
+class Quiet(Estimator):
+    """Knows nothing, so that only what the advisor says is counted."""
+
+
 def replay(workload: Workload, estimator: Estimator) -> list[Forecast | None]:
     """What is said of each job at submission, if none had to wait."""
     ends: list[tuple[float, int]] = []
@@ -208,138 +225,165 @@ def replay(workload: Workload, estimator: Estimator) -> list[Forecast | None]:
     return told
 
 
-class Quiet(Estimator):
-    """Knows nothing, so that only what the advisor says is counted."""
-
-
-def estimation(data: Path, jobs: int) -> None:
+def estimation(options: Options) -> None:
     """Errors at submission by how often workloads recur and how alike runs are (Figure 12)."""
     rows = []
     for recurrence, spread in ((0.3, 0.4), (0.6, 0.2), (0.6, 0.4), (0.6, 0.8), (0.85, 0.4)):
-        trace = trace_of("Philly", data, jobs, f"lucid:recurrence={recurrence},spread={spread}")
-        work = trace.workload
-        estimators = {
-            "SchedMate, paper": Advisor(work, Quiet(), method="mean"),
-            "SchedMate": Advisor(work, Quiet()),
-            "oracle retrieval": Same(work),
-            "Lucid's GA2M": Learned("ga2m"),
-            "user's mean": UserMean(),
-        }
-        for title, estimator in estimators.items():
-            told = replay(work, estimator)
-            pairs = [(f, n) for n, f in enumerate(told) if f is not None]
-            errors = np.array([abs(f.duration_s / work.duration_s[n] - 1) for f, n in pairs])
-            logs = np.array([abs(np.log(f.duration_s / work.duration_s[n])) for f, n in pairs])
-            used = [
-                abs(f.gpu_util / use.gpu_util - 1)
-                for f, n in pairs
-                if f.gpu_util is not None and (use := work.profiles[n]) is not None
-            ]
-            rows.append(
-                {
-                    "recurrence": recurrence,
-                    "spread": spread,
-                    "estimator": title,
-                    "answers": f"{len(pairs) / len(work):.1%}",
-                    "error < 100 %": f"{(errors < 1).mean():.1%}",
-                    "error < 50 %": f"{(errors < 0.5).mean():.1%}",
-                    "median error": f"{np.median(errors):.1%}",
-                    "within 2x": f"{(logs < np.log(2)).mean():.1%}",
-                    "p90 factor": round(float(np.exp(np.percentile(logs, 90))), 2),
-                    "utilisation error": f"{np.mean(used):.1%}" if used else None,
-                }
-            )
+        found: dict[str, list[dict[str, float]]] = {}
+        for trace in options.several(
+            "Philly", recipe=f"lucid:recurrence={recurrence},spread={spread}"
+        ):
+            work = trace.workload
+            estimators = {
+                "SchedMate, paper": Advisor(work, Quiet(), method="mean"),
+                "SchedMate": Advisor(work, Quiet()),
+                "SchedMate, expected value": Advisor(work, Quiet(), risk=1.0),
+                "oracle retrieval": Same(work),
+                "Lucid's GA2M": Learned("ga2m"),
+                "user's mean": UserMean(),
+            }
+            for title, estimator in estimators.items():
+                found.setdefault(title, []).append(_errors(work, replay(work, estimator)))
+        for title, several in found.items():
+            line: dict[str, Any] = {"recurrence": recurrence, "spread": spread, "estimator": title}
+            for key in several[0]:
+                values = [one[key] for one in several]
+                share = key != "p90 factor"
+                middle, wide = np.mean(values), np.ptp(values) / 2
+                line[key] = f"{middle:.1%} ± {wide:.1%}" if share else f"{middle:.1f} ± {wide:.1f}"
+            rows.append(line)
     record(
         "semantic_estimation",
         rows,
-        trace=f"Philly, {jobs} jobs: real run times, workloads made up",
+        trace=f"Philly, {options.jobs} jobs, seeds {options.seeds}: real run times, workloads made "
+        "up; ± half the range over seeds",
         note="paper, on Mars: 85.7 % below 100 %, Lucid 27.7 %; utilisation 28.1 %",
     )
+
+
+def _errors(work: Workload, told: list[Forecast | None]) -> dict[str, float]:
+    pairs = [(f, n) for n, f in enumerate(told) if f is not None]
+    factors = np.array([f.duration_s / work.duration_s[n] for f, n in pairs])
+    errors, logs = abs(factors - 1), abs(np.log(factors))
+    used = [
+        abs(f.gpu_util / use.gpu_util - 1)
+        for f, n in pairs
+        if f.gpu_util is not None and (use := work.profiles[n]) is not None
+    ]
+    return {
+        "answers": len(pairs) / len(work),
+        "error < 100 %": float((errors < 1).mean()),
+        "error < 50 %": float((errors < 0.5).mean()),
+        "median error": float(np.median(errors)),
+        "within 2x": float((logs < np.log(2)).mean()),
+        "p90 factor": float(np.exp(np.percentile(logs, 90))),
+        "utilisation error": float(np.mean(used)) if used else float("nan"),
+    }
 
 
 # Sensitivity, ablation, and what the paper does not have.
 
 
-def variants(
-    name: str,
-    data: Path,
-    traces: Sequence[Trace],
-    every: dict[str, tuple[str, str, Any]],
-    base: str,
-) -> None:
-    """Each variant on each trace, beside the one called `base`."""
+def sensitivity(options: Options) -> None:
+    """Detection rate, errors of profiles and estimates, latency, recall and false alarms."""
     rows = []
-    for trace in traces:
-        done = {
-            title: run(trace, policy, data, told, **({"failures": f} if f else {}))
-            for title, (policy, told, f) in every.items()
-        }
-        first = done[base]["avg_jct_h"]
-        rows += [row_of(trace, title, one, first) for title, one in done.items()]
-        record(name, rows, base=base)
-
-
-def ablation(data: Path, jobs: int) -> None:
-    """Each module taken out of Lucid+SchedMate."""
-    lucid = "lucid+schedmate"
-    every = {
-        "Lucid+SchedMate": (lucid, "ga2m", None),
-        "no advisor (Lucid's estimates, profiling)": (f"{lucid}:advisor=false", "ga2m", None),
-        "no bypass": (f"{lucid}:bypass=false", "ga2m", None),
-        "no tracker": (f"{lucid}:tracker=false", "ga2m", None),
-        "max_slowdown 0.5": (f"{lucid}:max_slowdown=0.5", "ga2m", None),
-        "Lucid": ("lucid", "ga2m", None),
+    rates = {"failures": FailureRates.parse(FAILURES)}
+    # Any pair that fits is made: the tracker has something to undo.
+    any_pair = f"{LUCID}:capacity=4:lookahead_s=0"
+    groups: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
+        "detection rate, any pair shares": [
+            (f"{rate:g}", f"{any_pair}:detection_rate={rate}", "user-mean", {})
+            for rate in (0.0, 0.25, 0.5, 0.75, 1.0)
+        ]
+        + [("no baseline of past jobs", f"{any_pair}:baseline=false", "user-mean", {})],
+        "error of profiles (Lucid)": [
+            (f"{error:g}", "lucid", "ga2m", {"error": error}) for error in (0.0, 0.193, 0.4)
+        ],
+        "error of estimates, x e^": [
+            (f"{error:g}", f"{SJF}:error={error}", "user-mean", {})
+            for error in (0.0, 0.5, 1.0, 2.0, 3.0)
+        ],
+        "latency of the advisor [s]": [
+            (f"{latency}", f"{SJF}:latency_s={latency}", "user-mean", {})
+            for latency in (0, 9, 60, 600)
+        ],
+        "handler: recall, false alarms": [
+            (f"{r:g}, {a:g}", f"{SJF}:recall={r}:false_alarms={a}", "user-mean", rates)
+            for r, a in ((0.0, 0.0), (0.61, 0.05), (1.0, 0.0), (1.0, 0.2), (1.0, 1.0))
+        ]
+        + [("the handler itself", SJF, "user-mean", rates)],
     }
-    traces = [trace_of(name, data, jobs) for name in ("Philly", "Seren")]
-    variants("semantic_ablation", data, traces, every, "Lucid+SchedMate")
+    shown: dict[str, list[Trace]] = {}
+    for name in options.traces:
+        shown[name] = options.several(name)
+        for group, members in groups.items():
+            base = None
+            for title, policy, told, plan in members:
+                results = options.runs(shown[name], (policy, told), **plan)
+                base = base or results
+                line = row(shown[name], f"{group} {title}", results, base)
+                rows.append({**line, "measured": counted(results, "tracker", "measured")})
+        record("semantic_sensitivity", rows, base="the first of each group", **about(shown))
 
 
-def sensitivity(data: Path, jobs: int) -> None:
-    """Detection rate, error, latency, and the handler's recall and false alarms."""
-    rates = FailureRates.parse(FAILURES)
-    # Without sharing scores every pair that fits is made: the tracker has something to undo.
-    lucid = "lucid+schedmate:capacity=4"
-    every: dict[str, tuple[str, str, Any]] = {"SJF+SchedMate": ("sjf+schedmate", "user-mean", None)}
-    for rate in (0.0, 0.25, 0.5, 0.75, 1.0):
-        every[f"detection {rate:g}, any pair shares"] = (
-            f"{lucid}:detection_rate={rate}",
-            "user-mean",
-            None,
-        )
-    for error in (0.5, 1.0, 2.0, 3.0):
-        every[f"error x e^{error:g}"] = (f"sjf+schedmate:error={error}", "user-mean", None)
-    for latency in (0, 60, 600):
-        every[f"latency {latency} s"] = (f"sjf+schedmate:latency_s={latency}", "user-mean", None)
-    for recall, alarms in ((0.0, 0.0), (0.61, 0.05), (1.0, 0.0), (1.0, 0.2), (1.0, 1.0)):
-        every[f"failures; recall {recall:g}, false alarms {alarms:g}"] = (
-            f"sjf+schedmate:recall={recall}:false_alarms={alarms}",
-            "user-mean",
-            rates,
-        )
-    every["failures; the handler itself"] = ("sjf+schedmate", "user-mean", rates)
-    variants("semantic_sensitivity", data, [trace_of("Philly", data, jobs)], every, "SJF+SchedMate")
-
-
-BEYOND = {
-    "paper": f"lucid+schedmate:{PAPER}",
-    "weighted": "lucid+schedmate",
-    "weighted, risk": "lucid+schedmate:risk=0.5",
-    "weighted, spread": "lucid+schedmate:spread=true",
-    "weighted, affine": "lucid+schedmate:affine=true",
-    "weighted, spread, affine": "lucid+schedmate:spread=true:affine=true",
-    "SJF, weighted": "sjf+schedmate",
-    "SJF, weighted, risk": "sjf+schedmate:risk=0.5",
+ABLATION: Policies = {
+    "Lucid+SchedMate": (LUCID, "ga2m"),
+    "no advisor (Lucid's estimates, profiling)": (f"{LUCID}:advisor=false", "ga2m"),
+    "no bypass": (f"{LUCID}:bypass=false", "ga2m"),
+    "no tracker": (f"{LUCID}:tracker=false", "ga2m"),
+    "max_slowdown 0.5": (f"{LUCID}:max_slowdown=0.5", "ga2m"),
+    "Lucid": ("lucid", "ga2m"),
 }
 
 
-def beyond(data: Path, jobs: int) -> None:
-    """What the paper does not have: looked at on Philly with seed 1, reported on the others."""
-    every = {title: (policy, "user-mean", None) for title, policy in BEYOND.items()}
-    traces = [trace_of("Philly", data, jobs, seed=1)]
-    traces += [trace_of(name, data, jobs, seed=2) for name in ("Seren", "Venus", "Saturn")]
-    variants("semantic_beyond", data, traces, every, "paper")
+def ablation(options: Options) -> None:
+    """Each module taken out of Lucid+SchedMate."""
+    table("semantic_ablation", options, ABLATION, "Lucid+SchedMate")
 
+
+BEYOND: Policies = {
+    "Lucid+SchedMate, paper": (f"{LUCID}:{PAPER}:tracker=false", "user-mean"),
+    "weighted estimates": (f"{LUCID}:tracker=false", "user-mean"),
+    "and risk 1": (f"{LUCID}:tracker=false:risk=1", "user-mean"),
+    "and spread": (f"{LUCID}:tracker=false:spread=true", "user-mean"),
+    "and affine": (f"{LUCID}:tracker=false:affine=true", "user-mean"),
+    "SJF, paper": (f"{SJF}:{PAPER}", "user-mean"),
+    "SJF, weighted, risk 0": (f"{SJF}:risk=0", "user-mean"),
+    "SJF, weighted, risk 1": (SJF, "user-mean"),
+    "QSSF, weighted, risk 0": ("qssf+schedmate:risk=0", "user-mean"),
+    "QSSF, weighted, risk 1": ("qssf+schedmate", "user-mean"),
+    "SRTF, wrong estimates doubled": ("srtf+schedmate", "user-mean"),
+    "SRTF, risk 1": ("srtf+schedmate:risk=1", "user-mean"),
+    "SRTF, as it was, GA2M": ("srtf", "ga2m"),
+    "Tiresias": ("tiresias", "none"),
+}
+
+
+def beyond(options: Options) -> None:
+    """What the paper does not have; looked at on other draws and another part of Philly."""
+    table("semantic_beyond", options, BEYOND, "Lucid+SchedMate, paper")
+
+
+PARTS = {
+    "case1": (case1, "Philly,Seren,Venus,Saturn,PhillyM"),
+    "load": (load, "Seren,Venus,Philly"),
+    "case3": (case3, "Seren,Philly,Venus"),
+    "estimation": (estimation, "Philly"),
+    "sensitivity": (sensitivity, "Philly,Seren"),
+    "ablation": (ablation, "Philly,Seren"),
+    "beyond": (beyond, "Philly,Seren,Venus,Saturn"),
+}
 
 if __name__ == "__main__":
-    parts = {f.__name__: f for f in (case1, case3, estimation, sensitivity, ablation, beyond)}
-    parts[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 4000)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--kept", type=Path, required=True)
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--jobs", type=int, default=2500)
+    parser.add_argument("--traces", default="")
+    given = parser.parse_args()
+    part, usual = PARTS[given.part]
+    seeds = tuple(int(one) for one in given.seeds.split(","))
+    names = tuple((given.traces or usual).split(","))
+    part(Options(given.data, given.kept, seeds, given.jobs, names))

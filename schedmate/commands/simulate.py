@@ -279,7 +279,7 @@ def show(runs: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from schedmate.schedulers.sim.comparison import over_seeds
-    from schedmate.schedulers.sim.words import differences, headlines, label, varied
+    from schedmate.schedulers.sim.words import differences, headlines, label, varied, warnings
     from schedmate.terminal import console
 
     screen = console(sys.stdout)
@@ -299,6 +299,8 @@ def show(runs: list[dict[str, Any]]) -> None:
     screen.print(table)
     for line in differences(runs):
         screen.print(clean(line), soft_wrap=True)
+    for line in warnings(runs):
+        screen.print(clean(f"warning: {line}"), soft_wrap=True)
     for mean in over_seeds(runs):
         jct, deviation = mean["avg_jct_h"]
         screen.print(

@@ -16,7 +16,7 @@ from schedmate.report.explained import explained
 from schedmate.report.page import embedded, render
 from schedmate.schedulers.sim.results import Result
 from schedmate.schedulers.sim.runs import ESTIMATORS, Plan
-from schedmate.schedulers.sim.words import differences, headlines, label, varied
+from schedmate.schedulers.sim.words import differences, headlines, label, varied, warnings
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ def simulation_page(found: Comparison, window: tuple[float, float] | None = None
         keys=keys,
         headlines=headlines(runs),
         differences=differences(runs),
+        warnings=warnings(runs),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
         policies=[one.numbers["policy"] for one in shown],

@@ -9,6 +9,9 @@ from typing import ClassVar
 
 from schedmate.schedulers.model import Forecast, Job, Profile
 
+ABSURD_S = 365 * 86_400.0
+"""An estimate above this is an error, not a duration [s]."""
+
 _new = tuple.__new__  # what a NamedTuple does in twice the time
 
 

@@ -28,6 +28,7 @@ BUNDLED = {
     "horus": "schedmate.schedulers.policies.horus:Horus",
     "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",
     "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",
+    "srtf+schedmate": "schedmate.schedulers.adapters.sjf:SrtfWithSchedMate",
     "sia+schedmate": "schedmate.schedulers.adapters.sia:SiaWithSchedMate",
     "sjf+schedmate": "schedmate.schedulers.adapters.sjf:SjfWithSchedMate",
 }

@@ -157,9 +157,11 @@ def test_the_gantt_chart_marks_failures() -> None:
 def test_what_modules_in_the_loop_did_and_how_jobs_fail_is_told() -> None:
     failing = replace(plan("fifo"), failures=FailureRates())
     results = list(compare(workload(30), [failing]))
-    results[0].numbers["schedmate"] = {"advisor": {"asked": 1234}, "warnings": HOSTILE}
+    results[0].numbers["schedmate"] = {"advisor": {"asked": 1234}, "method": HOSTILE}
+    results[0].numbers["warnings"] = dict.fromkeys(HOSTILE, 3)
     page = simulation_page(Comparison([failing], results, {}, "trace"))
     assert "asked 1,234" in page
+    assert "(3 times)" in page
     assert "Llama 3 saw 419" in page
     safe(page)
 

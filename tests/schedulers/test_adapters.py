@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -146,7 +147,9 @@ def test_a_history_of_another_embedder_is_said_once_and_left_alone(tmp_path: Any
     assert forecasts == [Forecast(7.0, method="table")] * 2
     assert advisor.counts["failed"] == 2
     assert len(advisor.warnings) == 1
-    assert "schedmate history rebuild" in advisor.warnings[0]
+    (reason,) = advisor.warnings
+    assert "schedmate history rebuild" in reason
+    assert advisor.warnings[reason] == 2
 
 
 # Lucid.
@@ -163,8 +166,6 @@ class Harsh(Interference):
 
 
 def lucid(speed: float, settings: str = "", jobs: int = 6) -> Run:
-    from dataclasses import replace
-
     # The first teaches the history; of the others each pair shares while the cluster is full.
     rows = [(0.0, 600.0, 1)] + [(5000.0 + n * 900.0, 30_000.0, 1) for n in range(jobs)]
     workload = workload_of(rows, ["resnet50"] * len(rows), util=20.0)
@@ -233,6 +234,56 @@ def test_risk_moves_the_estimate_to_the_mean_of_its_interval() -> None:
         assert forecast is not None
         told.append(forecast.duration_s)
     assert told[0] < told[1] < told[2]
+
+
+def test_the_log_of_a_past_job_stands_in_for_one_that_got_company_at_once() -> None:
+    # One job of the workload runs alone and ends; of the next two, one joins the other at once.
+    rows = [(0.0, 9000.0, 1), (20_000.0, 30_000.0, 1), (20_001.0, 30_000.0, 1)]
+    workload = workload_of(rows, ["resnet50"] * 3, util=20.0)
+    world = replace(HONEST, interference=Harsh(0.4))
+    counts = {}
+    for baseline in ("true", "false"):
+        policy = f"lucid+schedmate:latency_s=0:profiler_nodes=0:profile_gpus=0:baseline={baseline}"
+        result = run(workload, policy, "1x1", parameters=world, estimator="oracle", seed=3)
+        counts[baseline] = result.numbers["schedmate"]["tracker"]
+    assert counts["true"]["by_past_job"] == counts["true"]["measured"] == 1
+    assert counts["false"]["by_past_job"] == counts["false"]["measured"] == 0
+
+
+def test_a_profile_taken_while_a_job_warms_up_falls_short() -> None:
+    seen = [
+        replace(HONEST, profile_error=error).profiled(str(n), Profile(80.0, 40.0, 900.0))
+        for error in (0.0, 0.2)
+        for n in range(300)
+    ]
+    exact, short = seen[:300], seen[300:]
+    assert set(exact) == {Profile(80.0, 40.0, 900.0)}
+    shares = [one.gpu_util / 80.0 for one in short if one is not None]
+    assert 0.6 <= min(shares) < max(shares) <= 1.0
+    assert sum(shares) / 300 == pytest.approx(0.8, abs=0.02)
+    assert {one.memory_mb for one in short if one is not None} == {900.0}
+
+
+def test_a_job_that_outruns_its_estimate_is_taken_for_twice_as_long_and_stopped() -> None:
+    # The first is said to take 100 s and takes 10,000; the second is short and comes later.
+    workload = Workload.of([(0.0, 10_000.0, 1), (50.0, 600.0, 1)])
+    workload.columns["told"] = [100.0, 600.0]
+    ends = {
+        name: run(workload, name, "1x1", estimator="column:told").outcome.end
+        for name in ("srtf", "srtf+schedmate")
+    }
+    assert ends["srtf"][1] == 10_600.0  # behind one that ends "at once", for hours
+    assert ends["srtf+schedmate"][1] < 2500.0
+
+
+def test_a_restarted_job_counts_with_what_it_has_left() -> None:
+    job = Job("0", 0, 0.0, 2, forecast=Forecast(1000.0))
+    sjf, qssf = make("sjf+schedmate"), make("qssf+schedmate")
+    assert (sjf.key(job), qssf.key(job)) == (1000.0, 2000.0)  # type: ignore[attr-defined]
+    job.service_s = 900.0
+    assert (sjf.key(job), qssf.key(job)) == (100.0, 200.0)  # type: ignore[attr-defined]
+    job.service_s = 1500.0
+    assert sjf.key(job) == 500.0  # type: ignore[attr-defined]
 
 
 # Failures.
@@ -330,6 +381,22 @@ def test_settings_are_those_of_the_modules_and_of_the_policy() -> None:
 def test_wrong_settings_are_refused(setting: str) -> None:
     with pytest.raises(UsageError):
         make(f"sjf+schedmate:{setting}")
+
+
+@pytest.mark.parametrize("bad", ["0", "nan", "-5", "1e300"])
+def test_estimates_that_are_no_time_are_counted_in_the_summary(
+    bad: str, tmp_path: Any, cli: Any
+) -> None:
+    trace = tmp_path / "jobs.csv"
+    rows = "".join(f"{n},{n * 10},50,1,{bad if n % 2 else 60}\n" for n in range(6))
+    trace.write_text("job_id,submit_s,duration_s,gpus,told\n" + rows)
+    arguments = ("--cluster", "1x1", "--policy", "sjf+schedmate", "--estimator", "column:told")
+    done = cli("simulate", str(trace), *arguments)
+    assert done.code == 0, done.err
+    assert (
+        "warning: sjf+schedmate: an estimate was no time that a job can take (3 times)"
+        in " ".join(done.out.split())
+    )
 
 
 def test_without_metadata_nothing_is_asked_and_the_fallback_stands() -> None:

@@ -78,6 +78,11 @@ def test_a_solver_without_time_says_so() -> None:
         solve(rows, [100, 100, 100], time_limit_s=0.0)
 
 
+def test_more_gpus_pinned_than_there_are_is_said() -> None:
+    with pytest.raises(ProgramError, match="more GPUs than there are"):
+        solve([[Choice(0, 1, -1.0)]], [4, -1])
+
+
 def test_configurations_are_powers_of_two_and_whole_nodes() -> None:
     found = shapes(Cluster.parse("6x4:aws,2x8:dgx-ext,3x8:rtx"))
     assert len(found) == 19
@@ -211,7 +216,7 @@ def test_what_the_solver_cannot_do_in_time_is_counted(toys: Path) -> None:
         audit(workload, simulation.cluster, simulation.run())
     finally:
         program._STATES = states
-    assert any("not solved in time" in what for what in simulation.view.warnings)
+    assert any("was not solved: Time limit" in what for what in simulation.view.warnings)
 
 
 def test_jobs_without_a_model_get_what_they_ask_for() -> None:

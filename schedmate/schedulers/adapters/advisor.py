@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import math
 import random
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from schedmate.jobs import JobRecord, LaunchConfig
 from schedmate.retrieval.advisor import Method, SchedulingAdvisor
 from schedmate.retrieval.memory import MemoryHistory
-from schedmate.schedulers.estimators import Estimator, UserMean
+from schedmate.schedulers.estimators import ABSURD_S, Estimator, UserMean
 from schedmate.schedulers.model import Forecast, Job
 from schedmate.schedulers.sim.observer import Observer
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from schedmate.retrieval.advisor import PastJobs
     from schedmate.schedulers.sim.workload import Workload
 
-ABSURD_S = 365 * 86_400.0
-"""An estimate above this is an error, not a duration [s]."""
 PAPER_LATENCY_S = 9.0
 """Mean latency of the paper's advisor with a language model of 7B (section 5.2) [s]."""
 
@@ -41,8 +40,8 @@ class Advisor(Estimator, Observer):
         history: past jobs from before the trace, that new ones are added to; by default none.
         method: `mean` is the paper's mean of the `k` nearest, `weighted` ours.
         latency_s: how long an answer takes [s].
-        risk: how far the estimate is moved from the median towards the mean of a log-normal with
-            the same 10th and 90th percentile, from 0 to 1 (ours; shortest expected time first).
+        risk: how far the weighted estimate is moved from the median towards the mean of a
+            log-normal with the same 10th and 90th percentile, from 0 to 1 (ours).
         error: standard deviation of the logarithm of an error put into every estimate.
     """
 
@@ -66,7 +65,7 @@ class Advisor(Estimator, Observer):
         self.oracle = self.fallback.oracle
         self._metadata = workload.metadata
         self._latency_s = latency_s
-        self._risk = risk
+        self._risk = risk if method == "weighted" else 0.0
         self._error = error
         self.seed = seed
         self._history = MemoryHistory(_embedder()) if history is None else history
@@ -75,7 +74,7 @@ class Advisor(Estimator, Observer):
         self._advisor = SchedulingAdvisor(self._history, method=method, k=k, threshold=threshold)
         self._clock = 0.0
         self.counts = {"asked": 0, "matched": 0, "abstained": 0, "rejected": 0, "failed": 0}
-        self.warnings: list[str] = []
+        self.warnings: Counter[str] = Counter()
 
     def estimate(self, job: Job) -> Forecast | None:
         """The advisor's forecast, else that of the fallback."""
@@ -140,6 +139,7 @@ class Advisor(Estimator, Observer):
             duration_s *= math.exp(draw.gauss(0.0, self._error))
         if not 0 < duration_s <= ABSURD_S:  # NaN too
             self.counts["rejected"] += 1
+            self.warnings["the advisor's estimate was no time that a job can take"] += 1
             return None
         self.counts["matched"] += 1
         self.matched(job, estimate)
@@ -154,9 +154,10 @@ class Advisor(Estimator, Observer):
     def _fail(self, error: Exception) -> None:
         """Count it; say each reason once."""
         self.counts["failed"] += 1
-        if str(error) not in self.warnings:
-            self.warnings.append(str(error))
-            _log.warning("the advisor falls back: %s", error)
+        reason = f"the advisor had no answer: {error}"
+        if not self.warnings[reason]:
+            _log.warning(reason)
+        self.warnings[reason] += 1
 
 
 def _launch(job: Job) -> LaunchConfig:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from schedmate.logparse.progress.ratio import THRESHOLD
 from schedmate.schedulers.adapters.modules import WithSchedMate
+from schedmate.schedulers.adapters.sjf import remaining_s
 from schedmate.schedulers.model import Job, Profile
 from schedmate.schedulers.policies.lucid.policy import Lucid, _Packed
 from schedmate.schedulers.policies.queues import predicted_s
@@ -113,12 +114,6 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
             and job.slowdown is not None
             and job.slowdown <= 1.0 - self.max_slowdown
         )
-
-
-def remaining_s(job: Job, now: float) -> float:
-    """Expected time left of a running job: past its estimate, as long again as it has run [s]."""
-    attained_s = job.attained_s(now)
-    return max(predicted_s(job) - attained_s, 0.0) or attained_s
 
 
 def _newcomer(job: Job) -> Job:

@@ -26,6 +26,8 @@ class WithSchedMate(Policy):
         error: standard deviation of the logarithm of an error put into its estimates.
         tracker: whether the Metric Tracker reads the logs of jobs that share GPUs.
         detection_rate: share of pairs whose slowdown may be found.
+        baseline: whether the logs of past jobs of a workload say how fast it is alone, where a
+            job's own does not (ours).
         handler: whether the Failure Handler restarts jobs, where failures are simulated.
         handling_s: how long it takes to do so [s].
         recall: share of infrastructure failures that it recognises; -1: the real handler decides.
@@ -45,6 +47,7 @@ class WithSchedMate(Policy):
         error: float = 0.0,
         tracker: bool = True,
         detection_rate: float = 1.0,
+        baseline: bool = True,
         handler: bool = True,
         handling_s: float = HANDLING_S,
         recall: float = -1.0,
@@ -67,6 +70,7 @@ class WithSchedMate(Policy):
         self.error = error
         self.tracker = tracker
         self.detection_rate = detection_rate
+        self.baseline = baseline
         self.handler = handler
         self.handling_s = handling_s
         self.recall = recall
@@ -89,7 +93,10 @@ class WithSchedMate(Policy):
             )
         if self.tracker:
             parts["tracker"] = PackingTracker(
-                world.workload, detection_rate=self.detection_rate, seed=world.seed
+                world.workload,
+                detection_rate=self.detection_rate,
+                baseline=self.baseline,
+                seed=world.seed,
             )
         if self.handler and world.failures is not None:
             parts["handler"] = HandledFailures(
@@ -106,6 +113,6 @@ class WithSchedMate(Policy):
             observers=tuple(parts[name] for name in ("advisor", "tracker") if name in parts),
             report=lambda: {
                 **{name: dict(part.counts) for name, part in parts.items()},
-                "warnings": parts["advisor"].warnings if "advisor" in parts else [],
+                "warnings": dict(parts["advisor"].warnings) if "advisor" in parts else {},
             },
         )

@@ -6,19 +6,43 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from schedmate.schedulers.adapters.modules import WithSchedMate
-from schedmate.schedulers.policies.queues import Qssf, Sjf
+from schedmate.schedulers.lanes import Rank
+from schedmate.schedulers.model import Job
+from schedmate.schedulers.policies.preemptive import Srtf
+from schedmate.schedulers.policies.queues import Qssf, Sjf, predicted_s
+from schedmate.schedulers.policy import NEVER
+
+
+def total_s(job: Job, attained_s: float) -> float:
+    """The estimated duration, doubled until a job that has run for `attained_s` can be within it:
+    of run times with a heavy tail, who has run for long has long to go [s]."""
+    total = max(predicted_s(job), 1.0)
+    while total <= attained_s * (1 + 1e-9):
+        total *= 2
+    return total
+
+
+def remaining_s(job: Job, now: float) -> float:
+    """Expected time left of a job, also of one that failed or was stopped [s]."""
+    attained_s = job.attained_s(now)
+    return total_s(job, attained_s) - attained_s
 
 
 class SjfWithSchedMate(WithSchedMate, Sjf):
     """Shortest job first with SchedMate: its estimates and its restarts.
 
-    `backfill` is on, because one large job taken for a short one otherwise holds up the cluster.
+    `backfill` is on, because one large job taken for a short one otherwise holds up the cluster,
+    and `risk` is 1: among jobs that cannot be stopped, the least expected time goes first. A job
+    that goes on from a checkpoint counts with what it has left.
     """
 
     name: ClassVar[str] = "sjf+schedmate"
 
-    def __init__(self, backfill: bool = True, **settings: Any) -> None:
-        super().__init__(backfill=backfill, **settings)
+    def __init__(self, backfill: bool = True, risk: float = 1.0, **settings: Any) -> None:
+        super().__init__(backfill=backfill, risk=risk, **settings)
+
+    def key(self, job: Job) -> float:
+        return remaining_s(job, 0.0)
 
 
 class QssfWithSchedMate(WithSchedMate, Qssf):
@@ -26,5 +50,27 @@ class QssfWithSchedMate(WithSchedMate, Qssf):
 
     name: ClassVar[str] = "qssf+schedmate"
 
-    def __init__(self, backfill: bool = True, **settings: Any) -> None:
-        super().__init__(backfill=backfill, **settings)
+    def __init__(self, backfill: bool = True, risk: float = 1.0, **settings: Any) -> None:
+        super().__init__(backfill=backfill, risk=risk, **settings)
+
+    def key(self, job: Job) -> float:
+        return remaining_s(job, 0.0) * job.gpus
+
+
+class SrtfWithSchedMate(WithSchedMate, Srtf):
+    """Shortest remaining time first with SchedMate (ours): an estimate that was wrong is not for
+    ever, because whoever outruns it is taken for twice as long, and may be stopped.
+    """
+
+    name: ClassVar[str] = "srtf+schedmate"
+
+    def rank(self, job: Job, now: float) -> Rank:
+        # A running job's rank is when it would end, which does not move until then.
+        return now + remaining_s(job, now) if job.allocation else remaining_s(job, now)
+
+    def rank_if_running(self, job: Job, now: float) -> Rank:
+        return now + remaining_s(job, now)
+
+    def rank_until(self, job: Job, now: float) -> float:
+        left_s = remaining_s(job, now)
+        return now + left_s if left_s < NEVER else NEVER

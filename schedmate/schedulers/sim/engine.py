@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from schedmate.errors import InputError
-from schedmate.schedulers.estimators import Estimator
+from schedmate.schedulers.estimators import ABSURD_S, Estimator
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Forecast, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
@@ -277,8 +277,10 @@ class Simulation:
         self.estimator.observe(job, run_time_s, not states or states[index] == "COMPLETED")
 
     def _usable(self, forecast: Forecast | None) -> Forecast | None:
-        """The forecast, unless it is no time at all."""
-        if forecast is None or 0 <= forecast.duration_s < NEVER:
+        """The forecast, unless it is no time that a job can take; an oracle knows better."""
+        if forecast is None or 0 < forecast.duration_s <= ABSURD_S:
+            return forecast
+        if self.estimator is not None and self.estimator.oracle and forecast.duration_s >= 0:
             return forecast
         self._bad_estimates += 1
         return None

@@ -142,6 +142,7 @@ class Execution(Progress):
         self.done[job.index] = self.done_before[job.index]
         self.release(job)
         job.profiled = True
+        job.profile = self.parameters.profiled(job.id, job.profile)
         for observer in self.observers:
             observer.stopped(job)
 

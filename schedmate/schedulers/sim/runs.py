@@ -159,6 +159,9 @@ def run_policy(
         "warnings": dict(simulation.view.warnings),
     }
     if counted := parts.report():
+        numbers["warnings"].update(counted.pop("warnings", {}))
         numbers["schedmate"] = counted
+    if outcome.bad_estimates:
+        numbers["warnings"]["an estimate was no time that a job can take"] = outcome.bad_estimates
     per_job = PerJob.of(workload, outcome)
     return Run(policy, numbers, per_job, outcome, simulation.cluster, became)

@@ -48,6 +48,16 @@ def headlines(runs: Sequence[Numbers]) -> list[str]:
     ]
 
 
+def warnings(runs: Sequence[Numbers]) -> list[str]:
+    """What went wrong and was worked around, and how often."""
+    keys = varied(runs)
+    return [
+        f"{label(run, keys)}: {what} ({count:,} times)"
+        for run in runs
+        for what, count in sorted(run.get("warnings", {}).items())
+    ]
+
+
 def differences(runs: Sequence[Numbers]) -> list[str]:
     """Each run against the first policy under the same plan, and whom the gain does not reach."""
     lines = []

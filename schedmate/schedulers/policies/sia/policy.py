@@ -82,8 +82,8 @@ class Sia(Policy):
                 choices.append(self._choices(job, shapes, types, view))
         try:
             chosen = solve(choices, capacity, time_limit_s=self.solver_s)
-        except ProgramError:
-            view.warn("the integer program was not solved in time: allocations kept")
+        except ProgramError as error:
+            view.warn(f"allocations kept, as the integer program was not solved: {error}")
             return []
         for (job, shapes), one in zip(offered, chosen, strict=True):
             if one is not None:

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from schedmate.schedulers.policies.sia.linear import Choice, ProgramError, Table
 
+__all__ = ["Choice", "ProgramError", "solve"]
 
 _STATES = 20_000
 """Up to so many combinations of free GPUs, dynamic programming is used."""
-
-
-_CLOSE = 40
-"""Jobs that a linear program leaves open, besides those that it splits."""
-_WHOLE = 1e-6
-
-
-class Choice(NamedTuple):
-    """One thing that a job could get."""
-
-    kind: int
-    """Which capacity it uses."""
-    gpus: int
-    cost: float
-    """What choosing it adds to the objective; a job that gets nothing adds 0."""
-
-
-class ProgramError(Exception):
-    """The solver found no assignment, or not in time."""
 
 
 def solve(
@@ -52,15 +32,56 @@ def solve(
 
     Raises `ProgramError` when the solver gives none.
     """
+    if min(capacity, default=0) < 0:
+        raise ProgramError("jobs that stay as they are hold more GPUs than there are")
     useful = [_useful(row, capacity) for row in choices]
     if (easy := _independent(choices, useful, capacity)) is not None:
         return easy
-    if math.prod(one + 1 for one in capacity) <= _STATES:
+    if not _is_small(capacity):
+        table = Table(choices, useful, capacity)
+        if (near := _nearly(choices, table, time_limit_s, gap)) is not None:
+            return near
+    return _optimum(choices, useful, capacity, time_limit_s, gap)
+
+
+def _nearly(
+    choices: Sequence[Sequence[Choice]], table: Table, time_limit_s: float, gap: float
+) -> list[int | None] | None:
+    """An assignment within `gap` of the optimum; None when this way finds none.
+
+    What the linear program leaves open is decided among those jobs.
+    """
+    part = table.relaxed(time_limit_s)
+    if part is None:
+        return None
+    rest = [choices[job] for job in part.open_jobs]
+    useful = [_useful(row, part.left) for row in rest]
+    try:
+        decided = _optimum(rest, useful, part.left, time_limit_s, gap)
+    except ProgramError:
+        return None
+    chosen = part.chosen
+    for job, taken in zip(part.open_jobs, decided, strict=True):
+        chosen[job] = taken
+    cost = sum(choices[job][one].cost for job, one in enumerate(chosen) if one is not None)
+    return chosen if cost - part.bound <= gap * abs(part.bound) else None
+
+
+def _is_small(capacity: Sequence[int]) -> bool:
+    return math.prod(one + 1 for one in capacity) <= _STATES
+
+
+def _optimum(
+    choices: Sequence[Sequence[Choice]],
+    useful: list[list[int]],
+    capacity: Sequence[int],
+    time_limit_s: float,
+    gap: float,
+) -> list[int | None]:
+    """By dynamic programming, where there is not too much of it, else by the general solver."""
+    if _is_small(capacity):
         return _by_capacity(choices, useful, capacity)
-    table = _Table(choices, useful, capacity)
-    if (near := table.nearly(time_limit_s, gap)) is not None:
-        return near
-    return table.optimum(time_limit_s, gap)
+    return Table(choices, useful, capacity).optimum(time_limit_s, gap)
 
 
 def _useful(row: Sequence[Choice], capacity: Sequence[int]) -> list[int]:
@@ -126,110 +147,3 @@ def _by_capacity(
                 break
             left[kind] += gpus
     return chosen
-
-
-class _Table:
-    """The program as a matrix: a column for each choice, a row for each job and each kind."""
-
-    def __init__(
-        self,
-        choices: Sequence[Sequence[Choice]],
-        useful: list[list[int]],
-        capacity: Sequence[int],
-    ) -> None:
-        from scipy.sparse import csr_array
-
-        self.choices, self.capacity = choices, capacity
-        self.columns = [(job, one) for job, row in enumerate(useful) for one in row]
-        items = [choices[job][one] for job, one in self.columns]
-        self.jobs, count = len(choices), len(items)
-        self.rows = np.array([job for job, _ in self.columns])
-        self.kinds = np.array([one.kind for one in items])
-        self.gpus = np.array([one.gpus for one in items], dtype=float)
-        self.costs = np.array([one.cost for one in items])
-        where = (
-            np.concatenate([self.rows, self.jobs + self.kinds]),
-            np.tile(np.arange(count), 2),
-        )
-        self.matrix = csr_array(
-            (np.concatenate([np.ones(count), self.gpus]), where),
-            shape=(self.jobs + len(capacity), count),
-        )
-        self.most = np.concatenate([np.ones(self.jobs), np.array(capacity, dtype=float)])
-
-    def nearly(self, time_limit_s: float, gap: float) -> list[int | None] | None:
-        """An assignment within `gap` of the optimum; None when this way finds none.
-
-        The linear program splits at most as many jobs as there are kinds. Those, and the jobs for
-        which at its prices of GPUs a second choice is about as good, are decided among themselves.
-        """
-        from scipy.optimize import linprog
-
-        found = linprog(
-            self.costs,
-            A_ub=self.matrix,
-            b_ub=self.most,
-            method="highs-ipm",
-            options={"time_limit": time_limit_s},
-        )
-        if found.x is None or found.status != 0:
-            return None
-        prices = -found.ineqlin.marginals[self.jobs :]
-        reduced = self.costs + prices[self.kinds] * self.gpus
-        best = np.zeros((self.jobs, 2))  # the two least of each job, waiting being one
-        for job, value in zip(self.rows.tolist(), reduced.tolist(), strict=True):
-            if value < best[job, 0]:
-                best[job] = value, best[job, 0]
-            elif value < best[job, 1]:
-                best[job, 1] = value
-        split = (found.x > _WHOLE) & (found.x < 1 - _WHOLE)
-        close = np.argsort(best[:, 1] - best[:, 0], kind="stable")[:_CLOSE]
-        open_jobs = sorted({*self.rows[split].tolist(), *close.tolist()})
-        chosen: list[int | None] = [None] * self.jobs
-        left = list(self.capacity)
-        for (job, one), value in zip(self.columns, found.x, strict=True):
-            if value > 0.5:
-                chosen[job] = one
-        for job in open_jobs:
-            chosen[job] = None
-        for job, taken in enumerate(chosen):
-            if taken is not None:
-                left[self.choices[job][taken].kind] -= self.choices[job][taken].gpus
-        if min(left) < 0:
-            return None
-        rest = [self.choices[job] for job in open_jobs]
-        useful = [_useful(row, left) for row in rest]
-        if math.prod(one + 1 for one in left) <= _STATES:
-            decided = _by_capacity(rest, useful, left)
-        else:
-            try:
-                decided = _Table(rest, useful, left).optimum(time_limit_s, gap)
-            except ProgramError:
-                return None
-        for job, taken in zip(open_jobs, decided, strict=True):
-            chosen[job] = taken
-        cost = sum(
-            self.choices[job][taken].cost for job, taken in enumerate(chosen) if taken is not None
-        )
-        return chosen if cost - found.fun <= gap * abs(found.fun) else None
-
-    def optimum(self, time_limit_s: float, gap: float) -> list[int | None]:
-        """By the general solver. Raises `ProgramError` when it gives none."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        chosen: list[int | None] = [None] * self.jobs
-        if not self.columns:
-            return chosen
-        result = milp(
-            self.costs,
-            integrality=np.ones(len(self.columns)),
-            bounds=Bounds(0, 1),
-            constraints=LinearConstraint(self.matrix, ub=self.most),
-            options={"time_limit": time_limit_s, "mip_rel_gap": gap},
-        )
-        if result.x is None:
-            raise ProgramError(str(result.message))
-        for (job, one), value in zip(self.columns, result.x, strict=True):
-            if value > 0.5:
-                chosen[job] = one
-        return chosen

@@ -18,16 +18,17 @@ from schedmate.schedulers.sim.physics import FOREVER
 PROFILED_BATCHES = 10
 """Batch sizes measured on each type in a profile, spaced geometrically (Sia, section 3.2)."""
 
-_PUBLISHED_REPORT_S = 1.0
+_PUBLISHED_ROUND_S = 60.0
+"""The published simulator steps jobs from round to round, and agents learn at the end of one."""
 
 
 class TablePhysics(Observer):
     """Work is progress in iterations of the initial batch size, summed over epochs.
 
     A job's agent sees what a real one would: the step times of configurations in which the job has
-    run for `report_s`, and its gradient in the present epoch. In the published mode it is also told
-    the true ratio of the speeds of single GPUs, moves between nodes alike cost nothing, and its
-    reports come at once.
+    run for `Parameters.report_s`, and its gradient in the present epoch. In the published mode it
+    is also told the true ratio of the speeds of single GPUs, moves between nodes alike cost
+    nothing, and its reports come at the end of each round.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class TablePhysics(Observer):
         self.cluster = cluster
         self.published = parameters.sia_oracle
         self.free_profiles = parameters.profiling_is_free and not self.published
-        self.report_s = _PUBLISHED_REPORT_S if self.published else parameters.report_s
+        self._report_s = parameters.report_s
         self.work: Sequence[float] = [one.work for one in applications]
         self.agents = [
             self._agent(application, batch)
@@ -110,8 +111,14 @@ class TablePhysics(Observer):
         speed = float(agent.gain(total)) / seconds
         until = float(application.ends[epoch])
         if not self._is_known(job, shape, batch):
-            until = min(until, done + speed * self.report_s)
+            until = min(until, done + speed * self._until_report_s(agent))
         return speed, until
+
+    def _until_report_s(self, agent: Agent) -> float:
+        """Time for which the job has to run until its agent knows how fast it does [s]."""
+        if not self.published:
+            return self._report_s
+        return _PUBLISHED_ROUND_S - max(self.watch.now, agent.restoring_until) % _PUBLISHED_ROUND_S
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
         """What the application takes to start, the first time too.

@@ -1,0 +1,58 @@
+"""Curves as an SVG file of its own, drawn as in schedmate's reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import escape
+
+from schedmate.report.axes import Axis
+from schedmate.report.charts import HEIGHT, LEFT, WIDTH, Series, lines
+
+COLOURS = ("#1f5fbf", "#c2410c", "#15803d", "#7e22ce", "#0e7490", "#a16207", "#be185d", "#475569")
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 3", "12 4", "6 2 1 2")
+STYLE = "".join(
+    f".line.s{n}{{stroke:{colour};stroke-dasharray:{dash or 'none'}}}"
+    for n, (colour, dash) in enumerate(zip(COLOURS, DASHES, strict=True))
+)
+LEGEND = 18
+
+
+def save(
+    path: Path,
+    title: str,
+    series: Sequence[Series],
+    axes: tuple[Axis, Axis],
+    band: tuple[float, float, str] | None = None,
+) -> None:
+    """Write `series` to `path`; `band` marks a stretch of the y axis and says what it is."""
+    chart = str(lines(title, series, *axes))
+    inside = chart[chart.index(">") + 1 : chart.rindex("</svg>")]
+    marked = ""
+    if band is not None:
+        low, high, words = band
+        top, bottom = (float(axes[1].place(one, HEIGHT - 42, 10)) for one in (high, low))
+        marked = (
+            f'<rect x="{LEFT}" y="{top:.1f}" width="{WIDTH - LEFT - 16}" '
+            f'height="{bottom - top:.1f}" fill="#facc15" fill-opacity=".3"/>'
+            f'<text class="tick" x="{WIDTH - 150}" y="{top - 4:.1f}">{escape(words)}</text>'
+        )
+    legend = "".join(
+        f'<path class="line s{one.style % 8}" d="M{LEFT} {y}h28"/>'
+        f'<text class="name" x="{LEFT + 36}" y="{y + 4}">{escape(one.name)}</text>'
+        for n, one in enumerate(series)
+        for y in (HEIGHT + 28 + LEGEND * n,)
+    )
+    height = HEIGHT + 28 + LEGEND * len(series)
+    path.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '
+        f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>'
+        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}"
+        ".tick.y{text-anchor:end}.grid{stroke:#cbd5e1;fill:none}"
+        f".line{{fill:none;stroke-width:1.8}}.title{{font-size:13px}}{STYLE}</style>"
+        f'<rect y="-24" width="{WIDTH}" height="{height + 24}" fill="#fff"/>'
+        f'<text class="title" x="{LEFT}" y="-8">{escape(title)}</text>{marked}{inside}{legend}'
+        "</svg>\n",
+        encoding="utf-8",
+    )
