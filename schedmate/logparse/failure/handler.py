@@ -18,6 +18,7 @@ from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
 from schedmate.logparse.failure.signs import last_sign
+from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
 from schedmate.logparse.reading.prefixes import origin_of_file
 
@@ -104,8 +105,11 @@ def diagnose(
     verdict = (
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
     )
+    known = verdict.root is not None
+    if not known and (last := suspect(scans, rules)) is not None:
+        verdict = Verdict(last, "the log ends in an error that no rule knows", hints=verdict.hints)
     diagnosis = _describe(verdict, scans)
-    if diagnosis.error_type == "unknown" and verdict.root is not None:
+    if known and verdict.root is not None and diagnosis.error_type == "unknown":
         _resemble(diagnosis, verdict.root)
     diagnosis.attempt = diagnosis.attempts = tries
     diagnosis.locator = locator

@@ -32,7 +32,7 @@ _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 _LEADS = re.compile(
     r'.*_RemoteTraceback:$|"""$|usage: |  File "[^"]+", line \d+|    |terminate called|  what\(\)'
     r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
-    r"|Last error:$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
+    r"|Last error: ?$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
 )
 # An exception as `repr` writes it.
 _REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
@@ -179,7 +179,7 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
     if rule is not None and rule.role == "benign":
         return None
     lines = (*_leads(above, line), *block.lines)
-    event = _event(rule, file, lines, line, traceback=whole)
+    event = event_at(rule, file, lines, line, traceback=whole)
     return replace(event, bare=bare)
 
 
@@ -239,7 +239,7 @@ def _bare(line: Line, rules: RuleSet) -> Rule | None:
     return rules.exception(match["name"])
 
 
-def _event(
+def event_at(
     rule: Rule | None,
     file: LogFile,
     lines: tuple[Line, ...],
@@ -247,6 +247,7 @@ def _event(
     *,
     traceback: bool = False,
 ) -> Event:
+    """What `line` says, with the rank, node and time that it or its file tells."""
     rank, node = line.rank if line.rank is not None else file.rank, line.node or file.node
     raw = line.text.encode("utf-8", "replace")
     if rank is None and (sign := signs("rank").sign(raw)) is not None:

@@ -395,3 +395,19 @@ def test_of_very_many_hits_the_first_and_the_last_are_read(job: Path) -> None:
 def test_a_line_without_end_is_read_in_parts(job: Path) -> None:
     found = of(job, "x" * 20_000_000 + "\n" + trace("KeyError: 'x'"))
     assert (found.error_name, found.line) == ("Key Error", 2)
+
+
+def test_an_ending_in_trouble_that_no_rule_knows_is_unknown(job: Path) -> None:
+    last = "2024-01-01 10:00:00 ERROR Frobnicator: the flux is out of bounds\nleaving\n"
+    found = of(job, steps(1, 9) + last)
+    assert (found.error_type, found.error_name, found.line) == ("unknown", None, 9)
+    assert found.plan is not None
+    healthy = (
+        last + steps(1, 9),  # progress after it
+        steps(1, 9) + "training finished\n" + last,
+        steps(1, 9) + last + "bye\n" * 40,  # long before the end
+        steps(1, 9) + "wandb: ERROR Error while calling W&B API: internal error\n",
+        steps(1, 9) + "0 errors\ntest error: 0.31\nError: 3.1 %\nmean squared error: nan\n",
+    )
+    for text in healthy:
+        assert of(job, text).error_type == "none", text[-60:]
