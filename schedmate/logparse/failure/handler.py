@@ -106,8 +106,10 @@ def diagnose(
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
     )
     known = verdict.root is not None
-    if not known and (last := suspect(scans, rules)) is not None:
-        verdict = Verdict(last, "the log ends in an error that no rule knows", hints=verdict.hints)
+    if not known and (ending := suspect(scans, rules)) is not None:
+        verdict = Verdict(
+            ending, "the log ends in an error that no rule knows", hints=verdict.hints
+        )
     diagnosis = _describe(verdict, scans)
     if known and verdict.root is not None and diagnosis.error_type == "unknown":
         _resemble(diagnosis, verdict.root)

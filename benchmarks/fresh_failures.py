@@ -1,0 +1,143 @@
+"""The Failure Handler on logs of failures that nobody had looked at before they were labelled.
+
+    python benchmarks/fresh_failures.py LOGS [--package DIR --code NAME]...
+
+LOGS holds ID.log for each entry of labels/fresh_failures.json, as far as it is there (`sha256` says
+whether it is the same text). `source` is the public thread that quotes the log, or
+OWNER/REPO@COMMIT:PATH of a file. Each was labelled before the Failure Handler had seen it: `type`,
+`name`, `line` (first failing line) and `component` list what a careful reader accepts, null where
+that is open. Batches were collected one after another, each with the code of its day measured at
+once: its first sight. Half `look` was then worked on; what that code made of half `report`, still
+unread, says what carries over. The last rows are of code for which both were read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from _record import record
+
+LABELS = Path(__file__).parent / "labels" / "fresh_failures.json"
+READ = """
+import json, sys
+from pathlib import Path
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.reading import open_log
+for path in sys.argv[1:]:
+    with open_log(Path(path)) as log:
+        found = diagnose(log)
+    keys = (found.error_type, found.error_name, found.line, found.faulty_component)
+    print(json.dumps([*keys, found.rule, found.source]))
+"""
+
+
+def main() -> None:
+    """Measure and record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("logs", type=Path, nargs="?", help="directory of ID.log files")
+    parser.add_argument("--package", type=Path, action="append", default=[])
+    parser.add_argument("--code", action="append", default=[])
+    options = parser.parse_args()
+    if options.logs is None:
+        print("give a directory of logs; nothing was measured")
+        return
+    labels = [
+        one for one in json.loads(LABELS.read_text()) if (options.logs / f"{one['id']}.log").exists()
+    ]
+    paths = [options.logs / f"{one['id']}.log" for one in labels]
+    here = Path(__file__).parent.parent
+    rows: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
+    for package, code in [*zip(options.package, options.code, strict=True), (here, "this")]:
+        found = read(package, paths)
+        pairs = list(zip(labels, found, strict=True))
+        for batch in sorted({one["batch"] for one in labels}):
+            for half in ("look", "report", "both"):
+                part = [
+                    pair
+                    for pair in pairs
+                    if pair[0]["batch"] == batch and half in (pair[0]["half"], "both")
+                ]
+                rows.append({"code": code, "batch": batch, "half": half, **row(part)})
+        if code == "this":
+            wrong = [case(*pair) for pair in pairs if not all(right(*pair).values())]
+    record("fresh_failures", rows, sources=len({one["source"] for one in labels}))
+    record("fresh_failures_wrong", wrong, what="logs of which something differs from the label")
+
+
+def read(package: Path, paths: list[Path]) -> list[list[Any]]:
+    """What the Failure Handler of a package makes of each log."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ, *map(str, paths)],
+        env=os.environ | {"PYTHONPATH": str(package)}, cwd=package,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def right(label: dict[str, Any], found: list[Any]) -> dict[str, bool]:
+    """Which of the labelled answers are among those accepted."""
+    keys = ("type", "name", "line", "component")
+    return {
+        key: value in label[key]
+        for key, value in zip(keys, found[:4], strict=True)
+        if label[key] is not None
+    }
+
+
+def row(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
+    """Shares that are right, and the confusion of types (that of the label first)."""
+    judged = [right(*pair) for pair in pairs]
+    confusion: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[bool, bool]] = Counter()
+    for label, found in pairs:
+        if label["type"] is None:
+            continue
+        said = found[0] if found[0] in label["type"] else label["type"][0]
+        confusion[said, found[0]] += 1
+        if "infrastructure" not in label["type"] or len(label["type"]) == 1:
+            counts["infrastructure" in label["type"], found[0] == "infrastructure"] += 1
+    true, missed, false = counts[True, True], counts[True, False], counts[False, True]
+    shares = {
+        f"{key} right": f"{sum(one[key] for one in judged if key in one)}"
+        f"/{sum(key in one for one in judged)}"
+        for key in ("type", "name", "line", "component")
+    }
+    return {
+        "n": len(pairs),
+        **shares,
+        "infrastructure": true + missed,
+        "precision": f"{true / max(1, true + false):.3f}",
+        "recall": f"{true / max(1, true + missed):.3f}",
+        "F1": f"{2 * true / max(1, 2 * true + missed + false):.3f}",
+        "confusion (label>found)": ", ".join(
+            f"{a[:5]}>{b[:5]} {count}" for (a, b), count in sorted(confusion.items())
+        ),
+    }
+
+
+def case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:
+    """A log with something wrong: what was accepted and what was found."""
+    keys = ("type", "name", "line", "component")
+    return {
+        "batch": label["batch"],
+        "half": label["half"],
+        "log": label["id"],
+        "accepted": " / ".join(
+            "any" if label[key] is None else "|".join(map(str, label[key])) for key in keys
+        ),
+        "found": " / ".join(map(str, found[:4])),
+        "rule": found[4],
+        "by": found[5],
+    }
+
+
+if __name__ == "__main__":
+    main()
