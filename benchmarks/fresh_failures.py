@@ -48,9 +48,8 @@ def main() -> None:
     if options.logs is None:
         print("give a directory of logs; nothing was measured")
         return
-    labels = [
-        one for one in json.loads(LABELS.read_text()) if (options.logs / f"{one['id']}.log").exists()
-    ]
+    known = json.loads(LABELS.read_text())
+    labels = [one for one in known if (options.logs / f"{one['id']}.log").exists()]
     paths = [options.logs / f"{one['id']}.log" for one in labels]
     here = Path(__file__).parent.parent
     rows: list[dict[str, Any]] = []

@@ -27,6 +27,8 @@ MAX_BACKGROUND = 200
 
 _INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
+THREADS = 8
+"""So far above a traceback it may be announced where threads write at the same time [blocks]."""
 # What stands above the line that says what failed and belongs to it: also the frames of a traceback
 # that lacks its first line, and the upper part of a message of several lines.
 _LEADS = re.compile(
@@ -148,17 +150,29 @@ def read_closely(
 ) -> list[Event]:
     """The events in the lines around hits, in the order of the file."""
     events: list[Event] = []
+    of_threads: set[str] = set()  # last words of threads that ended alone
     for first, last in windows(numbers, attempt):
         time: float | None = None
         above: deque[Block] = deque(maxlen=LEADS)
         for block in blocks(file.lines(first, last)):
             time = block.first.time or time
-            event = event_of(block, above, file, rules)
-            if event is not None:
+            event = None
+            if block.kind == "traceback" and _of_thread(above):
+                of_threads.add(block.lines[-1].text.strip())
+            else:
+                event = event_of(block, above, file, rules)
+            if event is not None and not (event.bare and event.text.strip() in of_threads):
                 events.append(event if event.time is not None else replace(event, time=time))
             above.append(block)
     events.sort(key=lambda event: event.number)
     return events
+
+
+def _of_thread(above: Sequence[Block]) -> bool:
+    """Whether the next traceback is of a thread: more were announced just above than were seen."""
+    near = list(above)[-THREADS:]
+    announced = sum(_THREAD.search(block.first.text) is not None for block in near)
+    return announced > sum(block.kind == "traceback" for block in near)
 
 
 def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet) -> Event | None:
@@ -166,8 +180,6 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
     whole = block.kind == "traceback"
     bare = False
     if whole:
-        if above and _THREAD.search(above[-1].first.text):
-            return None
         rule, line = _of_traceback(block, rules)
     else:
         line = block.first

@@ -227,3 +227,28 @@ full_key: encoder
 """
     found = of(job, text)
     assert (found.error_name, found.line) == ("Attribute Error", 2)
+
+
+THREADS = """\
+Exception in thread Thread-3:
+Traceback (most recent call last):
+Exception in thread Thread-2:
+  File "threading.py", line 1016, in _bootstrap_inner
+Traceback (most recent call last):
+    self.run()
+  File "threading.py", line 1016, in _bootstrap_inner
+    raise OSError("handle is closed")
+OSError: handle is closed
+    raise OSError("handle is closed")
+OSError: handle is closed
+"""
+
+
+def test_threads_that_end_at_the_same_time_are_not_the_program(job: Path) -> None:
+    before = "".join(line + "\n" for line in steps(0))
+    assert of(job, before + THREADS).error_type == "none"
+    found = of(job, before + THREADS + "\n".join(trace("KeyError: 'x'")) + "\n")
+    assert (found.error_name, found.line) == ("Key Error", 20)
+    thread = ["Exception in thread Thread-1:", *trace("OSError: handle is closed")]
+    found = of(job, before + "\n".join([*thread, *trace("KeyError: 'x'")]) + "\n")
+    assert (found.error_name, found.line) == ("Key Error", 14)
