@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from schedmate.agent.launch import tree
 from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.expand import split_fields
+from schedmate.agent.launch.control import LeaveSignal
 from schedmate.agent.launch.parser import parse
+from schedmate.agent.launch.splitting import split_fields
 from schedmate.agent.launch.state import Piece, Text, joined, plain
 
 if TYPE_CHECKING:
@@ -154,8 +155,6 @@ def _let(call: Invocation) -> Decision:
 
 def _leave(level: str) -> Builtin:
     def leave(call: Invocation) -> Decision:
-        from schedmate.agent.launch.shell import LeaveSignal
-
         if level == "exit" and call.shell.follower.ignore_exits:
             return None
         raise LeaveSignal(level, call.node.line)

@@ -1,13 +1,14 @@
-"""Word expansion: variables, defaults, arrays, arithmetic, splitting (POSIX 2.6, bash 3.5)."""
+"""Word expansion: variables, defaults, arrays, arithmetic (POSIX 2.6, bash 3.5)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from schedmate.agent.launch import arith, patterns
 from schedmate.agent.launch.lexer import Lexer
+from schedmate.agent.launch.splitting import BREAK, as_result, split_fields, with_breaks
 from schedmate.agent.launch.state import Piece, State, Text, Variable, bounded, joined, plain
 from schedmate.agent.launch.words import (
     Arithmetic,
@@ -21,9 +22,8 @@ from schedmate.agent.launch.words import (
 from schedmate.agent.values import Origin
 
 MAX_DEPTH = 20
+
 _OPERATION = re.compile(r"(:?[-=?+]|##?|%%?|//?|\^\^?|,,?|@|:)(.*)", re.DOTALL)
-_BREAK = None
-"""Stands between the items of `"$@"` in a sequence of pieces."""
 
 
 class Expander:
@@ -62,7 +62,7 @@ class Expander:
         """The word as one text without splitting; `variable` names what it is assigned to."""
         pieces = self._pieces(word, variable)
         space = Piece(" ", self.state.origin(word.line))
-        return bounded(tuple(space if piece is _BREAK else piece for piece in pieces))
+        return bounded(tuple(space if piece is BREAK else piece for piece in pieces))
 
     def heredoc(self, heredoc: Heredoc, variable: str | None = None) -> Text:
         """The text of a here-document."""
@@ -118,7 +118,7 @@ class Expander:
             origin = self.state.origin(part.line, variable)
             return [Piece(part.text, origin, quoted=part.quoted)]
         if isinstance(part, Substitution):
-            return [_as_result(piece, part.quoted) for piece in self.substitute(part)]
+            return [as_result(piece, part.quoted) for piece in self.substitute(part)]
         origin = self.state.origin(part.line, variable)
         if isinstance(part, Arithmetic):
             value = self.arithmetic(part.text, part.line)
@@ -134,11 +134,11 @@ class Expander:
         if many and not (part.quoted and part.name == "*"):
             if not values and part.quoted:  # "$@" of nothing is no argument at all
                 return [Piece("", origin, split=True)]
-            return _with_breaks(values, part.quoted, origin)
+            return with_breaks(values, part.quoted, origin)
         separated: list[Piece | None] = []
         for number, text in enumerate(values):
             separated += [Piece(" ", origin)] if number else []
-            separated += [_as_result(piece, part.quoted) for piece in text]
+            separated += [as_result(piece, part.quoted) for piece in text]
         return separated or [Piece("", origin, split=not part.quoted, quoted=part.quoted)]
 
     def _param(self, part: Param) -> tuple[list[Text] | None, bool]:
@@ -273,47 +273,3 @@ class Expander:
 
 def _origin(text: Text, state: State, part: Param) -> Origin:
     return text[0].origin if text else state.origin(part.line)
-
-
-def _as_result(piece: Piece, quoted: bool) -> Piece:
-    return replace(piece, split=not quoted, quoted=quoted)
-
-
-def _with_breaks(values: list[Text], quoted: bool, origin: Origin) -> list[Piece | None]:
-    out: list[Piece | None] = []
-    for number, text in enumerate(values):
-        out += [_BREAK] if number else []
-        out += [_as_result(piece, quoted) for piece in text]
-        if quoted and not text:
-            out.append(Piece("", origin, quoted=True))
-    return out
-
-
-def split_fields(pieces: Sequence[Piece | None]) -> list[Text]:
-    """Fields from pieces: at breaks, and at white space in what an unquoted expansion gave."""
-    none_given = any(p is not None and p.split and not p.text for p in pieces)
-    fields: list[Text] = []
-    current: list[Piece] = []
-
-    def close() -> None:
-        quoted_empty = any(p.quoted for p in current) and not none_given
-        if any(p.text for p in current) or quoted_empty:
-            fields.append(tuple(current))
-        current.clear()
-
-    for piece in pieces:
-        if piece is _BREAK:
-            close()
-        elif piece.split and piece.known and (not piece.text or not piece.text.strip(" \t\n")):
-            if piece.text:
-                close()
-        elif piece.split and piece.known:
-            for number, text in enumerate(re.split(r"[ \t\n]+", piece.text)):
-                if number:
-                    close()
-                if text:
-                    current.append(replace(piece, text=text, split=False))
-        else:
-            current.append(piece)
-    close()
-    return fields

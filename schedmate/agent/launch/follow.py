@@ -16,9 +16,10 @@ from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.plan import Run
 from schedmate.agent.launch.programs import start
 from schedmate.agent.launch.repo import MAX_BYTES, Repo
-from schedmate.agent.launch.resources import from_batch_lines, product
+from schedmate.agent.launch.resources import from_batch_lines
 from schedmate.agent.launch.shell import Shell
 from schedmate.agent.launch.state import Piece, State, Text, from_value, joined, plain, to_value
+from schedmate.agent.launch.totals import product
 from schedmate.agent.launch.words import Heredoc
 from schedmate.agent.values import Origin, Value
 from schedmate.jobs import LaunchConfig

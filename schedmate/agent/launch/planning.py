@@ -8,8 +8,8 @@ from schedmate.agent.launch.choose import choose, score
 from schedmate.agent.launch.follow import Follower
 from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.launch.resources import complete, launcher_variables
 from schedmate.agent.launch.state import token
+from schedmate.agent.launch.totals import complete, launcher_variables
 from schedmate.agent.values import Unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig

@@ -6,31 +6,22 @@ the same starting point and the states are merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from schedmate.agent.launch import arith, conditions, patterns, tree
+from schedmate.agent.launch import arith, conditions, control, tree
 from schedmate.agent.launch.conditions import Decision, Term
+from schedmate.agent.launch.control import LeaveSignal
 from schedmate.agent.launch.expand import Expander
 from schedmate.agent.launch.lexer import Lexer
 from schedmate.agent.launch.parser import parse_tokens
-from schedmate.agent.launch.state import Piece, State, Text, joined, merge, plain
+from schedmate.agent.launch.state import Piece, State, Text, joined, plain
 from schedmate.agent.launch.words import Substitution, Word
 
 if TYPE_CHECKING:
     from schedmate.agent.launch.follow import Follower
 
-MAX_ITERATIONS = 100
 MAX_CALLS = 25
-
-
-class LeaveSignal(BaseException):
-    """Unwinds the shell. `level` is "exit", "return", "break" or "continue"."""
-
-    def __init__(self, level: str, line: int) -> None:
-        super().__init__(level)
-        self.level = level
-        self.line = line
 
 
 class Shell:
@@ -86,27 +77,27 @@ class Shell:
             case tree.Simple():
                 return self._simple(node)
             case tree.AndOr():
-                return self._and_or(node)
+                return control.and_or(self, node)
             case tree.Pipeline():
-                return self._pipeline(node)
+                return control.pipeline(self, node)
             case tree.Condition():
                 return self._test([self._term(word) for word in node.words])
             case tree.ArithmeticCommand():
                 return self.arithmetic(node.text, node.line)
             case tree.If():
-                return self._if(node)
+                return control.if_(self, node)
             case tree.Case():
-                return self._case(node)
+                return control.case(self, node)
             case tree.For():
-                return self._for(node)
+                return control.for_(self, node)
             case tree.CountingFor():
                 self.arithmetic(node.start, node.line)
                 test = lambda: self.arithmetic(node.test, node.line)  # noqa: E731
                 step = lambda: self.arithmetic(node.step, node.line)  # noqa: E731
-                return self._loop(node.line, test, node.body, step)
+                return control.loop(self, node.line, test, node.body, step)
             case tree.While():
                 test = lambda: self._until(self.run(node.test), node.until)  # noqa: E731
-                return self._loop(node.line, test, node.body)
+                return control.loop(self, node.line, test, node.body)
             case tree.Function():
                 self.state.functions[node.name] = node.body
                 return True
@@ -201,140 +192,8 @@ class Shell:
         value = arith.execute(expression, self.expander.integer, assign)
         return None if value is None else value != 0
 
-    # Control flow
-
-    def _and_or(self, node: tree.AndOr) -> Decision:
-        status: Decision = True
-        for operator, item in node.items:
-            go = status if operator == "&&" else conditions.negate(status)
-            if go is None:
-                self._branches([[item]], exhaustive=False)
-            elif go:
-                status = self.node(item)
-        return status
-
-    def _pipeline(self, node: tree.Pipeline) -> Decision:
-        status: Decision = True
-        for command in node.commands:
-            shell = self.fork() if len(node.commands) > 1 else self
-            status = shell.node(command)
-        if len(node.commands) > 1 and status is True:
-            status = self.follower.status_of_pipeline(node)
-        return conditions.negate(status) if node.negated else status
-
-    def _if(self, node: tree.If) -> Decision:
-        open_branches: list[Sequence[tree.Node]] = []
-        for test, body in node.branches:
-            decision = self.run(test)
-            if decision is False:
-                continue
-            open_branches.append(body)
-            if decision:
-                break
-        else:
-            if not open_branches:
-                return self.run(node.otherwise)
-            if node.otherwise:
-                open_branches.append(node.otherwise)
-            return self._branches(open_branches, exhaustive=bool(node.otherwise))
-        if len(open_branches) == 1:
-            return self.run(open_branches[0])
-        return self._branches(open_branches, exhaustive=True)
-
-    def _case(self, node: tree.Case) -> Decision:
-        subject = plain(self.expander.text(node.subject))
-        open_branches: list[Sequence[tree.Node]] = []
-        for words, body in node.branches:
-            found: Decision = False
-            for word in words:
-                pattern = self.expander.pattern(word)
-                if pattern == "*" or (
-                    pattern is not None
-                    and subject is not None
-                    and patterns.matches(pattern, subject)
-                ):
-                    found = True
-                    break
-                if pattern is None or subject is None:
-                    found = None
-            if found is False:
-                continue
-            open_branches.append(body)
-            if found:
-                if len(open_branches) == 1:
-                    return self.run(body)
-                return self._branches(open_branches, exhaustive=True)
-        return self._branches(open_branches, exhaustive=False) if open_branches else True
-
-    def _branches(self, bodies: Sequence[Sequence[tree.Node]], exhaustive: bool) -> Decision:
-        """Follow alternatives of which it is not known which one runs."""
-        ended: list[State] = [] if exhaustive else [self.state.copy()]
-        with self.follower.undecided():
-            for body in bodies:
-                branch = self.fork()
-                try:
-                    branch.run(body)
-                    ended.append(branch.state)
-                except LeaveSignal:
-                    continue  # what follows is reached by the other branches
-        merge(self.state, ended)
-        return None
-
-    def _for(self, node: tree.For) -> Decision:
-        if node.words is None:
-            values = list(self.state.positional)
-        else:
-            values = [text for word in node.words for text in self.expander.fields(word)]
-        for number, value in enumerate(values[:MAX_ITERATIONS]):
-            self.state.assign(node.name, value)
-            before = len(self.follower.runs)
-            if not self._iteration(node.body):
-                break
-            if len(self.follower.runs) > before:
-                left = len(values) - number - 1
-                if left:
-                    self.follower.warn(
-                        f"{self._where(node.line)} loops over {node.name}: the run with "
-                        f"{node.name}={joined(value)} is described, {left} more follow"
-                    )
-                break
-        return True
-
-    def _loop(
-        self,
-        line: int,
-        test: Callable[[], Decision],
-        body: Sequence[tree.Node],
-        step: Callable[[], Decision] | None = None,
-    ) -> Decision:
-        for _ in range(MAX_ITERATIONS):
-            decision = test()
-            if decision is False:
-                break
-            if decision is None:
-                self._branches([body], exhaustive=False)
-                break
-            before = len(self.follower.runs)
-            if not self._iteration(body):
-                break
-            if len(self.follower.runs) > before:
-                self.follower.warn(f"{self._where(line)} is a loop: its first run is described")
-                break
-            if step is not None:
-                step()
-        return True
-
-    def _iteration(self, body: Sequence[tree.Node]) -> bool:
-        """Whether the loop goes on after this iteration."""
-        try:
-            self.run(body)
-        except LeaveSignal as leave:
-            if leave.level not in ("break", "continue"):
-                raise
-            return leave.level == "continue"
-        return True
-
-    def _where(self, line: int) -> str:
+    def where(self, line: int) -> str:
+        """The line as warnings name it."""
         return f"{self.state.file}:{line}" if self.state.file else "the command"
 
     # Tests

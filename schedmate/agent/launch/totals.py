@@ -1,0 +1,84 @@
+"""What follows from the facts of a launch: totals, and the variables that launchers set."""
+
+from __future__ import annotations
+
+from schedmate.agent.launch.quantities import count_devices
+from schedmate.agent.launch.resources import Facts
+from schedmate.agent.launch.state import token
+from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.jobs import LaunchConfig
+
+
+def product(facts: Facts, *names: str) -> int | None:
+    """The product of counts, or None when one is not known."""
+    result = 1
+    for name in names:
+        if name not in facts or not isinstance(facts[name].data, int):
+            return None
+        result *= int(facts[name].data)
+    return result
+
+
+def _total(facts: Facts, total: str, factors: tuple[str, ...]) -> None:
+    """Set a total where it is not stated and its factors are known."""
+    if total not in facts and (count := product(facts, *factors)) is not None:
+        facts[total] = Value(count, facts[factors[-1]].origin)
+
+
+def _times(value: Value, factor: int) -> Value:
+    return Value(int(value.data) * factor, value.origin)
+
+
+def complete(
+    facts: Facts, env: dict[str, Value], launch: LaunchConfig, warnings: list[str]
+) -> Facts:
+    """Totals that follow from the facts; the launch configuration given by the user wins.
+
+    GPUs: what the allocation says, else one for each process of a launcher (a bare Slurm task is
+    none), else the visible devices.
+    """
+    facts = dict(facts)
+    nodes = product(facts, "nodes") or launch.nodes or 1
+    _total(facts, "procs", ("nodes", "procs_per_node"))
+    _total(facts, "tasks", ("nodes", "tasks_per_node"))
+    if "gpus_per_node" in facts and "gpus" not in facts:
+        facts["gpus"] = _times(facts["gpus_per_node"], nodes)
+    _total(facts, "gpus", ("gpus_per_task", "tasks"))
+    _total(facts, "gpus", ("gpus_per_task", "procs"))
+    _total(facts, "gpus", ("procs",))
+    _total(facts, "procs", ("tasks",))
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if "gpus" not in facts and visible is not None and not isinstance(visible.data, Unknown):
+        count = count_devices(token(visible))
+        if count is not None:
+            facts["gpus"] = Value(count * nodes, visible.origin)
+    given: dict[str, int | float | str | None] = {
+        "gpus": launch.gpus,
+        "nodes": launch.nodes,
+        "gpu_type": launch.gpu_type,
+    }
+    given |= {"time_limit_s": launch.time_limit_s}
+    for name, data in given.items():
+        if data is None:
+            continue
+        said = facts[name].data if name in facts else data
+        if name in ("gpus", "nodes") and said != data:
+            warnings.append(
+                f"the launch configuration says {data} {name}, the command {said}: "
+                f"the launch configuration is used"
+            )
+        facts[name] = Value(data, Origin("launch"))
+    return facts
+
+
+def launcher_variables(sets: dict[str, str], facts: Facts) -> dict[str, Value]:
+    """The variables that launchers set for the first process; unknown where the fact is."""
+    variables: dict[str, Value] = {}
+    for name, text in sets.items():
+        fact = facts.get(text.removeprefix("$")) if text.startswith("$") else None
+        if fact is not None:
+            variables[name] = Value(str(fact.data), fact.origin)
+        else:
+            known = not text.startswith("$")
+            variables[name] = Value(text if known else Unknown(f"${name}"), Origin("library"))
+    return variables
