@@ -75,7 +75,11 @@ def main() -> None:
 def _wild(mirrors: Path) -> None:
     """Templates of half `first` of wild_logs.py, labelled before any rule was made for them."""
     labels = json.loads(LABELS.with_name("wild_templates.json").read_text())
-    logs = [one for one in json.loads(WILD_LOGS.read_text()) if one["half"] == "first"]
+    logs = [
+        one
+        for one in json.loads(WILD_LOGS.read_text())
+        if (one["batch"], one["half"]) == (1, "first")
+    ]
     pairs: dict[str, tuple[str, str]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for number, log in enumerate(logs):

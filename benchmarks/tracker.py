@@ -38,7 +38,10 @@ def main() -> None:
     for half in ("development", "report"):
         results = [(log, *_track(log)) for log in real_logs(logs, half)]
         rows.append(_row(half, results))
-        cases += [_case(half, log, found) for log, found, _ in results if not _right(log, found)]
+        if half == "development":  # the other half is counted, not looked at
+            cases += [
+                _case(half, log, found) for log, found, _ in results if not _right(log, found)
+            ]
     record("tracker", rows, success=f"within {CLOSE:.0%}, or both null")
     record("tracker_cases", cases, what="logs whose step time differs from the expected one")
 

@@ -3,11 +3,13 @@
     python benchmarks/wild_logs.py MIRRORS [--package DIR --code NAME]...
 
 MIRRORS holds snapshots as OWNER+NAME/repo (git directories). labels/wild_logs.json says which file
-of which commit was read and what a careful reader says of it: the step time [s], computed from the
-lines, or null; of a failed job the type, the name and the first line, null where it is open. A
-source belongs to one half by the hash of its name. Half `look` was worked on first; what the code
-of that time made of half `first`, before anybody had looked at how it did there, is its first
-sight. Afterwards that half was worked on as well. `--package` measures an older package as well.
+of which commit was read (of a notebook the output of cell `part`, of a page of documentation its
+block of code `part`) and what a careful reader says of it: the step time [s], computed from the
+lines, or null; of a failed job the type, the name and the first line, null where it is open. Logs
+came in batches, each labelled before the program had read it: what the code of that time made of
+it is its first sight. A source belongs to one half of its batch by the hash of its name. Half
+`look` was worked on first, `first` when what that gave there was known. `--package` measures an
+older package as well: it is what shows first sights.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,8 +35,11 @@ from schedmate.logparse.failure import diagnose
 from schedmate.logparse.progress.tracker import track_log
 from schedmate.logparse.reading import open_log
 for path in sys.argv[1:]:
-    with open_log(Path(path)) as log:
-        step = track_log(log)[0].step_time_s
+    try:
+        with open_log(Path(path)) as log:
+            step = track_log(log)[0].step_time_s
+    except ValueError:
+        step = "crashed"
     with open_log(Path(path)) as log:
         found = diagnose(log)
     print(json.dumps([step, found.error_type, found.error_name, found.line]))
@@ -61,9 +66,13 @@ def main() -> None:
         here = Path(__file__).parent.parent
         for package, code in [*zip(options.package, options.code, strict=True), (here, "this")]:
             found = _read(package, paths)
-            for half in ("look", "first"):
-                pairs = [(a, b) for a, b in zip(labels, found, strict=True) if a["half"] == half]
-                rows.append({"code": code, "half": half, **_row(pairs)})
+            for batch, half in sorted({(one["batch"], one["half"]) for one in labels}):
+                pairs = [
+                    (a, b)
+                    for a, b in zip(labels, found, strict=True)
+                    if (a["batch"], a["half"]) == (batch, half)
+                ]
+                rows.append({"code": code, "batch": batch, "half": half, **_row(pairs)})
                 if code == "this":
                     wrong += [_case(*pair) for pair in pairs if not _right(*pair)]
     record("wild_logs", rows, success=f"within {CLOSE:.0%}, or both null", sources=_sources(labels))
@@ -79,19 +88,32 @@ def fetch(mirrors: Path, label: dict[str, Any], target: Path) -> Path:
     path = target / "job.log"
     with path.open("wb") as out:
         subprocess.run([*command, f"{label['commit']}:{label['path']}"], stdout=out, check=True)
+    if "part" in label:
+        path.write_text(_part(path.read_text(errors="replace"), label["path"], label["part"]))
     return path
+
+
+def _part(text: str, name: str, part: int) -> str:
+    """What a cell of a notebook printed, or a fenced block of a page."""
+    if not name.endswith(".ipynb"):
+        return re.findall(r"(?ms)^```[^\n]*\n(.*?)^```", text)[part]
+    outputs = json.loads(text)["cells"][part]["outputs"]
+    streams = [one["text"] for one in outputs if one["output_type"] == "stream"]
+    return "".join(line for stream in streams for line in stream)
 
 
 def _read(package: Path, paths: list[Path]) -> list[list[Any]]:
     done = subprocess.run(
         [sys.executable, "-c", READ, *map(str, paths)],
-        env=os.environ | {"PYTHONPATH": str(package)}, capture_output=True, text=True, check=True,
+        cwd=package, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _step_right(label: dict[str, Any], step: float | None) -> bool:
+def _step_right(label: dict[str, Any], step: float | str | None) -> bool:
     said = label["step"]
+    if isinstance(step, str):
+        return False
     if said is None or step is None:
         return said is None and step is None
     return bool(abs(step / said - 1) <= CLOSE)
@@ -114,14 +136,19 @@ def _right(label: dict[str, Any], found: list[Any]) -> bool:
 
 def _row(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
     steps = [_step_right(label, found[0]) for label, found in pairs]
-    errors = [found[0] / label["step"] - 1 for label, found in pairs if label["step"] and found[0]]
+    errors = [
+        found[0] / label["step"] - 1
+        for label, found in pairs
+        if label["step"] and isinstance(found[0], float)
+    ]
     failures = [right for label, found in pairs if (right := _failure_right(label, found))]
     return {
         "logs": len(pairs),
         "success": f"{sum(steps) / len(steps):.1%}",
         "stated: right": sum(r for r, (a, _) in zip(steps, pairs, strict=True) if a["step"]),
         "stated": sum(label["step"] is not None for label, _ in pairs),
-        "silent: answered": sum(a["step"] is None and b[0] is not None for a, b in pairs),
+        "silent: answered": sum(a["step"] is None and isinstance(b[0], float) for a, b in pairs),
+        "crashed": sum(b[0] == "crashed" for _, b in pairs),
         "RMSRE": round(math.sqrt(sum(e * e for e in errors) / max(1, len(errors))), 4),
         "failures": len(failures),
         "type right": sum(right[0] for right in failures),
@@ -132,10 +159,11 @@ def _row(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
 
 def _case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:
     return {
+        "batch": label["batch"],
         "half": label["half"],
         "log": f"{label['repo']}: {label['path']}",
         "expected s": label["step"] and round(label["step"], 4),
-        "found s": found[0] and round(found[0], 4),
+        "found s": round(found[0], 4) if isinstance(found[0], float) else found[0],
         "expected failure": str(label.get("failure") or ""),
         "found failure": " / ".join(map(str, found[1:])) if label.get("failure") else "",
     }

@@ -36,7 +36,9 @@ def said(line: str) -> dict[str, float]:
     return {
         name: value
         for name, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and name != "offset"
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and name not in ("offset", "again")
     }
 
 
@@ -246,19 +248,19 @@ def test_first_steps_and_stalls_do_not_count() -> None:
 
 
 def test_an_evaluation_at_the_end_does_not_hide_the_training() -> None:
-    steps = [f" {n}%|##  | {n}/100 [00:10<00:14,  2.00s/it]" for n in range(1, 100)]
+    steps = [f" {n}%|##  | {n}/100 [00:10<00:14,  7.00s/it]" for n in range(1, 100)]
     evaluation = [f"Evaluating: {n}%|#  | {n}/100 [00:10<00:14, 20.00it/s]" for n in range(100)]
     progress = progress_of("\r".join(steps), "\r".join(evaluation * 20))
 
-    assert (progress.step_time_s, progress.iteration, progress.lines) == (2.0, 99, [1])
+    assert (progress.step_time_s, progress.iteration, progress.lines) == (7.0, 99, [1])
 
 
 def test_of_nested_bars_without_a_name_the_longer_one_is_the_training() -> None:
     within = [f" {n}%|##  | {n}/31 [00:0{n // 4}<00:04, 4.00it/s]" for n in range(1, 31)]
-    steps = [f" {n}% {n}/100 [{n // 60:02}:{n % 60:02}<01:00,  2.00s/it]" for n in range(1, 100)]
+    steps = [f" {n}% {n}/100 [{n // 60:02}:{n % 60:02}<01:00,  7.00s/it]" for n in range(1, 100)]
     progress = progress_of("\r".join(steps), *["\r".join(within)] * 3)
 
-    assert (progress.step_time_s, progress.iteration, progress.total_iterations) == (2.0, 99, 100)
+    assert (progress.step_time_s, progress.iteration, progress.total_iterations) == (7.0, 99, 100)
 
 
 def test_all_redraws_of_one_line_are_readings() -> None:
@@ -485,3 +487,104 @@ def test_an_evaluation_between_epochs_does_not_count() -> None:
 )
 def test_clocks(text: str, seconds: float) -> None:
     assert clock_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "100%|###| 93/93 [01:01<00:00,  1.50it/s]",  # some files
+        "prompt_batches:  33%|###   | 2/6 [00:04<00:07,  1.78s/it]",
+        "scipy-1.7.3 | 21.8 MB | : 100% 1.0/1 [20:03<00:00, 1203.06s/it]",
+        "train: Caching images (0.1GB ram): 100% 128/128 [00:01<00:00, 64.35it/s]",
+    ],
+)
+def test_a_brief_bar_is_training_only_where_something_else_speaks_of_it(bar: str) -> None:
+    assert progress_of(bar).abstained
+
+
+def test_a_brief_bar_beside_losses_is_training() -> None:
+    bar = "100%|###| 93/93 [01:01<00:00,  1.50it/s]"
+
+    assert progress_of(bar, "{'loss': 0.5, 'epoch': 1.0}").step_time_s == pytest.approx(1 / 1.5)
+    assert progress_of(bar, "epoch 9: {'accuracy': 0.88}").step_time_s == pytest.approx(1 / 1.5)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                ["12%|", "/", "[", "00:", ":", "<", ",", "s/it", "it/s", "]", "k", "|"]
+            ),
+            st.text(max_size=4),
+            st.from_regex(r"[\d.]{1,4}", fullmatch=True),
+        ),
+        max_size=14,
+    ),
+)
+def test_no_line_is_too_odd_to_be_read(pieces: list[str]) -> None:
+    read_line("".join(pieces))
+
+
+def test_a_nameless_duration_that_rises_is_what_has_passed() -> None:
+    lines = [f"step {n:6} | loss 3.40 | best 2.7 | {100 + n * 0.5:.1f}s" for n in range(0, 400, 10)]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(0.5)
+    assert progress_of(*["so 3s + 12 = 2s + 24 and s = 12"] * 9).abstained
+
+
+def test_steps_by_the_names_of_checkpoints() -> None:
+    lines = [
+        f"09/05/2022 18:{n:02}:26 - INFO - Saving model checkpoint to out/checkpoint-{n}00"
+        for n in range(10, 40)
+    ]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(0.6)
+
+
+def test_a_time_since_the_line_before_is_shared_by_its_steps() -> None:
+    lines = [f"INFO:tensorflow:loss = 0.5, step = {n} (144.0 sec)" for n in range(0, 3000, 100)]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(1.44)
+
+
+def test_the_first_line_of_an_epoch_pays_for_starting_it() -> None:
+    lines = [
+        line
+        for epoch in range(1, 5)
+        for n, time in ((100, 0.0964), (200, 0.0331))
+        for line in (
+            f"\titers: {n}, epoch: {epoch} | loss: 0.2311743",
+            f"\tspeed: {time}s/iter; left time: {1000 * time}s",
+        )
+    ]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(0.0331)
+    assert progress.eta_s == pytest.approx(33.1)
+
+
+def test_what_is_done_to_batches_may_be_no_training() -> None:
+    chinese = [f"2026-01-27 15:28:{n:02} - 批次 {n} 处理完成 成功识别: 12 个" for n in range(60)]
+    english = [f"2026-01-27 15:28:{n:02} - batch {n} processed" for n in range(60)]
+
+    assert progress_of(*chinese).abstained
+    assert progress_of(*english).abstained
+
+
+def test_coarse_times_give_way_to_timestamps() -> None:
+    lines = [
+        f"2023-07-15 13:{n:02}:53,546 - Iter {n * 10_000}/800000 Loss: 0.8595 Time: 0.007"
+        for n in range(40)
+    ]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(0.006)
+
+
+def test_a_counter_in_brackets() -> None:
+    lines = [
+        f"I1217 10:{n:02}:09.436944 1370963 train.py:298] [{n}000] | gnorm  1.1 | loss  5.55"
+        for n in range(10, 40)
+    ]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(0.06)
+    assert progress_of(*[f"{n} 0.71{n % 9} secs per iter" for n in range(0, 900, 25)]).step_time_s

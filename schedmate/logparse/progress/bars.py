@@ -6,7 +6,7 @@ import re
 
 from schedmate.logparse.progress.general import clock_s, labelled, read_general
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.words import about, meaning
+from schedmate.logparse.progress.words import about, counts_only, meaning
 
 # In two parts, so that a long line without a bar is passed over in one go: the clock, and the
 # counter in front of it.
@@ -37,9 +37,11 @@ def read_bar(text: str) -> Sample | None:
     known = meaning("", unit) if unit else None
     if counter["percent"] is None and known is None:
         return None  # a number before a clock in brackets is no bar
+    if counter["total"] and _number(counter["total"]) <= 1:
+        return OTHER  # one thing is downloaded, installed, written
     if kind == "other" or (unit and known is None and not _odd_unit(unit)):
         return OTHER
-    sample = Sample("tqdm", named=kind == "training")
+    sample = Sample("tqdm", named=kind == "training" and not counts_only(head[-80:]))
     for number in labelled(head):
         said = meaning(number.key, "")
         if said is not None and said[0] == "epoch":
@@ -47,14 +49,13 @@ def read_bar(text: str) -> Sample | None:
     inside = read_general("step 0, " + match["tail"])
     if inside is not None:
         sample.loss, sample.lr, sample.epoch = inside.loss, inside.lr, sample.epoch or inside.epoch
-    count = _count(counter["iteration"] or counter["count"])
-    total = _count(counter["total"]) if counter["total"] else None
+    count = int(_number(counter["iteration"] or counter["count"]))
+    total = int(_number(counter["total"])) if counter["total"] else None
     sample.elapsed_s = clock_s(match["elapsed"])
     left = match["left"]
-    if left and re.fullmatch(r"[\d:]+", left.strip()):
+    if left and re.fullmatch(r"\d+(?::\d\d)+", left.strip()):
         sample.eta_s = clock_s(left.strip())
-    value = float(match["value"]) if match["value"] and match["value"] != "." else 0.0
-    value *= {"k": 1e3, "M": 1e6}.get(match["kilo"] or "", 1.0)
+    value = _number((match["value"] or "") + (match["kilo"] or ""))
     if _counts_epochs(head, unit):
         sample.epoch, sample.total_epochs = float(count), total
         if known is not None and value > 0:
@@ -73,13 +74,14 @@ def read_bar(text: str) -> Sample | None:
             elif known[0] == "samples_per_s":
                 sample.samples_per_s = value
                 sample.iteration = sample.total = None
-    sample.group = f"tqdm {re.sub(r'[0-9]+', '0', head[-60:])} {total}"
+    sample.group = f"tqdm {re.sub(r'[0-9.]+', '0', ' '.join(head[-60:].split()))} {total}"
     return sample
 
 
-def _count(text: str) -> int:
-    scale = {"k": 1000, "M": 1_000_000}.get(text[-1], 1)
-    return int(float(text.rstrip("kM") or 0) * scale)
+def _number(text: str) -> float:
+    """`1.5k` as 1500; 0 where two redraws have run into each other and left no number."""
+    number = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([kM]?)", text)
+    return float(number[1]) * {"": 1, "k": 1e3, "M": 1e6}[number[2]] if number else 0.0
 
 
 def _counts_epochs(head: str, unit: str) -> bool:

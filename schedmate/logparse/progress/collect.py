@@ -42,6 +42,7 @@ def collect(
     samples: list[Sample] = []
     parts: list[Part] = []
     counts: dict[str, int] = {}
+    kinds: dict[str, tuple[Sample, Sample]] = {}
     read = 0
     limit = max(since, file.size - REACH)
     lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
@@ -56,6 +57,9 @@ def collect(
                 continue
             read += 1
             count = counts[sample.group] = counts.get(sample.group, 0) + 1
+            newest, later = kinds.get(sample.group, (sample, sample))
+            newest.again += (sample.iteration or 0) > (later.iteration or 0)
+            kinds[sample.group] = newest, sample
             if count > ENOUGH:
                 continue
             sample.offset, sample.time, sample.stream = offset, line.time, line.stream
@@ -94,7 +98,8 @@ def _candidate() -> Any:
         rb"|\b(?:loss|step|steps|iter|iters|iteration|iterations|epoch|batch|update|updates|trl"
         rb"|runtime|per_second|fps|timesteps|objective|s)\b(?: is)?\W{1,40}[-+]?[.\d]"
         rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'_a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
-        rb"|\btimer?\b[a-z ()]{0,20}\s?[:=]\s?\d"
+        rb"|\d\s?(?:ms|s|secs?|seconds?|iters?|iterations?|steps?|batches) per [ibs]"
+        rb"|checkpoint-\d\d|global_step\d|\btimer?\b[a-z ()]{0,20}\s?[:=]\s?\d"
         rb"|\blr\W{1,4}\d|learning.rate\W{1,4}\d"
         rb"|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
         rb"|[\x80-\xff][^\d\n]{0,8}\d",

@@ -11,6 +11,8 @@ from schedmate.logparse.progress.words import about, is_some_loss, meaning
 
 LATEST = 1e8
 """A larger time [s] is a date and no duration."""
+BEHIND = 40
+"""Characters behind a counter that may say what is counted."""
 LONGEST = 4000
 """Characters of a line that are looked at."""
 
@@ -32,6 +34,8 @@ _NUMBER = re.compile(
     r"(?:\s*/\s*(?P<total>\d{1,3}(?:,\d{3})+|\d+)(?!\w|\.\d|:\d)|\s+of\s+(?P<of>\d{1,3}(?:,\d{3})+|\d+))?"
     r"(?P<percent>\s*%)?"
     r"(?:\s?(?P<unit>(?:[^\W\d_]{1,12}\s?/\s?[^\W\d_]{1,12}(?:\s?/\s?[^\W\d_]{1,6})?(?!\w|\s*[:=]|\s+[\d.])"
+    r"|(?:ms|s|secs?|seconds?) per (?:iter|iteration|step|batch)(?!\w)"
+    r"|(?:iters?|iterations?|steps?|batches) per (?:sec|second)(?!\w)"
     r"|(?:ms|us|µs|s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|秒|毫秒|分钟)(?![\w]))))?",
     re.IGNORECASE,
 )
@@ -51,6 +55,8 @@ class Labelled(NamedTuple):
     unit: str
     clock: bool
     bracketed: bool
+    behind: str
+    """The beginning of what follows it."""
 
 
 def labelled(text: str) -> list[Labelled]:
@@ -85,6 +91,7 @@ def labelled(text: str) -> list[Labelled]:
                 unit,
                 bool(clock),
                 before.rstrip().endswith(("[", "(")),
+                text[end : end + BEHIND],
             )
         )
     return found
@@ -114,7 +121,8 @@ def read_general(text: str) -> Sample | None:
     if sample.iteration is None and sample.epoch is None:
         sample.nameless = _nameless(numbers)
         sample.step_time_s = None if sample.bare else sample.step_time_s
-        if sample.training and not sample.part and sample.nameless:
+        said = sample.training and not sample.part
+        if (said or (sample.timed and not sample.bare)) and sample.nameless:
             sample.group = "general nameless " + " ".join(kinds)
             return sample
         if sample.loss is None or sample.part:
@@ -122,17 +130,31 @@ def read_general(text: str) -> Sample | None:
         sample.group = "general loss"
         sample.step_time_s = None
         return sample
+    if "unnamed" in kinds and not sample.training and sample.bare:
+        sample.step_time_s, sample.bare = None, False  # `12s` in any text
+    if sample.bare and sample.elapsed_s and (sample.step_time_s or 0) >= sample.elapsed_s / 2:
+        sample.step_time_s, sample.bare = None, False  # the elapsed time under another name
     if sample.meter and sample.iteration is not None:
         sample.bare = False
     if sample.iteration is None and sample.step_time_s is not None and sample.bare:
         # only epochs are counted: the time is that of an epoch
         sample.epoch_time_s, sample.step_time_s = sample.step_time_s, None
-    if not (sample.training or sample.timed or sample.named):
-        return None
-    if not sample.named and not sample.training:
+    if sample.iteration is None and not (sample.training or sample.timed or sample.named):
+        sample.group = "general epoch"
+        return sample
+    if not sample.training and (not sample.named or (not sample.timed and _is_handled(numbers))):
         return None
     sample.group = "general " + " ".join(kinds)
     return sample
+
+
+def _is_handled(numbers: list[Labelled]) -> bool:
+    """Whether something else than training is done to what is counted: `batch 6 processed`."""
+    return any(
+        meaning(number.key, number.unit) == ("iteration", 1.0, True)
+        and about(re.split(r"\d", number.behind)[0]) == "other"
+        for number in numbers
+    )
 
 
 _LEVEL = re.compile(r"|INFO|DEBUG|NOTICE")
@@ -143,7 +165,7 @@ def _nameless(numbers: list[Labelled]) -> tuple[int, ...]:
         int(number.value)
         for number in numbers
         if _LEVEL.fullmatch(number.key)
-        and not (number.unit or number.clock or number.total or number.bracketed)
+        and not (number.unit or number.clock or number.total)
         and number.value.is_integer()
         and 0 <= number.value < LATEST
     )
@@ -162,8 +184,9 @@ def is_about_something_else(text: str) -> bool:
 
 def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
     known = meaning(number.key, number.unit)
-    if known is None and number.bracketed and not number.key and _LASTS.fullmatch(number.unit):
-        known = meaning("time", number.unit)  # `epoch 13 loss=0.5 (5.0s)`
+    unnamed = known is None and not number.key and _LASTS.fullmatch(number.unit) is not None
+    if unnamed:
+        known = meaning("time", number.unit)  # `loss=0.5 (5.0s)`, `step 2290 | loss 3.4 | 1122.0s`
     if known is None and sample.loss is None and is_some_loss(number.key):
         sample.loss, sample.part = number.value, True
         kinds.append("part")
@@ -189,7 +212,7 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         if taken:
             setattr(sample, _FIELDS.get(quantity, quantity), value)
     if taken:
-        kinds.append(quantity)
+        kinds.append("unnamed" if unnamed and not number.bracketed else quantity)
 
 
 def _count(sample: Sample, number: Labelled, kinds: list[str]) -> None:

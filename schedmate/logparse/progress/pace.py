@@ -57,7 +57,7 @@ def pace(ticks: Sequence[Tick]) -> Spread | None:
 
 
 def _pace(ticks: Sequence[Tick], *, across: bool) -> Spread | None:
-    resolution = _resolution([tick.clock for tick in ticks])
+    finest = resolution([tick.clock for tick in ticks])
     rates: list[float] = []
     start: Tick | None = None
     previous: Tick | None = None
@@ -73,7 +73,7 @@ def _pace(ticks: Sequence[Tick], *, across: bool) -> Spread | None:
         previous = tick
         assert start is not None
         passed, counted = tick.clock - start.clock, tick.steps - start.steps
-        if counted > 0 and passed >= TICKS * resolution:
+        if counted > 0 and passed >= TICKS * finest:
             rates.append(passed / counted)
             start = tick
     return typical(rates)
@@ -85,8 +85,9 @@ def interval(ticks: Sequence[Tick]) -> int:
     return max(1, round(median(found))) if found else 1
 
 
-def _resolution(clocks: Sequence[float]) -> float:
-    for resolution in (1.0, 0.1, 0.01):
-        if all(abs(clock / resolution - round(clock / resolution)) < 1e-4 for clock in clocks):
-            return resolution
+def resolution(clocks: Sequence[float]) -> float:
+    """The unit in which readings [s] are given: 1, 0.1, 0.01 or 0.001 s."""
+    for unit in (1.0, 0.1, 0.01):
+        if all(abs(clock / unit - round(clock / unit)) < 1e-4 for clock in clocks):
+            return unit
     return 0.001

@@ -21,30 +21,40 @@ FEWEST = 3
 
 
 class Part(NamedTuple):
-    """One time on a line of its own: what it is, its value [s], and whether it gave the unit."""
+    """A time on a line of its own: what it is, its value [s], and whether it gave the unit.
+
+    `eta` [s] is what is left of the run where the same line says that too.
+    """
 
     quantity: str
     value: float
     stated: bool
     key: str
+    eta: float | None = None
     offset: int = 0
 
 
 def read_part(text: str) -> Part | None:
-    """The time that a line states that says nothing else, or None."""
+    """The time that a line states that says nothing else but what is left, or None."""
     if len(text) > SHORT or is_about_something_else(text):
         return None
     numbers = labelled(text)
-    if len(numbers) != 1 or numbers[0].bracketed:
+    if not 1 <= len(numbers) <= 2 or numbers[0].bracketed:
         return None
-    number = numbers[0]
+    number, *more = numbers
     known = meaning(number.key, number.unit)
     if known is None or known[0] not in ("step_time", "time", "rate", "elapsed"):
         return None
+    eta = None
+    for other in more:
+        left = meaning(other.key, other.unit)
+        if left is None or left[0] != "eta":
+            return None
+        eta = other.value * left[1]
     value = number.value * known[1]
-    return (
-        Part(known[0], value, known[2] or number.clock, number.key.lower()) if value > 0 else None
-    )
+    if value <= 0:
+        return None
+    return Part(known[0], value, known[2] or number.clock, number.key.lower(), eta)
 
 
 def join(samples: list[Sample], parts: list[Part]) -> None:
@@ -75,7 +85,8 @@ def join(samples: list[Sample], parts: list[Part]) -> None:
 
 def _counts(group: list[Sample]) -> bool:
     """Whether a counter runs on: the steps of a recipe in a text begin anew all the time."""
-    rises = [(b.iteration or 0) > (a.iteration or 0) for a, b in pairwise(group)]
+    counts = [(s.epoch or 0, s.iteration or 0) for s in group]
+    rises = [b > a for a, b in pairwise(counts)]
     return sum(rises) >= PAIRED * len(rises)
 
 
@@ -96,10 +107,14 @@ def _pairs(group: list[Sample], parts: list[Part]) -> list[tuple[Sample, Part]] 
     fitting = [pairs for pairs in (after, before) if len(pairs) >= max(FEWEST, PAIRED * len(group))]
     if not fitting:
         return None
-    return min(fitting, key=lambda pairs: median(abs(s.offset - p.offset) for s, p in pairs))
+    # where they alternate, one of both sides leaves the last or the first counter without a time
+    return max(
+        fitting, key=lambda pairs: (len(pairs), -median(abs(s.offset - p.offset) for s, p in pairs))
+    )
 
 
 def _give(sample: Sample, part: Part) -> None:
+    sample.eta_s = part.eta if sample.eta_s is None else sample.eta_s
     if part.quantity == "elapsed":
         sample.elapsed_s = part.value
         return

@@ -94,6 +94,7 @@ def read_match(shape: Shape, match: re.Match[str], text: str, bar: Sample | None
             continue
     if "per" in said and sample.step_time_s is not None:
         sample.step_time_s /= max(1.0, float(match["per"]))
+        sample.since_last = False
     if sample.epoch is not None and sample.total is not None and "iteration" in said:
         sample.in_epoch = sample.in_epoch or "epoch" in said or "epoch_eta" in said
     sample.named = True
@@ -109,6 +110,10 @@ def _set(sample: Sample, name: str, text: str) -> None:
         if value > 0:
             sample.step_time_s = {"step_time_ms": value / 1000, "rate": 1 / value}.get(name, value)
             sample.bare, sample.unit = False, True
+            sample.since_last = name == "interval_s"
+    elif name == "so_far_s":
+        steps = sample.iteration or 0
+        sample.step_time_s = value / steps if steps and value > 0 else None
     elif name == "elapsed_ms":
         sample.elapsed_s = value / 1000
     elif name == "eta":

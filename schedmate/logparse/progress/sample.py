@@ -33,6 +33,8 @@ class Sample:
     step_time_s: float | None = None
     bare: bool = False
     unit: bool = True
+    since_last: bool = False
+    """Whether the time is that of all iterations since the line before."""
     meter: bool = False
     """Whether the mean of the time stands behind it in brackets."""
     elapsed_s: float | None = None
@@ -44,6 +46,8 @@ class Sample:
     batch: int | None = None
     run_s: float | None = None
     run_rate: float | None = None
+    again: int = 0
+    """Of the newest of its kind: how often the counter of that kind began anew before it."""
     nameless: tuple[int, ...] = ()
     """Whole numbers without a name, unit or total, where nothing else counts; one may count."""
     named: bool = False

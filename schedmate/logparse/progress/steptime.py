@@ -7,32 +7,42 @@ from itertools import pairwise
 from typing import Any
 
 from schedmate.logparse.progress.facts import Facts
-from schedmate.logparse.progress.pace import Spread, Tick, interval, pace, typical
+from schedmate.logparse.progress.pace import Spread, Tick, interval, pace, resolution, typical
 from schedmate.logparse.progress.sample import Sample
 
 AGREE = 0.3
 """Two ways to tell a step time agree within this relative difference."""
 FASTEST = 0.02
 """A bar without a name and without metrics that takes less for each count [s] is no training."""
+BRIEF = 120.0
+"""Nor is one that takes less in all [s] where nothing else in the log speaks of training."""
+AGAIN = 3
+"""A bar that begins anew this often may take a quarter of that: so do epochs."""
+COARSE = 0.05
+"""Times stated in steps of more than this share of them say less than the timestamps."""
 UNITLESS = 60.0
 """A time without unit above this is not believed to be seconds unless something confirms it."""
 
 Found = tuple[Spread, Any, list[str]]
 
 
-def step_time(group: list[Sample], facts: Facts, batch: int | None) -> Found | None:
+def step_time(
+    group: list[Sample], facts: Facts, batch: int | None, *, training: bool = True
+) -> Found | None:
     """The step time by samples of one kind, the newest first; its source and what was decided.
 
-    `batch` is the global batch size where it is known from elsewhere. None: they do not say.
+    `batch` is the global batch size where it is known from elsewhere, `training` whether other
+    lines of the log speak of training. None: they do not say.
     """
     ordered = group[::-1]
     counted = [s for s in ordered if s.iteration is not None]
+    _share_out(one_stream(counted))
     clock = pace(_ticks(one_stream(counted), "time"))
     stated = _stated(ordered, counted, clock)
     if stated is not None:
         nameless = not any(s.named or s.training for s in group)
         # such a bar counts files or samples far more often than training steps
-        return None if nameless and stated[0].median < FASTEST else stated
+        return None if nameless and _is_small(stated[0].median, group[0], training) else stated
     if found := pace(_ticks(one_stream(counted), "elapsed_s")):
         return found, "elapsed", []
     if by_samples := _by_samples(ordered, counted, facts, batch):
@@ -40,6 +50,24 @@ def step_time(group: list[Sample], facts: Facts, batch: int | None) -> Found | N
     if clock is not None and any(s.named or s.training for s in counted):
         return clock, "timestamps", []
     return None
+
+
+def _is_small(step_s: float, latest: Sample, training: bool) -> bool:
+    if step_s < FASTEST:
+        return True
+    takes = step_s * (latest.total or latest.iteration or 0)
+    return not training and takes < (BRIEF if latest.again < AGAIN else BRIEF / 4)
+
+
+def _share_out(counted: list[Sample]) -> None:
+    """Divides times that are of all iterations since the line before by how many those are."""
+    older: Sample | None = None
+    for sample in counted:
+        if sample.since_last and sample.step_time_s is not None:
+            steps = (sample.iteration or 0) - (older.iteration or 0) if older else 0
+            sample.step_time_s = sample.step_time_s / steps if steps > 0 else None
+            sample.since_last = False
+        older = sample
 
 
 def _ticks(samples: list[Sample], clock: str) -> list[Tick]:
@@ -59,7 +87,7 @@ def one_stream(samples: list[Sample]) -> list[Sample]:
 
 
 def _stated(ordered: list[Sample], counted: list[Sample], clock: Spread | None) -> Found | None:
-    timed = [s for s in ordered if s.step_time_s is not None]
+    timed = _steady([s for s in ordered if s.step_time_s is not None and not s.since_last])
     found = typical([s.step_time_s for s in timed if s.step_time_s is not None])
     if found is None:
         return None
@@ -75,7 +103,14 @@ def _stated(ordered: list[Sample], counted: list[Sample], clock: Spread | None) 
     if timed[-1].unit and (not timed[-1].bare or timed[-1].reader != "general"):
         return found, "stated", []
     every = interval([Tick(0.0, s.iteration) for s in one_stream(counted)])  # type: ignore[arg-type]
-    return _decide(found, clock, every, timed[-1])
+    coarse = resolution([s.step_time_s or 0.0 for s in timed]) > COARSE * found.median
+    return _decide(found, clock, every, timed[-1], coarse=coarse)
+
+
+def _steady(timed: list[Sample]) -> list[Sample]:
+    """Without the first line of each epoch, which pays for starting it, where enough are left."""
+    later = timed[:1] + [b for a, b in pairwise(timed) if a.epoch == b.epoch]
+    return later if len(later) >= max(3, len(timed) // 3) else timed
 
 
 def _rises(ticks: list[Tick]) -> bool:
@@ -84,7 +119,9 @@ def _rises(ticks: list[Tick]) -> bool:
     return len(pairs) >= 3 and all(b.clock > a.clock for a, b in pairs)
 
 
-def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> Found | None:
+def _decide(
+    found: Spread, clock: Spread | None, every: int, latest: Sample, *, coarse: bool
+) -> Found | None:
     """Whether a bare time is of one step or of all since the line before, in which unit."""
     notes: list[str] = []
     factors = {1.0: "", 1 / every: f"the time stated is that of {every} iterations"}
@@ -101,6 +138,8 @@ def _decide(found: Spread, clock: Spread | None, every: int, latest: Sample) -> 
             factor = 1.0
         else:
             factor = fits[best]
+            if coarse:
+                return clock, "timestamps", ["the time stated has too few digits"]
     elif not latest.unit and found.median > UNITLESS:
         return None
     elif latest.bare and latest.reader == "general" and every > 1 and not _eta_fits(latest, found):

@@ -26,6 +26,8 @@ RANKS = 16
 """Files of a directory that are asked before the tracker abstains."""
 COARSE = 0.01
 """A rate of a whole run below this has lost its digits: they are printed with three decimals."""
+FEW = 5
+"""Readings of a bar below which another one is believed."""
 LISTED = 10
 """Lines listed in the answer."""
 
@@ -82,15 +84,18 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         groups.setdefault(sample.group, []).append(sample)
     for group in groups.values():
         find_counter(group)
-    ranked = sorted(groups.values(), key=_worth, reverse=True)
+    ranked = sorted(filter(_counts, groups.values()), key=_worth, reverse=True)
+    if not ranked:
+        return Progress(reason="no line of the log shows training progress")
     counted = any(s.iteration is not None or s.epoch is not None for s in samples)
+    training = any(s.training or s.epoch is not None for s in samples)
     progress = Progress(
         reason="the log counts iterations but does not say how long one takes"
         if counted
         else "no line of the log shows training progress"
     )
     for group in ranked:
-        found = step_time(group, facts, batch)
+        found = step_time(group, facts, batch, training=training)
         if found is not None:
             spread, source, notes = found
             progress = Progress(
@@ -118,11 +123,17 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     return progress
 
 
-def _worth(group: list[Sample]) -> tuple[int, bool, float, int]:
+def _counts(group: list[Sample]) -> bool:
+    """Whether lines say more than a duration: one in any text is not about steps of this job."""
+    return any(s.training or s.iteration is not None or not s.nameless for s in group)
+
+
+def _worth(group: list[Sample]) -> tuple[int, bool, bool, float, int]:
     """How much a kind of line says about training; the largest is believed.
 
     Of equal ones one that states a time goes before a bar, whose rate is a moving average, and of
-    two bars the one that ran longer: the shorter one is an evaluation within it.
+    two bars the one that ran longer: the shorter one is an evaluation within it. One that was
+    drawn a few times only does not count against one that was drawn often.
     """
     some = group[:ENOUGH]
     says = (
@@ -134,7 +145,7 @@ def _worth(group: list[Sample]) -> tuple[int, bool, float, int]:
     )
     bar = some[0].reader == "tqdm"
     ran = max((s.elapsed_s or 0.0 for s in some), default=0.0) if bar else 0.0
-    return says, not bar, ran, group[0].offset
+    return says, not bar, len(some) >= FEW, ran, group[0].offset
 
 
 def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:

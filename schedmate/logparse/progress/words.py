@@ -8,6 +8,7 @@ from functools import cache
 from schedmate.logparse.data import load
 
 _WORD = re.compile(r"[^\W\d_]+")
+_JOINED = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _RATE = re.compile(
     r"([^\W\d_]+)\s*(?:/|[ _-]?per[ _-]|(?<=[a-z])Per(?=[A-Z]))\s*([^\W\d_]+)"
@@ -54,12 +55,38 @@ def load_times() -> dict[str, float]:
 @cache
 def about(text: str) -> str | None:
     """`training`, `other` or None: what the head of a line or of a bar says it is about."""
-    words = _WORD.findall(_CAMEL.sub(" ", text).lower())
+    text = _CAMEL.sub(" ", text).lower()
+    words = _WORD.findall(text)
     if any(word in _listed("training") for word in words[:1]):
-        return "training"
-    if any(word in _listed("not_training") for word in words):
+        # `train: Caching images` prepares
+        return (
+            "other"
+            if any(map(_is_other, _WORD.findall(text.partition(":")[2])[:1]))
+            else "training"
+        )
+    if any(map(_is_other, words)):
         return "other"
     return "training" if any(word in _listed("training") for word in words) else None
+
+
+@cache
+def counts_only(text: str) -> bool:
+    """Whether what a text has of training are counters, which count other things as well."""
+    words = _WORD.findall(_CAMEL.sub(" ", text).lower())
+    return not any(
+        word in _listed("training") and _kinds().get(word) != "iterations" for word in words
+    )
+
+
+def _is_other(word: str) -> bool:
+    """Whether a word says that something else than training goes on.
+
+    Chinese and Japanese are written without spaces: there it is enough to hold such a word.
+    """
+    listed = _listed("not_training")
+    return word in listed or (
+        not word.isascii() and any(part in word for part in listed if _JOINED.fullmatch(part))
+    )
 
 
 @cache
