@@ -5,7 +5,8 @@
 DIR holds a plain checkout of every repository as OWNER+NAME, at the commit each label names
 (`--list` prints them). A label file has one JSON object a line: id, repo, commit, command, launch,
 expected (accepted forms of each mandatory field; null where the code does not say; a field that
-was not labelled is left out and not counted) and why.
+was not labelled is left out and not counted), also (the same of further fields, counted apart)
+and why.
 
 A string is right when, letters and digits only and in lower case, it equals an accepted form, or
 an accepted form is a whole run of its `/`-separated parts. Numbers must be equal.
@@ -36,6 +37,25 @@ FIELDS = {
     "train": "dataset_config.train",
     "valid": "dataset_config.valid",
 }
+
+FURTHER = {
+    name: f"training_config.{name}"
+    for name in (
+        "optimizer",
+        "lr",
+        "precision",
+        "batch_size",
+        "per_device_batch_size",
+        "global_batch_size",
+        "gradient_accumulation_steps",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "data_parallel",
+        "num_gpus",
+        "num_nodes",
+    )
+}
+PATHS = FIELDS | FURTHER
 
 
 def normal(text: str) -> str:
@@ -134,6 +154,7 @@ def main() -> None:
     if options.only:
         rows = [row for row in rows if row["id"] in options.only.split(",")]
     counts: dict[str, Counter[str]] = {field: Counter() for field in FIELDS}
+    further: dict[str, Counter[str]] = {}
     times: list[float] = []
     cases: list[dict[str, Any]] = []
     sure: dict[float, Counter[str]] = {}
@@ -143,20 +164,21 @@ def main() -> None:
         try:
             found = extract(root, row["command"], LaunchConfig(**row.get("launch", {})))
             metadata = found.metadata
-            got = {field: metadata.get(path) for field, path in FIELDS.items()}
+            got = {field: metadata.get(path) for field, path in PATHS.items()}
             evidence = metadata.evidence
             for warning in found.warnings:
                 if "stopped early" in warning:
                     print(f"{row['id']}: {warning}")
         except SchedmateError as error:
             print(f"{row['id']}: {error}")
-            got, evidence = dict.fromkeys(FIELDS), {}
+            got, evidence = dict.fromkeys(PATHS), {}
         times.append(time.perf_counter() - started)
-        for field, accepted in row["expected"].items():
-            path = FIELDS[field]
+        for field, accepted in (row["expected"] | row.get("also", {})).items():
+            path = PATHS[field]
             outcome = verdict(got[field], accepted)
-            counts[field][outcome] += 1
-            if got[field] is not None and path in evidence:
+            counter = counts[field] if field in FIELDS else further.setdefault(field, Counter())
+            counter[outcome] += 1
+            if field in FIELDS and got[field] is not None and path in evidence:
                 tenth = int(evidence[path].confidence * 10) / 10
                 sure.setdefault(tenth, Counter())[outcome] += 1
             if outcome != "right" and not (options.quiet or options.confidence):
@@ -189,10 +211,13 @@ def main() -> None:
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
     if options.no_record:
-        for line in table:
+        for line in [*table, *(by_field(further) if further else [])]:
             print(line)
         print(meta)
     else:
+        if further:
+            ordered = {field: further[field] for field in FURTHER if field in further}
+            record(f"extraction_{options.labels.stem}_further", by_field(ordered), **meta)
         record(f"extraction_{options.labels.stem}", table, **meta)
         if cases:
             record(f"extraction_{options.labels.stem}_cases", cases, labels=options.labels.name)
