@@ -132,6 +132,27 @@ def by_confidence(labels: Path, sure: dict[float, Counter[str]]) -> None:
     )
 
 
+def report(
+    options: argparse.Namespace,
+    table: list[dict[str, Any]],
+    further: dict[str, Counter[str]],
+    cases: list[dict[str, Any]],
+    meta: dict[str, Any],
+) -> None:
+    """Print the tables, or record them."""
+    if options.no_record:
+        for line in [*table, *(by_field(further) if further else [])]:
+            print(line)
+        print(meta)
+    else:
+        if further:
+            ordered = {field: further[field] for field in FURTHER if field in further}
+            record(f"extraction_{options.labels.stem}_further", by_field(ordered), **meta)
+        record(f"extraction_{options.labels.stem}", table, **meta)
+        if cases:
+            record(f"extraction_{options.labels.stem}_cases", cases, labels=options.labels.name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("labels", type=Path)
@@ -210,17 +231,7 @@ def main() -> None:
         "max_s": round(times[-1], 3),
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    if options.no_record:
-        for line in [*table, *(by_field(further) if further else [])]:
-            print(line)
-        print(meta)
-    else:
-        if further:
-            ordered = {field: further[field] for field in FURTHER if field in further}
-            record(f"extraction_{options.labels.stem}_further", by_field(ordered), **meta)
-        record(f"extraction_{options.labels.stem}", table, **meta)
-        if cases:
-            record(f"extraction_{options.labels.stem}_cases", cases, labels=options.labels.name)
+    report(options, table, further, cases, meta)
 
 
 if __name__ == "__main__":

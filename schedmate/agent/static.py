@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schedmate.agent.fields import about, dataset, extras, flags, length, model, task
+from schedmate.agent.fields import about, dataset, devices, extras, flags, length, model, task
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.state import Limits
@@ -227,11 +227,13 @@ def assemble(
 
 
 def _resources(settings: list[Setting], plan: LaunchPlan, launch: LaunchConfig, put: Any) -> None:
+    told = devices.find(settings) if launch.gpus is None else {}
     for key, name, given in (
         ("num_gpus", "gpus", launch.gpus),
         ("num_nodes", "nodes", launch.nodes),
     ):
         if given is None:
+            put("training_config", key, told.get(key))
             continue
         fact = plan.facts.get(name)
         if fact is not None and fact.data == given and fact.origin is not None:

@@ -17,6 +17,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     unresolved,
 )
+from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
 from schedmate.agent.values import Origin, Value
 
@@ -67,6 +68,7 @@ _NOT_TOTAL = re.compile(
     re.IGNORECASE,
 )
 _OTHER_EPISODES = re.compile(r"per_epoch|eval|test|valid|warm|seed|random|demo", re.IGNORECASE)
+_PARTS_OF_OTHERS = re.compile(r"eval|valid|test|infer|generat|^val$", re.IGNORECASE)
 _PARTS_NOT_LENGTH = re.compile(
     r"warm|scheduler|sched|optim|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
     r"log|save|callback|distill|finetune_head|discriminator|ema|augment|profil",
@@ -83,7 +85,9 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
     _from_training_arguments(trace, epochs, steps)
     around: dict[int, LoopEvent] = {}
     for loop in trace.loops:
-        if not _is_inner(loop, around.get(loop.depth - 1)):
+        if isinstance(loop.bound.data, Passes):
+            _of_passes(loop, loop.bound.data, epochs, steps)
+        elif not _is_inner(loop, around.get(loop.depth - 1)):
             _from_loop(loop, epochs, steps)
         if loop.kind == "for":
             around[loop.depth] = loop
@@ -206,6 +210,27 @@ def _is_inner(loop: LoopEvent, outer: LoopEvent | None) -> bool:
     )
 
 
+def _of_passes(
+    loop: LoopEvent, count: Passes, epochs: list[Candidate], steps: list[Candidate]
+) -> None:
+    """A loop whose bound hangs on the length of the data, but not what the bound was made from."""
+    made = count.epochs if count.steps is None else count.steps
+    text = f"{loop.counter} {loop.bound_text}"
+    if (
+        not loop.has_backward
+        or loop.depth > 0
+        or not _positive(made)
+        or _OTHER_EPISODES.search(text)
+    ):
+        return
+    assert made is not None
+    score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
+    if count.steps is not None and _EPOCH.search(text):
+        steps.append(_candidate(made, score, note))
+    elif count.steps is None and made.data > 1:
+        epochs.append(_candidate(made, score, note))
+
+
 def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
     if not _positive(loop.bound):
         return
@@ -262,6 +287,8 @@ def _from_settings(
                 if not (isinstance(text, str) and re.fullmatch(r"\d+", text)):
                     continue
             if any("sched" in part.lower() for part in setting.path[:-1]):
+                continue
+            if any(_PARTS_OF_OTHERS.search(part) for part in setting.path[:-1]):
                 continue
             if not setting.key.startswith(("maxepoch", "maxsteps", "maxiter")) and any(
                 _PARTS_NOT_LENGTH.search(part) for part in setting.path[:-1]

@@ -164,6 +164,12 @@ _MODEL_FILE = re.compile(
 )
 
 
+_FILLED_IN = re.compile(
+    r"^/?((path|folder|dir)[-_/]to|path|your|some)[^/]*/([^/]*/)?(?=[^/]+$)", re.IGNORECASE
+)
+"""A folder that a reader is to replace by their own."""
+
+
 def model_name(text: str) -> str | None:
     """A model's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("'\"")
@@ -174,6 +180,9 @@ def model_name(text: str) -> str | None:
     called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)
     if called:
         text = called[1].rsplit(".", 1)[-1]
+    filled_in = _FILLED_IN.sub("", text)
+    if filled_in != text and is_known(filled_in, "models"):
+        text = filled_in  # `path_to/Llama-2-7b`: the name below a folder to be filled in
     if re.fullmatch(
         r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?",
         text,

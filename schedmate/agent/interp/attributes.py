@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp import classes, instances, methods
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 def get_attribute(state: State, base: Value, name: str) -> Value:
     """`base.name`."""
     data = base.data
+    if name == "remote" and _is_task(data):
+        return base  # a Ray or Modal worker's function, called here
     if isinstance(data, Instance):
         return _of_instance(state, base, data, name)
     if isinstance(data, AttrDict):
@@ -67,6 +70,19 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if isinstance(data, PathStr | str | list | tuple | dict | FileHandle | int | float):
         return methods.bound_method(base, name)
     return Value(Symbol(f"?.{name}", base), base.origin)
+
+
+def _is_task(data: object) -> bool:
+    """Whether a function, or the class of an object, runs elsewhere by its decorator."""
+    if isinstance(data, Bound):
+        return isinstance(data.self.data, Instance) and _is_task(data.self.data.cls)
+    if isinstance(data, Class | Function):
+        return any(
+            isinstance(decorator.data, Symbol | Call)
+            and re.match(r"ray\.remote|(\?|modal)\S*\.(function|cls)", decorator.data.path)
+            for decorator in data.decorators
+        )
+    return False
 
 
 def _missing(state: State, name: str, error: str) -> Value:

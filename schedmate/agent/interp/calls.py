@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp import classes, instances
@@ -21,7 +22,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
-from schedmate.agent.interp.trace import CallEvent
+from schedmate.agent.interp.trace import CallEvent, Settings
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ MAX_BLIND = 2
 """The same where no argument can decide anything."""
 MAX_EVENTS = 20_000
 """Calls noted in the trace."""
+
+_TRAINS = re.compile(r"^(?!\?).*\b[A-Z]\w*(Runner|Trainer|Learner|Agent|Engine)$")
 
 
 def call(
@@ -60,11 +63,22 @@ def call(
     if isinstance(data, Symbol):
         return state.external(Invocation(data.path, args, kwargs, site, data.base))
     if isinstance(data, Call):
+        if _wraps(state, data):
+            return state.call(data.args[0], args, kwargs, site)
         return state.external(Invocation(f"{data.path}()", args, kwargs, site, func))
     if isinstance(data, Instance):
         return _call_instance(state, func, data, args, kwargs, site)
     text = data.text if isinstance(data, Unknown) and data.text else ""
     return state.external(Invocation(f"?{text}", args, kwargs, site))
+
+
+def _wraps(state: State, made: Call) -> bool:
+    """Whether a library's wrapper was given a class or function: called, it makes the same."""
+    inner = made.args[0].data if made.args else None
+    callable_ = isinstance(inner, Class | Function) or (
+        isinstance(inner, Symbol) and inner.path.rpartition(".")[2][:1].isupper()
+    )
+    return callable_ and f"{made.path}()" not in state.library.handlers
 
 
 def use(state: State, value: Value) -> None:
@@ -192,10 +206,19 @@ def external(state: State, invocation: Invocation) -> Value:
     elif state.library.is_parser(invocation):
         # a library adds its options to the program's parser
         return invocation.args[0]
+    if _TRAINS.search(path) and not state.networks:
+        _note_settings(state, path, invocation)
     origin = Origin("code", invocation.site.file, invocation.site.line)
     result = Value(Call(path, invocation.args, invocation.kwargs, callee=invocation.base), origin)
     state.record(path, invocation.args, invocation.kwargs, invocation.site, result)
     return result
+
+
+def _note_settings(state: State, path: str, invocation: Invocation) -> None:
+    """A library's trainer is told by a dictionary what the program could have used itself."""
+    for value in (*invocation.args, *invocation.kwargs.values()):
+        if isinstance(value.data, dict) and len(value.data) > 1:
+            state.trace.settings.append(Settings(classes.last(path), value, "config"))
 
 
 def record(
@@ -220,9 +243,11 @@ def record(
         frame.function if frame else "",
         result,
         in_loop=any(f.loops for f in state.frames),
+        on_import=len(state.frames) > 1 and frame is not None and frame.function == "",
         owner=frame.cls if frame else None,
     )
-    if len(state.trace.calls) < MAX_EVENTS and not (state.networks and path.startswith("torch.")):
+    layer = state.networks and path.startswith("torch.") and not path.startswith("torch.optim.")
+    if len(state.trace.calls) < MAX_EVENTS and not layer:
         state.trace.calls.append(event)
     if result is not None:
         state.events[id(result.data)] = event

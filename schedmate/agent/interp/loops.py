@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow
 from schedmate.agent.interp.objects import RangeOf, Scope, Site
+from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
 from schedmate.agent.interp.values_ops import iterate, truth
 from schedmate.agent.values import Value, unknown
@@ -188,7 +189,8 @@ def note_bound(
             bound_node = bound_node.left
         with state.uncertain():
             bound = evaluate(state, bound_node, scope)
-        if isinstance(bound.data, int | float) and not isinstance(bound.data, bool):
+        number = isinstance(bound.data, int | float) and not isinstance(bound.data, bool)
+        if number or isinstance(bound.data, Passes):
             frame = state.frames[-1]
             state.trace.loops.append(
                 LoopEvent(

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from schedmate.agent.interp import passes
 from schedmate.agent.interp.objects import (
     AttrDict,
     Class,
@@ -69,6 +70,8 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
 
 def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin) -> Value:
     a, b = left.data, right.data
+    if isinstance(a, passes.Passes) or isinstance(b, passes.Passes):
+        return passes.binary(op, left, right, origin) or unknown(origin=origin)
     if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
         return unknown(origin=origin)
     if op is ast.Mult and isinstance(a, str | bytes) | isinstance(b, str | bytes):

@@ -42,6 +42,7 @@ class CallEvent:
     result: Value | None = None
     target: str = ""
     in_loop: bool = False
+    on_import: bool = False
     owner: Class | None = None
 
     def argument(self, position: int | None, *names: str) -> Value | None:

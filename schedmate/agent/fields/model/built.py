@@ -29,7 +29,7 @@ _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$"
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
     r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
-    r"preprocess|postprocess|tokenizer|logger|policyhead|flow$|(shift|crop|random\w*)s?aug$",
+    r"preprocess|postprocess|norm$|tokenizer|logger|policyhead|flow$|(shift|crop|random\w*)s?aug$",
     re.IGNORECASE,
 )
 

@@ -76,6 +76,8 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         score -= 4
     if MEASURING.search(event.site.file):
         score -= 24
+    if event.on_import:
+        score -= 16  # a helper that a module keeps for others
     spec = rule["name"]
     site = event.result.origin if event.result is not None else None
     if spec == "path":

@@ -16,5 +16,6 @@ MEASURING = re.compile(
     r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.IGNORECASE
 )
 PLAIN_FILE = re.compile(
-    r"__main__|models?|nets?|networks?|main|train|run|modules?|__init__|utils?", re.IGNORECASE
+    r"__main__|models?|nets?|networks?|main|train|pretrain|finetune|run|modules?|__init__|utils?",
+    re.IGNORECASE,
 )

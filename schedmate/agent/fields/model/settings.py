@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import (
+    EXPLICIT,
     Candidate,
     Setting,
     named,
@@ -17,10 +18,11 @@ from schedmate.agent.fields.words import is_known, model_name
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 
-_FILES = ("cfg", "weights", "checkpoint")
+_FILES = ("cfg", "weights", "checkpoint", "pretrainedpath", "loadpath")
 """Settings that hold a file; only a file named after a known model names one."""
 
 _BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
+_KIND_OF_PART = re.compile(r"transformer|(bi)?lstm|gru|c?rnn|cnn|mlp|attention", re.IGNORECASE)
 _OF_BACKBONE = "the backbone"
 
 _PRETRAINED = 2
@@ -32,6 +34,7 @@ _STRONG = rules("names")["model"].index("model")
 
 def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate]) -> list[Candidate]:
     out: list[Candidate] = []
+    beside: list[bool] = []
     used = _used_words(trace, built)
     answered = _configs_with_a_model(settings)
     for rank, setting in named(settings, rules("names")["model"]):
@@ -45,32 +48,55 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             not is_known(name, "models") or is_known(name, "datasets") or text in answered
         ):
             continue  # a file named after a dataset holds an experiment
+        score = _score(name, rank, setting, normal(name) in used, bool(built))
         origin = setting.value.origin
-        # a name that the program looked something up by weighs more than one that stands alone
-        linked = normal(name) in used
-        score = 78.0 if linked else 62.0
-        score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
-        if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
-            score = max(score, 86 - 0.2 * rank)
-        elif setting.explicit and setting.kind == "arguments":
-            variant = setting.key in _FILES and re.search(r"\d", name)
-            score = max(score, 86 if variant else 76 - 0.1 * rank)
-        if not built:
-            score += 6
-        if rank <= _PRETRAINED and origin is not None and origin.source == "config":
-            score += 8
-        if is_known(name, "models"):
-            # a variant such as resnet50 or swin_tiny says more than the class it is made from
-            score += 18 if re.search(r"\d|[-_]", name) else 8
-        if setting.kind == "globals":
-            score -= 8
-        if setting.key in _FILES and not setting.explicit:
-            score -= 25  # what a part of it starts from
-        if origin is not None and origin.source == "library":
-            score -= 25
         nested = _is_nested_backbone(setting)
         out.append(Candidate(name, origin, score, _OF_BACKBONE if nested else None))
+        backbone = setting.key in _BACKBONES and not setting.explicit
+        beside.append(backbone)
+    _below_the_chosen(out, beside)
     return _with_classes([*out, *_looked_up(trace, settings)], _config_classes(settings))
+
+
+def _score(name: str, rank: int, setting: Setting, linked: bool, built: bool) -> float:
+    """How likely the value of a setting is the model's name; `linked`: the program looked it up."""
+    origin = setting.value.origin
+    # a name that the program looked something up by weighs more than one that stands alone
+    score = 78.0 if linked else 62.0
+    score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
+    if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
+        score = max(score, 86 - 0.2 * rank)
+    elif setting.explicit and setting.kind == "arguments":
+        variant = setting.key in _FILES and re.search(r"\d", name)
+        score = max(score, 86 if variant else 76 - 0.1 * rank)
+    if not built:
+        score += 6
+    if rank <= _PRETRAINED and origin is not None and origin.source == "config":
+        score += 8
+    if is_known(name, "models"):
+        # a variant such as resnet50 or swin_tiny says more than the class it is made from
+        score += 18 if re.search(r"\d|[-_]", name) else 8
+    if setting.kind == "globals":
+        score -= 8
+    if setting.key in _FILES and not setting.explicit:
+        score -= 25  # what a part of it starts from
+    if origin is not None and origin.source == "library":
+        score -= 25
+    if setting.key in _BACKBONES and _KIND_OF_PART.fullmatch(name):
+        score -= 12
+    if setting.key == "netg" and not setting.explicit:
+        score -= 14  # the generator of a model that has its own name
+    return score
+
+
+def _below_the_chosen(found: list[Candidate], beside: list[bool]) -> None:
+    """Put backbones, of which `beside` says, behind a model that the launch names."""
+    chosen = any(
+        c.score >= 80 and c.origin is not None and c.origin.source in EXPLICIT for c in found
+    )
+    for candidate, backbone in zip(found, beside, strict=True):
+        if chosen and backbone:
+            candidate.score -= 15  # the launch names what has it
 
 
 def _is_nested_backbone(setting: Setting) -> bool:
@@ -169,7 +195,7 @@ def _config_classes(settings: list[Setting]) -> list[Candidate]:
         text = text_of(setting.value)
         if text is None or (key == "__tag__" and not text.startswith(("!new:", "!name:"))):
             continue
-        score = 76.0 - 3 * max(0, len(parts) - 1)
+        score = 76.0 - 3 * max(0, len(parts) - (2 if parts[-1] == "model" else 1))
         name = text.rsplit(".", 1)[-1]
         if _ASSEMBLY.fullmatch(name):
             out.extend(_assembled(setting, settings))

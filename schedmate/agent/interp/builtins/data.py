@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins as python
 from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp import instances
+from schedmate.agent.interp import instances, passes
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.objects import (
     Args,
@@ -30,7 +30,7 @@ def _len(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
         data = data.items.data
     if isinstance(data, str | list | tuple | dict):
         return Value(len(data), args[0].origin)
-    return unknown("len")
+    return passes.length_of(args[0]) if args else unknown("len")
 
 
 def _convert(kind: type) -> NativeFunction:
@@ -41,6 +41,8 @@ def _convert(kind: type) -> NativeFunction:
         data = value.data
         if isinstance(data, Instance) and "value" in data.attrs and kind is str:
             return data.attrs["value"]
+        if isinstance(data, passes.Passes) and kind is not str:
+            return value
         if not value.known or isinstance(data, list | tuple | dict):
             return unknown(origin=value.origin)
         try:
@@ -155,7 +157,7 @@ def _numeric(name: str) -> NativeFunction:
             if name in ("sum", "any", "all"):
                 args = [Value(args)]
         if not args or not all(value.known for value in args):
-            return unknown(origin=origin_of(*args))
+            return passes.same(args) or unknown(origin=origin_of(*args))
         try:
             return lifted(function(*(value.plain() for value in args)), origin_of(*args))
         except (TypeError, ValueError, OverflowError):

@@ -43,6 +43,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "Path": (PathStr,),
     "os.PathLike": (PathStr,),
     "collections.abc.Mapping": (dict,),
+    "collections.abc.MutableMapping": (dict,),
+    "collections.Mapping": (dict,),
+    "collections.MutableMapping": (dict,),
+    "typing.Mapping": (dict,),
+    "collections.Sequence": (list, tuple, str),
+    "collections.Iterable": (list, tuple, str, dict),
     "collections.abc.Sequence": (list, tuple, str),
     "collections.abc.Iterable": (list, tuple, str, dict),
     "collections.OrderedDict": (dict,),
@@ -125,7 +131,7 @@ def has_attribute(state: State, value: Value, name: str) -> bool | None:
     if isinstance(data, AttrDict):
         return name in data or isinstance(methods.bound_method(value, name).data, Native)
     if isinstance(data, Instance):
-        if name in data.attrs or data.cls.lookup(name) is not None:
+        if name == "__dict__" or name in data.attrs or data.cls.lookup(name) is not None:
             return True
         if data.items is not None and isinstance(data.items.data, dict) and name in data.items.data:
             return True
@@ -134,6 +140,8 @@ def has_attribute(state: State, value: Value, name: str) -> bool | None:
         return False if not data.cls.external_bases() else None
     if isinstance(data, Module):
         return state.module_attr(data, name) is not None
+    if name == "__dict__" and (value.known or isinstance(data, Class | Function)):
+        return isinstance(data, Class | Function)
     if isinstance(data, Class):
         return True if data.lookup(name) is not None else None
     if value.known:
@@ -152,6 +160,18 @@ def _setattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     if len(args) == 3 and isinstance(args[1].data, str):
         state.setattr(args[0], args[1].data, args[2])
     return Value(None)
+
+
+def _dir(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    """`dir(x)` of an object or class of the repository."""
+    data = args[0].data if args else None
+    if not isinstance(data, Instance | Class):
+        return unknown()
+    cls = data.cls if isinstance(data, Instance) else data
+    names = {name for current in cls.mro() for name in current.attrs}
+    if isinstance(data, Instance):
+        names |= set(data.attrs)
+    return Value([Value(name) for name in sorted(names)], args[0].origin)
 
 
 def _vars(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
@@ -201,6 +221,7 @@ FUNCTIONS: dict[str, NativeFunction] = {
     "getattr": _getattr,
     "hasattr": _hasattr,
     "setattr": _setattr,
+    "dir": _dir,
     "vars": _vars,
     "globals": _globals,
     "locals": _locals,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
-from schedmate.agent.interp.objects import Symbol
+from schedmate.agent.interp.objects import Module, PathStr, Symbol
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
@@ -50,10 +50,25 @@ def module_from_spec(state: State, call: Invocation) -> Value:
     return call.first
 
 
+def package_files(state: State, call: Invocation) -> Value:
+    """`importlib.resources.files("package")`: the folder of the repository's package."""
+    given = call.argument(0, "package", "anchor")
+    name = given.data if given is not None else None
+    if isinstance(name, Module):
+        name = name.name
+    module = state.sources.find(name, None, state.search_path()) if isinstance(name, str) else None
+    if module is None:
+        return unknown()
+    path = module.path.parent if module.path.name == "__init__.py" else module.path
+    return Value(PathStr(str(path)), given.origin if given is not None else None)
+
+
 HANDLERS: dict[str, Handler] = {
     "importlib.import_module": import_module,
     "importlib.util.spec_from_file_location": spec_from_file,
     "importlib.machinery.SourceFileLoader": spec_from_file,
     "importlib.util.module_from_spec": module_from_spec,
     "importlib.reload": identity,
+    "importlib.resources.files": package_files,
+    "importlib_resources.files": package_files,
 }

@@ -33,7 +33,7 @@ from schedmate.agent.interp.libs.cli import (
 )
 from schedmate.agent.interp.libs.configs import attribute_dicts, files, gin, mmengine, omegaconf
 from schedmate.agent.interp.libs.configs.methods import config_method
-from schedmate.agent.interp.objects import Call, Class
+from schedmate.agent.interp.objects import Call, Class, Function
 from schedmate.agent.values import Origin, Value, unknown
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ _MODELS = (
     functions,
     typer,
     absl,
+    sacred,
     attribute_dicts,
     files,
     gin,
@@ -136,7 +137,11 @@ class Library:
     config_method = staticmethod(config_method)
     enter = staticmethod(decorators.enter)
     defined = staticmethod(sacred.automain)
-    bound_arguments = staticmethod(gin.gin_arguments)
+
+    @staticmethod
+    def bound_arguments(state: State, function: Function) -> dict[str, Value]:
+        """Arguments that a configuration library gives a function where its caller does not."""
+        return gin.gin_arguments(state, function) | sacred.captured_arguments(state, function)
 
     @staticmethod
     def is_parser(call: Invocation) -> bool:

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
 
+_SETTINGS = ("config", "train_loop_config", "param_space")
+_RECORDED = ("model_fn", "train_loop_per_worker", "trainable")
+"""Arguments of a constructor, whose object is what the call gives."""
+
+
+def _takes_one(function: Value) -> bool:
+    data = function.data
+    return not isinstance(data, Function) or bool(data.node.args.args)
+
+
 def callback(position: int | None, how: str, keyword: str) -> Handler:
     """A model of a call that runs a function given at `position` or as `keyword`."""
 
@@ -36,9 +46,10 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
         elif how == "none":
             args = []
         elif how == "config":
-            args = [call.kwargs.get("config", unknown())]
+            settings = (call.kwargs[name] for name in _SETTINGS if name in call.kwargs)
+            args = [next(settings, unknown())] if _takes_one(function) else []
         result = state.call(function, args, {}, call.site)
-        return None if keyword == "model_fn" else result
+        return None if keyword in _RECORDED else result
 
     return run
 

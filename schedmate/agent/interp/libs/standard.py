@@ -7,12 +7,21 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp import instances
+from schedmate.agent.interp import instances, passes
 from schedmate.agent.interp.containers import copy_shallow
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.nodes import deep_copy
-from schedmate.agent.interp.objects import AttrDict, DefaultDict, Instance, Native, Partial
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Bound,
+    Class,
+    DefaultDict,
+    Function,
+    Instance,
+    Native,
+    Partial,
+)
 from schedmate.agent.interp.values_ops import iterate, origin_of
 from schedmate.agent.values import Value, unknown
 
@@ -124,7 +133,7 @@ def _math(name: str) -> Handler:
 
     def apply(state: State, call: Invocation) -> Value:
         if not call.args or not all(isinstance(a.data, int | float) for a in call.args):
-            return unknown(origin=origin_of(*call.args))
+            return passes.same(call.args) or unknown(origin=origin_of(*call.args))
         try:
             return Value(function(*(a.data for a in call.args)), origin_of(*call.args))
         except (ValueError, OverflowError, TypeError):
@@ -133,7 +142,25 @@ def _math(name: str) -> Handler:
     return apply
 
 
+def as_number(state: State, call: Invocation) -> Value | None:
+    """`count.astype(int)`, `count.item()`: a count that only the data's length leaves open."""
+    return (
+        call.base if call.base is not None and isinstance(call.base.data, passes.Passes) else None
+    )
+
+
+def is_class(state: State, call: Invocation) -> Value:
+    data = call.first.data
+    if isinstance(data, Class):
+        return Value(True)
+    plain = call.first.known or isinstance(data, Function | Instance | Bound)
+    return Value(False) if plain else unknown()
+
+
 HANDLERS: dict[str, Handler] = {
+    "*.astype": as_number,
+    "*.item": as_number,
+    "inspect.isclass": is_class,
     "os.environ.get": environ_get,
     "os.getenv": environ_get,
     "os.environ.setdefault": environ_setdefault,

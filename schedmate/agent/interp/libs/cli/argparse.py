@@ -243,6 +243,19 @@ def parse_known_args(state: State, call: Invocation) -> Value:
     return Value((value, Value(extras)))
 
 
+def parse_table(state: State, call: Invocation) -> Value:
+    """`gymutil.parse_arguments(custom_parameters=[{"name": "--task", ...}])` of Isaac Gym."""
+    parser = Value(Call(PARSER, [], {}))
+    given = call.argument(3, "custom_parameters")
+    for row in (iterate(given) if given is not None else None) or []:
+        options = state.mapping(row)
+        if options is not None and "name" in options:
+            rest = {str(key): item for key, item in options.items() if key != "name"}
+            add_argument(state, Invocation(PARSER, [options["name"]], rest, call.site, parser))
+    value, _ = _finish(state, Invocation(PARSER, [], {}, call.site, parser))
+    return value
+
+
 CONSTRUCTORS = (
     PARSER,
     "configargparse.ArgumentParser",
@@ -278,5 +291,6 @@ HANDLERS: dict[str, Handler] = {
     for constructor in CONSTRUCTORS
     for name, method in _METHODS.items()
 }
+HANDLERS["isaacgym.gymutil.parse_arguments"] = parse_table
 HANDLERS["*.add_argparse_args"] = add_trainer_options
 HANDLERS["*.from_argparse_args"] = trainer_from_options

@@ -1,4 +1,8 @@
-"""sacred: experiments whose configuration is a function's local names."""
+"""sacred: experiments whose configuration is a function's local names.
+
+`python run.py with epochs=3 large`: later ones win of config scopes, the named configs of the
+command, and its updates; captured functions take what they are not given from the result.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +10,124 @@ import ast
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.attributes import set_path
+from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.flags import plain_scalar
-from schedmate.agent.interp.objects import AttrDict, Call, Function, Module, Scope, Symbol
+from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Symbol
 from schedmate.agent.interp.trace import Settings
-from schedmate.agent.values import Value
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Origin, Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
+_CONFIG = "sacred config"
+_ADDED = "sacred added"
 
-def _run(state: State, main: Function, module: Module) -> Value:
-    """`@ex.automain`: the experiment's config scopes, then the main function with them."""
+
+def _run(state: State, main: Function, argv: list[Value]) -> Value:
+    """The experiment's config scopes, then the main function with them."""
     config = AttrDict(flavour="sacred")
-    for value in list(module.scope.names.values()):
-        function = value.data
-        if isinstance(function, Function) and _marked(function, "config"):
-            scope = Scope(module, function.scope)
-            state.follow(function.node.body, scope) if not isinstance(
-                function.node, ast.Lambda
-            ) else None
-            config.update(scope.names)
-    for token in state.argv[1:]:
+    for source in state.shared.get(_ADDED, []):
+        config.update(source)
+    for function in _functions(state, "config"):
+        _scope(state, function, config)
+    named = {function.name: function for function in _functions(state, "named_config")}
+    for token in argv:
+        if token.data in named:
+            _scope(state, named[str(token.data)], config)
+    for token in argv:
         key, equals, given = str(token.data).partition("=")
-        if equals:
-            set_path(state, Value(config), key.split("."), plain_scalar(Value(given, token.origin)))
+        if equals and not key.startswith("-"):
+            origin = token.origin
+            if origin is not None:
+                origin = Origin(origin.source, origin.file, origin.line, key)
+            value = plain_scalar(Value(given, origin))
+            set_path(state, Value(config), key.split("."), value)
+    state.shared[_CONFIG] = config
     state.trace.settings.append(Settings("config", Value(config), "config"))
     spec = main.node.args
-    kwargs = {a.arg: config[a.arg] for a in (*spec.args, *spec.kwonlyargs) if a.arg in config}
-    for name in ("_config", "config"):
-        if any(a.arg == name for a in spec.args) and name not in kwargs:
-            kwargs[name] = Value(config)
+    kwargs = captured_arguments(state, main) | {
+        a.arg: config[a.arg] for a in (*spec.args, *spec.kwonlyargs) if a.arg in config
+    }
     return state.call(Value(main.undecorated()), [], kwargs, main.site)
+
+
+def _scope(state: State, function: Function, config: AttrDict) -> None:
+    """What a config scope's names come to; its parameters are entries made before."""
+    if isinstance(function.node, ast.Lambda):
+        return
+    scope = Scope(function.module, function.scope)
+    parameters = {a.arg for a in (*function.node.args.args, *function.node.args.kwonlyargs)}
+    scope.names.update({name: config[name] for name in parameters if name in config})
+    state.follow(function.node.body, scope)
+    config.update({k: v for k, v in scope.names.items() if k not in parameters})
+
+
+def _functions(state: State, kind: str) -> list[Function]:
+    """The functions that `@ex.config` and the like mark, of an experiment of any module."""
+    found: list[Function] = []
+    for module in list(state.sources.modules.values()):
+        for value in list(module.scope.names.values()):
+            function = value.data
+            if isinstance(function, Function) and function not in found and _marked(function, kind):
+                found.append(function)
+    return found
 
 
 def _marked(function: Function, kind: str) -> bool:
     return any(
-        isinstance(d.data, Symbol | Call) and d.data.path.endswith(f"Experiment().{kind}")
+        isinstance(d.data, Symbol | Call)
+        and d.data.path.endswith((f"Experiment().{kind}", f"Ingredient().{kind}"))
         for d in function.decorators
     )
+
+
+def captured_arguments(state: State, function: Function) -> dict[str, Value]:
+    """The arguments that a captured function takes from the experiment's configuration."""
+    config = state.shared.get(_CONFIG)
+    if config is None or not function.decorators:
+        return {}
+    if not any(_marked(function, kind) for kind in ("capture", "main", "automain", "command")):
+        return {}
+    return {**config, "_config": Value(config)}
 
 
 def automain(state: State, function: Function) -> None:
     """A function was just defined: run it if `@ex.automain` marks it."""
     if _marked(function, "automain") and function.module.name == "__main__":
-        _run(state, function, function.module)
+        _run(state, function, state.argv[1:])
+
+
+def add_config(state: State, call: Invocation) -> Value:
+    """`ex.add_config({...})`, `ex.add_config("base.yaml")`, `ex.add_config(epochs=3)`."""
+    added = state.shared.setdefault(_ADDED, [])
+    for value in call.args:
+        loaded = read_file(state, value) if isinstance(value.data, str) else value
+        mapping = state.mapping(loaded) if loaded is not None else None
+        if mapping is not None:
+            added.append(mapping)
+    if call.kwargs:
+        added.append(call.kwargs)
+    return Value(None)
+
+
+def run(state: State, call: Invocation) -> Value:
+    """`ex.run_commandline()` and `ex.run(config_updates={...})`: the `@ex.main` function."""
+    main = next(iter(_functions(state, "main")), None)
+    if main is None:
+        return unknown()
+    argv = call.argument(0, "argv") if call.path.endswith("commandline") else None
+    given = iterate(argv) if argv is not None else None
+    updates = call.kwargs.get("config_updates")
+    mapping = state.mapping(updates) if updates is not None else None
+    if mapping is not None:
+        state.shared.setdefault(_ADDED, []).append(mapping)
+    return _run(state, main, given if given is not None else state.argv[1:])
+
+
+HANDLERS: dict[str, Handler] = {
+    "sacred.Experiment().add_config": add_config,
+    "sacred.Experiment().run_commandline": run,
+    "sacred.Experiment().run": run,
+}

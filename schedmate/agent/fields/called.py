@@ -1,0 +1,120 @@
+"""What the program's calls say of optimiser, learning rate, batch size and precision."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import Candidate, argument, is_number, rules, text_of
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.values import Origin, Value
+
+_OPTIMIZER = re.compile(
+    r"adam|sgd|rmsprop|adagrad|adadelta|adafactor|lamb|lars|lion|muon|momentum|shampoo|sophia|soap|"
+    r"novograd|prodigy|ranger|lbfgs|rprop|yogi|adan$|galore|optimi[sz]er$",
+    re.IGNORECASE,
+)
+_PRECISION = (
+    (re.compile(r"bf16|bfloat16", re.IGNORECASE), "bf16"),
+    (re.compile(r"fp8|float8", re.IGNORECASE), "fp8"),
+    (re.compile(r"^(16|16-mixed|fp16|float16|half|16-true)$", re.IGNORECASE), "fp16"),
+    (re.compile(r"^(32|32-true|fp32|float32|full|no|highest)$", re.IGNORECASE), "fp32"),
+    (re.compile(r"amp", re.IGNORECASE), "amp"),
+)
+_AUTOCAST = ("torch.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast")
+_LOADERS = ("torch.utils.data.DataLoader", "torch_geometric.loader.DataLoader")
+
+Found = dict[str, Candidate]
+
+
+def add(trace: Trace, found: Found) -> None:
+    """Add to `found` what calls state and settings did not; a certain optimiser goes before."""
+    pattern = re.compile(rules("calls")["optimizer"])
+    for event in trace.calls:
+        if pattern.match(event.path):
+            _optimizer(event, found)
+        elif event.cls is not None:
+            _own_optimizer(event, found)
+        elif event.path.endswith(".compile"):
+            _compiled(event, found)
+        _batch_size(event, found)
+        if "precision" not in found:
+            _cast(event, found)
+
+
+def is_optimizer(name: str) -> bool:
+    """Whether a class or function is named after an optimiser."""
+    plain = name.lower() in ("optimizer", "optimizers", "optim")
+    return not plain and bool(_OPTIMIZER.search(name))
+
+
+def precision(value: Value) -> str | None:
+    """A precision setting in the project's words: fp32, fp16, bf16, amp, tf32, fp8."""
+    text = str(value.data) if isinstance(value.data, int) else text_of(value)
+    if text is None or isinstance(value.data, bool):
+        return None
+    for pattern, name in _PRECISION:
+        if pattern.search(text.rsplit(".", 1)[-1]):
+            return name
+    return None
+
+
+def _place(event: CallEvent) -> Origin:
+    return Origin("code", event.site.file, event.site.line)
+
+
+def _number(found: Found, field: str, value: Value | None, place: Origin, score: float) -> None:
+    if field not in found and value is not None and is_number(value) and value.data > 0:
+        found[field] = Candidate(value.data, value.origin or place, score)
+
+
+def _optimizer(event: CallEvent, found: Found) -> None:
+    origin = event.result.origin if event.result is not None else None
+    score = 82.0 if event.certain else 60.0
+    held = found.get("optimizer")
+    if held is None or (held.score < score and event.certain):
+        found["optimizer"] = Candidate(classes.last(event.path), origin, score)
+    _number(found, "lr", argument(event, ["lr", "learning_rate"]), origin or _place(event), score)
+
+
+def _own_optimizer(event: CallEvent, found: Found) -> None:
+    """An optimiser of the repository's own, kept under a name that says so."""
+    if event.cls is None or not re.search(r"(^|_)optim(izer)?s?\d*$", event.target):
+        return
+    name = event.cls.name
+    if is_optimizer(name) and not name.lower().endswith("optimizer") and "optimizer" not in found:
+        found["optimizer"] = Candidate(name, _place(event), 70 if event.certain else 55)
+        _number(found, "lr", event.kwargs.get("lr"), _place(event), 65)
+
+
+def _compiled(event: CallEvent, found: Found) -> None:
+    """`model.compile("adam", lr=1e-3)`."""
+    name = argument(event, ["optimizer", 0])
+    if name is not None and isinstance(name.data, str) and is_optimizer(name.data):
+        found.setdefault("optimizer", Candidate(name.data, name.origin or _place(event), 74))
+        _number(found, "lr", argument(event, ["lr", "learning_rate"]), _place(event), 74)
+
+
+def _batch_size(event: CallEvent, found: Found) -> None:
+    if event.path in _LOADERS:
+        size, score = argument(event, ["batch_size", 1]), 70
+    elif event.path.endswith(".fit"):
+        size, score = event.kwargs.get("batch_size"), 75
+    elif event.cls is not None and re.search(r"Loader|Dataset", event.cls.name):
+        size, score = event.kwargs.get("batch_size"), 65
+    else:
+        return
+    _number(found, "batch_size", size, _place(event), score)
+
+
+def _cast(event: CallEvent, found: Found) -> None:
+    if event.path == "torch.nn.Module.to":
+        cast = precision(event.args[0])
+        if cast in ("bf16", "fp16"):
+            found["precision"] = Candidate(cast, _place(event), 72)
+    elif event.path in _AUTOCAST:
+        enabled = event.kwargs.get("enabled")
+        if enabled is None or enabled.data is not False:
+            kind = event.kwargs.get("dtype")
+            name = (precision(kind) if kind is not None else None) or "amp"
+            found["precision"] = Candidate(name, _place(event), 72)

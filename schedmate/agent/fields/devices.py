@@ -1,0 +1,92 @@
+"""How many GPUs and nodes the program's own settings ask for, where the launch does not say."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    best,
+    is_number,
+    named,
+    rules,
+    source_bonus,
+)
+from schedmate.agent.launch.resources import count_devices
+from schedmate.agent.values import Value
+
+_NOT_TRAINING = re.compile(r"eval|valid|test|infer|worker|actor|ray|resource|vllm", re.IGNORECASE)
+_MOST = 4096
+"""More than this many GPUs or nodes is something else."""
+
+
+def find(settings: list[Setting]) -> dict[str, Candidate]:
+    """`num_gpus` (of all nodes) and `num_nodes`, where settings state them."""
+    names = rules("names")["devices"]
+    found: dict[str, Candidate] = {}
+    nodes = best(_counts(settings, names["nodes"], _whole))
+    if nodes is not None:
+        found["num_nodes"] = nodes
+    gpus = best(
+        [
+            *_counts(settings, names["gpus"], _gpus),
+            *_counts(settings, names["gpu_ids"], _ids, named_one=True),
+        ]
+    )
+    if gpus is not None:
+        if nodes is not None:  # a program that counts nodes counts the GPUs of each
+            gpus.data *= nodes.data
+        found["num_gpus"] = gpus
+    return found
+
+
+def _counts(
+    settings: list[Setting], names: list[str], read: object, named_one: bool = False
+) -> list[Candidate]:
+    out = []
+    for rank, setting in named(settings, names):
+        origin = setting.value.origin
+        if any(_NOT_TRAINING.search(part) for part in setting.path[:-1]):
+            continue
+        chosen = setting.explicit or (origin is not None and origin.source == "config")
+        if (named_one and not chosen) or setting.kind == "globals":
+            continue  # the first device by default says nothing of the others
+        count = read(setting.value) if callable(read) else None
+        if count is not None and 0 < count <= _MOST:
+            score = 74.0 - 0.5 * rank + source_bonus(origin)
+            out.append(Candidate(count, origin, score))
+    return out
+
+
+def _whole(value: Value) -> int | None:
+    if isinstance(value.data, str) and re.fullmatch(r"\d{1,4}", value.data):
+        return int(value.data)
+    return value.data if is_number(value) and isinstance(value.data, int) else None
+
+
+def _gpus(value: Value) -> int | None:
+    """A count, or a list of devices: `8`, `"0,1"`, `0-3`, `[0, 1]`."""
+    listed = _listed(value)
+    return listed if listed is not None else _whole(value)
+
+
+def _ids(value: Value) -> int | None:
+    """Which devices: `0` is one of them."""
+    listed = _listed(value)
+    if listed is not None:
+        return listed
+    if isinstance(value.data, str):
+        return 1 if re.fullmatch(r"(cuda:)?\d{1,2}", value.data) else None
+    return 1 if is_number(value) and value.data >= 0 else None
+
+
+def _listed(value: Value) -> int | None:
+    data = value.data
+    if isinstance(data, list | tuple):
+        numbers = [item.data for item in data]
+        plain = all(isinstance(n, int | str) and re.fullmatch(r"\d{1,3}", str(n)) for n in numbers)
+        return len(set(numbers)) if numbers and plain else None
+    if isinstance(data, str) and re.search(r"[,-]", data.strip("()[] ")):
+        return count_devices(data.strip("()[] ")) or None
+    return None
