@@ -13,7 +13,7 @@ from schedmate.agent.fields.candidates import (
     rules,
     source_bonus,
 )
-from schedmate.agent.launch.resources import count_devices
+from schedmate.agent.launch.quantities import count_devices
 from schedmate.agent.values import Value
 
 _NOT_TRAINING = re.compile(r"eval|valid|test|infer|worker|actor|ray|resource|vllm", re.IGNORECASE)
