@@ -27,10 +27,14 @@ from schedmate.schedulers.sim.traces.synthesize import synthesize
 from schedmate.schedulers.sim.workload import Workload
 
 CASES = (
-    # cluster, jobs (None: as published), nodes of 8 GPUs, what that is, memory of a GPU [MB]
+    # cluster, jobs (None: as published), nodes (0: its VCs), what that is, memory of a GPU [MB]
     ("venus", None, 135, "published size, one pool", 24_576),
+    ("venus", None, 0, "published virtual clusters", 24_576),
+    ("venus", None, 108, "a fifth fewer nodes, one pool", 24_576),
     ("saturn", 200_000, 260, "published size, 52 of 181 days", 24_576),
+    ("saturn", 200_000, 234, "a tenth fewer nodes, 52 of 181 days", 24_576),
     ("seren", 200_000, 286, "published size, 55 of 184 days", 81_920),
+    ("seren", 200_000, 186, "a third fewer nodes, 55 of 184 days", 81_920),
     ("kalos", None, 302, "published size", 81_920),
     ("kalos", None, 151, "half the published size", 81_920),
 )
@@ -41,6 +45,7 @@ POLICIES = (
     ("tiresias", "none"),
     ("horus", "oracle"),
     ("lucid", "user-mean"),
+    ("lucid:lookahead_s=0", "user-mean"),
     ("qssf", "boosting"),
     ("lucid", "boosting"),
 )
@@ -75,7 +80,9 @@ def main() -> None:
                 | {"drawn": round(row.drawn, 3), "off": f"{row.off:+.1%}"}
                 for row in matches(workload, calibration)
             ]
-        rows += _rows(name, workload, nodes, what, memory_mb)
+        rows += _rows(
+            name, workload, f"{nodes}x8" if nodes else calibration.cluster, what, memory_mb
+        )
     record("traces_synthetic_match", met, trace="synthetic", seed=SEED)
     record("traces_synthetic_speed", speed, trace="synthetic", seed=SEED)
     record(
@@ -88,16 +95,17 @@ def main() -> None:
 
 
 def _rows(
-    name: str, workload: Workload, nodes: int, what: str, memory_mb: int
+    name: str, workload: Workload, spec: str, what: str, memory_mb: int
 ) -> list[dict[str, Any]]:
-    cluster = Cluster.parse(f"{nodes}x8")
+    cluster = Cluster.parse(spec)
+    shown = f"{len(cluster.nodes)}x8" + " in virtual clusters" * ("@" in spec)
     load = facts(workload)["load_gpus"] / cluster.gpus
     rows = []
     for policy, estimator in POLICIES:
         if estimator == "boosting" and len(workload) > SMALL:
             continue
-        print(f"{name} {nodes}x8 {policy} {estimator}", file=sys.stderr)
-        packs = policy in ("horus", "lucid")
+        print(f"{name} {shown} {policy} {estimator}", file=sys.stderr)
+        packs = policy.startswith(("horus", "lucid"))
         settings = f"{policy}:gpu_memory_mb={memory_mb}" if packs else policy
         plan = Plan((settings,), cluster, estimator, HONEST, SEED)
         numbers = run_policy(workload, plan, settings).numbers
@@ -105,7 +113,7 @@ def _rows(
             {
                 "trace": f"{name} (synthetic)",
                 "jobs": len(workload),
-                "cluster": f"{nodes}x8",
+                "cluster": shown,
                 "which is": what,
                 "load": round(load, 2),
                 "policy": policy,
@@ -116,10 +124,16 @@ def _rows(
                 "p99.9 queue": round(numbers["p999_queue_h"], 1),
                 "preempted": numbers["preemptions"],
                 "packed": numbers["packed"],
+                "GPU time lost": f"{_lost(numbers['gpu_time_h']):.1%}",
+                "Jain, users": round(numbers["fairness"]["user"]["jain"], 3),
                 "CPU s": numbers["cpu_s"],
             }
         )
     return rows
+
+
+def _lost(hours: dict[str, float]) -> float:
+    return 1 - hours["useful"] / (hours["held"] + hours["shared"])
 
 
 if __name__ == "__main__":

@@ -93,6 +93,14 @@ def simulate(
             "'' for the defaults.",
         ),
     ] = None,
+    phases: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SETTINGS",
+            help="Let some jobs use more of their GPUs from some point on: "
+            "share=0.2,rise=50,latest=0.5 (an assumption; docs/simulator.md); '' for the defaults.",
+        ),
+    ] = None,
     advisor_latency: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Time that the advisor of a +schedmate policy takes."),
@@ -172,6 +180,7 @@ def simulate(
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.comparison import compare, over_seeds
     from schedmate.schedulers.sim.failures import FailureRates
+    from schedmate.schedulers.sim.phases import Phases
     from schedmate.schedulers.sim.results import parquet_is_there
     from schedmate.schedulers.sim.runs import Plan
 
@@ -180,6 +189,7 @@ def simulate(
     latency = None if advisor_latency is None else parse_duration(advisor_latency)
     names = with_settings(names, latency_s=latency, detection_rate=detection_rate)
     rates = None if failures is None else FailureRates.parse(failures)
+    changing = None if phases is None else Phases.parse(phases)
     if not names:
         raise UsageError("--policy names none; `schedmate policies` lists them.")
     if ray is not None and processes > 1:
@@ -188,8 +198,9 @@ def simulate(
     page = report or (None if out is None else out / "report.html")
     if report is not None and not report.absolute().parent.is_dir():
         raise InputError(f"cannot write {report}: there is no such directory; make it first.")
+    worlds = (load_model, rates, changing)
     plans = [
-        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, load_model, rates)
+        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, *worlds)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
     workload = load(trace, columns, skip_bad, workloads, tables, origin)

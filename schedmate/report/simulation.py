@@ -96,6 +96,7 @@ def simulation_page(found: Comparison, window: tuple[float, float] | None = None
             if what
         ],
         parameters=explained(plan.parameters)
-        + ([] if plan.failures is None else explained(plan.failures)),
+        + ([] if plan.failures is None else explained(plan.failures))
+        + ([] if plan.phases is None else explained(plan.phases)),
         data=embedded(found.document),
     )

@@ -176,6 +176,8 @@ class Job:
     """Times it went on at once on other GPUs: moved or resized."""
     failures: int = 0
     """Times it failed, by itself or with its node."""
+    unstable: bool = False
+    """Whether it was seen to use another share of its GPUs than before."""
     slowdown: float | None = None
     """Speed beside its partner over its speed alone, as seen in its log; None: not known."""
 
@@ -190,7 +192,7 @@ class Job:
     def reset(self) -> None:
         """Forget what happened to it, as before its submission."""
         self.forecast = self.profile = self.agent = self.partner = None
-        self.profiled = self.profiling = False
+        self.profiled = self.profiling = self.unstable = False
         self.allocation = ()
         self.started = self.service_s = 0.0
         self.preemptions = self.evictions = self.moves = self.failures = 0

@@ -11,7 +11,7 @@ from schedmate.logparse.progress.ratio import THRESHOLD
 from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.adapters.sjf import remaining_s
 from schedmate.schedulers.model import Job, Profile
-from schedmate.schedulers.policies.lucid.policy import Lucid, _Packed
+from schedmate.schedulers.policies.lucid.policy import Lucid, _Packed, newcomer
 from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import Decision, Evict, Start, View
 
@@ -53,7 +53,7 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
 
     def decide(self, view: View) -> Sequence[Decision]:
         evicted = [
-            Evict(_newcomer(job)) for job in view.running.lane(SLOWED) if self._gains(view, job)
+            Evict(newcomer(job)) for job in view.running.lane(SLOWED) if self._gains(view, job)
         ]
         # The tracker has the policy asked again once they are gone.
         return evicted or super().decide(view)
@@ -114,9 +114,3 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
             and job.slowdown is not None
             and job.slowdown <= 1.0 - self.max_slowdown
         )
-
-
-def _newcomer(job: Job) -> Job:
-    """Of the pair, the one that joined the other."""
-    assert job.partner is not None
-    return max(job, job.partner, key=lambda one: (one.started, one.index))

@@ -175,7 +175,7 @@ def _folder(out: Path | None, plans: Sequence[Plan], plan: Plan, policy: str) ->
 
 
 def _inputs(workload: str, plan: Plan, policy: str) -> str:
-    world = (plan.cluster, plan.parameters, plan.failures, plan.load, workload)
+    world = (plan.cluster, plan.parameters, plan.failures, plan.phases, plan.load, workload)
     parts = (policy, plan.estimator, plan.seed, world, _code(policy))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 

@@ -20,7 +20,7 @@ from schedmate.schedulers.sim.execution import DecisionError, Execution
 from schedmate.schedulers.sim.faults import Faults
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
-from schedmate.schedulers.sim.physics import Physics
+from schedmate.schedulers.sim.physics import Physics, TracePhysics
 from schedmate.schedulers.sim.progress import (
     DOWN,
     END,
@@ -81,7 +81,7 @@ class Simulation:
             observers=observers,
         )
         self._fresh = False  # whether jobs arrived about which the policy was not asked
-        self._by_trace = physics is None
+        self._by_trace = physics is None or isinstance(physics, TracePhysics)
         self._advice_is_late = self._learns = False
         if estimator is not None:
             self._advice_is_late = type(estimator).latency_s is not Estimator.latency_s

@@ -34,6 +34,10 @@ class Watch(Protocol):
         """
         ...
 
+    def repace(self, job: Job) -> None:
+        """The speed of a running job is another from now on: its physics is asked again."""
+        ...
+
 
 class Observer:
     """Base of every observer: override what is to be noticed. Nothing here returns anything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from schedmate.schedulers.model import Allocation
+from schedmate.schedulers.model import Allocation, Profile
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 
@@ -62,10 +62,11 @@ class TracePhysics:
     ) -> tuple[float, float]:
         """Slower beside a partner; an elastic job by a power of its GPUs."""
         if partner is not None:
-            profiles, configs = self._workload.profiles, self._workload.configs
+            configs = self._workload.configs
             one, two = sorted((job, partner))
+            pair = (configs[one], configs[two]) if configs else ("", "")
             speeds = self._parameters.interference.speeds(
-                profiles[one], profiles[two], (configs[one], configs[two]) if configs else ("", "")
+                self.profile(one), self.profile(two), pair
             )
             return speeds[job != one], FOREVER
         one_job = self._jobs[job]
@@ -73,6 +74,10 @@ class TracePhysics:
             return 1.0, FOREVER
         gpus = sum(mask.bit_count() for _, mask in allocation)
         return float((gpus / one_job.gpus) ** self._parameters.scaling), FOREVER
+
+    def profile(self, job: int) -> Profile | None:
+        """What the job uses; None: the trace does not say."""
+        return self._workload.profiles[job]
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
         """Only what goes on after a stop is charged."""

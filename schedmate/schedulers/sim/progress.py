@@ -186,6 +186,12 @@ class Progress:
 
     # For observers.
 
+    def repace(self, job: Job) -> None:
+        """The speed of a running job has changed by something outside it."""
+        self.advance(job)
+        self.withdraw(job)
+        self.run(job)
+
     @property
     def now(self) -> float:
         """The clock [s]."""

@@ -13,11 +13,13 @@ from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMea
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.audit import audit
+from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.equipment import Equipment, Equipped, World
 from schedmate.schedulers.sim.failures import FailureRates, JobFailures
 from schedmate.schedulers.sim.metrics import PerJob, summary
 from schedmate.schedulers.sim.parameters import Parameters
+from schedmate.schedulers.sim.phases import ChangingUse, Phases
 from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.spent import Spent, spent
 from schedmate.schedulers.sim.workload import Workload
@@ -90,6 +92,8 @@ class Plan:
     """The forecast of submissions (`make_load`)."""
     failures: FailureRates | None = None
     """How jobs fail by themselves."""
+    phases: Phases | None = None
+    """How the GPU use of jobs changes; None: it does not."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,13 @@ def run_policy(
     estimator = make_estimator(told, workload, plan.seed)
     began = time.process_time()
     made = registry.make(settings)
-    tables = None
+    own: TablePhysics | ChangingUse | None = None
     if workload.tables is not None:
-        tables = workload.tables.physics(workload, plan.cluster, plan.parameters, type(made))
+        if plan.phases is not None:
+            raise UsageError("--phases is not for elastic jobs, whose speeds are measured.")
+        own = workload.tables.physics(workload, plan.cluster, plan.parameters, type(made))
+    elif plan.phases is not None:
+        own = ChangingUse(workload, plan.parameters, plan.phases, plan.seed)
     world = World(workload, estimator, plan.failures, plan.seed)
     parts = made.equip(world) if isinstance(made, Equipped) else Equipment()
     faults = parts.faults
@@ -132,10 +140,10 @@ def run_policy(
         plan.cluster,
         estimator=parts.estimator or estimator,
         parameters=plan.parameters,
-        physics=parts.physics or tables,
+        physics=parts.physics or own,
         faults=faults,
         load=make_load(plan.load),
-        observers=(*(() if tables is None else (tables,)), *parts.observers),
+        observers=(*(() if own is None else (own,)), *parts.observers),
         seed=plan.seed,
     )
     outcome = simulation.run(progress)
@@ -150,7 +158,7 @@ def run_policy(
         "settings": settings,
         "estimator": told,
         "oracle": (estimator is not None and estimator.oracle)
-        or (tables is not None and tables.published),
+        or (isinstance(own, TablePhysics) and own.published),
         "mode": plan.parameters.name,
         "cluster": plan.cluster_name,
         "seed": plan.seed,

@@ -16,7 +16,10 @@ from schedmate.schedulers.model import PROFILING, Cluster, Job
 from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
 from schedmate.schedulers.policies.queues import predicted_s
-from schedmate.schedulers.policy import Decision, Pack, Policy, Profile, Start, View
+from schedmate.schedulers.policy import Decision, Evict, Pack, Policy, Profile, Start, View
+
+UNSTABLE = "unstable"
+"""The lane of jobs that share GPUs and whose use was seen to change."""
 
 
 class _Packed(set[int]):
@@ -49,6 +52,8 @@ class Lucid(Policy):
             as the forecast says will be asked for in this time, and G_SS is at most 1 while they
             are as many (dynamic strategy; its thresholds are ours); 0: always the capacity.
         backfill: jobs that fit may pass one that does not.
+        evict_unstable: take the job that joined off a pair when the use of either changes, and
+            share with neither again (section 3.3, rule 4).
         scores: CSV of labelled jobs to learn the Packing Analyze Model from; empty: thresholds.
     """
 
@@ -67,6 +72,7 @@ class Lucid(Policy):
         patience: float = 2.0,
         lookahead_s: float = BIN_S,
         backfill: bool = True,
+        evict_unstable: bool = True,
         scores: str = "",
     ) -> None:
         self.profiler_nodes = profiler_nodes
@@ -80,6 +86,7 @@ class Lucid(Policy):
         self.patience = patience
         self.lookahead_s = lookahead_s
         self.backfill = backfill
+        self.evict_unstable = evict_unstable
         self.scorer: Scorer = Tree.read(Path(scores)) if scores else Thresholds()
 
     def set_aside(self, cluster: Cluster) -> Cluster:
@@ -94,7 +101,13 @@ class Lucid(Policy):
         )
 
     def decide(self, view: View) -> Sequence[Decision]:
-        decisions: list[Decision] = []
+        unstable = view.running.lane(UNSTABLE) if self.evict_unstable else ()
+        # Two that changed at once may be of one pair.
+        leave = {one.index: one for one in map(newcomer, unstable)}
+        decisions: list[Decision] = [Evict(one) for one in leave.values()]
+        if decisions:
+            # Asked again once they are gone.
+            return decisions
         coming = self._coming(view)
         burst = self.time_aware and self._burst(view)
         packed = _Packed()
@@ -133,6 +146,8 @@ class Lucid(Policy):
         profile = self.use_of(job)
         score = None if profile is None else self.scorer.score(profile)
         if job.allocation:
+            if job.unstable:
+                return UNSTABLE if job.partner is not None else None
             alone = job.partner is None and len(job.allocation) == 1 and job.share == 1.0
             return (job.vc, job.gpu_type, job.gpus, score) if alone else None
         stage = "run"
@@ -176,7 +191,7 @@ class Lucid(Policy):
     def _partner(self, view: View, job: Job, capacity: int, packed: _Packed) -> Job | None:
         """The affine job: as many GPUs on one node, scores and memory that add up (section 3.3)."""
         profile = self.use_of(job)
-        if profile is None or job.share != 1.0 or job.evictions:
+        if profile is None or job.share != 1.0 or job.evictions or job.unstable:
             return None
         needed = job.gpus * predicted_s(job) / self.patience
         room = capacity - self.scorer.score(profile)
@@ -221,6 +236,12 @@ class Lucid(Policy):
         if left >= 2 * coming:
             return -1
         return min(self.capacity, 1) if left >= coming else self.capacity
+
+
+def newcomer(job: Job) -> Job:
+    """Of a pair, the one that joined the other."""
+    assert job.partner is not None
+    return max(job, job.partner, key=lambda one: (one.started, one.index))
 
 
 def _profiles(lane: Hashable) -> bool:
