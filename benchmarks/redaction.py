@@ -49,7 +49,6 @@ def main() -> None:
         redacted = redactor.redact(text)
         seconds += time.perf_counter() - began
         files, lines, characters = files + 1, lines + text.count("\n"), characters + len(text)
-        assert redactor.restore(redacted) == text
         for before, after in zip(text.split("\n"), redacted.split("\n"), strict=True):
             found = PLACEHOLDER.search(after)
             if before != after and found:

@@ -1,4 +1,4 @@
-"""Secrets are taken out of what is sent to a model, and put back into what comes from it."""
+"""Secrets are taken out of what is sent to a model."""
 
 from __future__ import annotations
 
@@ -60,12 +60,8 @@ class Redactor:
                         lines[index] = rule.pattern.sub(self._replacer(rule), lines[index])
         return "".join(lines)
 
-    def restore(self, text: str) -> str:
-        """The text with the secrets in their places again; `restore(redact(text)) == text`."""
-        with self._lock:
-            return self._restored(text)
-
     def _restored(self, text: str) -> str:
+        """The text with the secrets in their places again: a rule may take one found by another."""
         parts: list[str] = []
         position = 0
         for match in PLACEHOLDER.finditer(text):

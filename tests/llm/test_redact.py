@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schedmate.llm.redact import Redactor
+from schedmate.llm.redact import PLACEHOLDER, Redactor
 
 HEX32 = "9f86d081884c7d659a2feaa0c55ad015"
 HEX40 = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
@@ -128,14 +128,12 @@ login as root
 
 
 @pytest.mark.parametrize(("name", "marked"), SECRETS)
-def test_a_secret_is_replaced_and_restored(name: str, marked: str) -> None:
+def test_a_secret_is_replaced(name: str, marked: str) -> None:
     before, secret, after = re.split("[«»]", marked)
     text = before + secret + after
     redactor = Redactor()
     lines = "\n" * secret.count("\n")
     assert redactor.redact(text) == f"{before}[secret:{name}:1]{lines}{after}"
-    assert redactor.restore(f"x [secret:{name}:1] y") == f"x {secret} y"
-    assert redactor.restore(redactor.redact(text)) == text
 
 
 @pytest.mark.parametrize("line", HARMLESS.splitlines())
@@ -161,31 +159,24 @@ def test_emails_only_when_asked() -> None:
 def test_a_placeholder_in_the_text_asks_for_nothing() -> None:
     redactor = Redactor()
     text = "model: '[secret:password:1]'\npassword=hunter2"
-    redacted = redactor.redact(text)
-    assert redacted == "model: '[secret:text:1]'\npassword=[secret:password:1]"
-    assert redactor.restore(redacted) == text
-
-
-def test_unknown_placeholders_are_left_by_restore() -> None:
-    assert Redactor().restore("[secret:password:1]") == "[secret:password:1]"
+    assert redactor.redact(text) == "model: '[secret:text:1]'\npassword=[secret:password:1]"
 
 
 def test_threads_share_one_numbering() -> None:
     redactor = Redactor()
-    found: list[str] = []
+    found: list[tuple[int, str]] = []
 
     def work(start: int) -> None:
-        found.extend(redactor.redact(f"password=hunter{n:04}") for n in range(start, start + 100))
+        numbers = range(start, start + 100)
+        found.extend((n, redactor.redact(f"password=hunter{n:04}")) for n in numbers)
 
     threads = [threading.Thread(target=work, args=(start,)) for start in (0, 50, 100)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 200
-    assert {redactor.restore(text) for text in found} == {
-        f"password=hunter{number:04}" for number in range(200)
-    }
+    assert len(found) == 300
+    assert len(set(found)) == len({text for _, text in found}) == 200
 
 
 # Pieces of which something that matters is likely to be made.
@@ -200,10 +191,11 @@ _TEXT = st.one_of(st.text(), st.lists(_PIECES, max_size=12).map("".join))
 
 @given(_TEXT)
 @example("password='[secret:password:1]' password=hunter2")
-def test_restore_undoes_redact(text: str) -> None:
-    redactor = Redactor(emails=True)
-    redacted = redactor.redact(text)
-    assert redactor.restore(redacted) == text
+def test_only_secrets_are_taken_out(text: str) -> None:
+    redacted = Redactor(emails=True).redact(text)
+    # a placeholder for a secret of several lines is followed by its line ends
+    kept = re.split(rf"(?:{PLACEHOLDER.pattern}[\r\n]*)+", redacted)
+    assert re.fullmatch(".*?".join(map(re.escape, kept)), text, re.DOTALL)
     assert len(re.split(r"\r\n|\r|\n", redacted)) == len(re.split(r"\r\n|\r|\n", text))
 
 
@@ -233,5 +225,4 @@ _BAIT = (
 )
 def test_a_line_of_a_megabyte_does_not_hang(unit: str) -> None:
     text = _BAIT + (unit * (1_000_000 // len(unit)))
-    redactor = Redactor(emails=True)
-    assert redactor.restore(redactor.redact(text)) == text
+    assert Redactor(emails=True).redact(text).count("\n") == text.count("\n")
