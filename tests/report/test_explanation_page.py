@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, DRIVER, browser
+from browser import Browser, needs_browser
 from checker import HOSTILE, safe
 
 from schedmate.report import axes, charts
@@ -74,24 +74,23 @@ def test_a_grid_shows_each_cell_by_sign_and_size() -> None:
     assert f"<title>{axes.factor(math.log(math.e))}</title>" in drawn
 
 
-@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no Chromium with ChromeDriver here")
-def test_in_a_browser(found: Explanation, tmp_path: Path) -> None:
+@needs_browser
+def test_in_a_browser(found: Explanation, tmp_path: Path, window: Browser) -> None:
     page = tmp_path / "why.html"
     page.write_text(explanation_page(found, "trace.csv", synthetic=False), encoding="utf-8")
-    with browser(tmp_path) as window:
-        window.open(page)
-        assert window.messages() == []
-        assert window.requests(page) == [page.resolve().as_uri()]
-        assert window.run("return window.pwned") is None
-        widths = window.run(
-            "return [...document.querySelectorAll('svg.chart')].map(c => c.clientWidth)"
-        )
-        assert len(widths) > 4
-        assert min(widths) > 300
-        # A curve can be read off with the keyboard.
-        text = window.run(
-            "const c = document.querySelector('svg.curves'); c.focus();"
-            "c.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));"
-            "return c.closest('figure').querySelector('output').textContent"
-        )
-        assert re.search(r"[x:] \d+\.\d\d", text)
+    window.open(page)
+    assert window.messages() == []
+    assert window.requests(page) == [page.resolve().as_uri()]
+    assert window.run("return window.pwned") is None
+    widths = window.run(
+        "return [...document.querySelectorAll('svg.chart')].map(c => c.clientWidth)"
+    )
+    assert len(widths) > 4
+    assert min(widths) > 300
+    # A curve can be read off with the keyboard.
+    text = window.run(
+        "const c = document.querySelector('svg.curves'); c.focus();"
+        "c.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));"
+        "return c.closest('figure').querySelector('output').textContent"
+    )
+    assert re.search(r"[x:] \d+\.\d\d", text)

@@ -6,13 +6,13 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, DRIVER, Browser, browser
+from browser import Browser, browser, needs_browser
 from checker import HOSTILE, checked, safe
 from cli_runner import Cli
 from hypothesis import given, settings
@@ -191,17 +191,6 @@ def test_the_command_writes_it(cli: Cli, tmp_path: Path) -> None:
     assert cli(*base, "--report", str(tmp_path / "none" / "r.html")).code == 3
     for wrong in ("3d", "2h..1h", "a..b"):
         assert cli(*base, "--gantt", wrong).code == 2
-
-
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no Chromium with ChromeDriver on this machine"
-)
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("browser")) as one:
-        yield one
 
 
 @needs_browser

@@ -6,11 +6,10 @@ import json
 import random
 import re
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, DRIVER, Browser, browser
+from browser import Browser, browser, needs_browser
 from checker import HOSTILE, checked, safe
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,17 +146,6 @@ def test_the_document_is_in_the_page_or_as_much_of_it_as_fits() -> None:
     document = json.loads(safe(page).parts["data"])
     assert "`triage --json` has all" in document["warnings"][-1]
     assert document["totals"] == large.document()["totals"]
-
-
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no Chromium with ChromeDriver on this machine"
-)
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("browser")) as one:
-        yield one
 
 
 @needs_browser
