@@ -12,6 +12,8 @@ from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet,
 from schedmate.logparse.failure.signs import horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
 
+# A line that goes on with the message of the exception above it.
+_GOES_ON = re.compile(r"[,;)]")
 LEADS = 40
 """Most lines above that belong to a report."""
 AROUND = (LEADS, 200)
@@ -32,7 +34,7 @@ THREADS = 8
 # What stands above the line that says what failed and belongs to it: also the frames of a traceback
 # that lacks its first line, and the upper part of a message of several lines.
 _LEADS = re.compile(
-    r'.*_RemoteTraceback:$|"""$|usage: |  File "[^"]+", line \d+|    |terminate called|  what\(\)'
+    r'.*_RemoteTraceback:$|"""$|usage: | *File "[^"]+", line \d+|    |terminate called|  what\(\)'
     r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
     r"|Last error: ?$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
 )
@@ -200,7 +202,10 @@ def _leads(above: Sequence[Block], line: Line) -> list[Line]:
     found: list[Line] = []
     for block in reversed(above):
         first = block.first
-        if len(block.lines) > 1 or first.stream != line.stream or not _LEADS.match(first.text):
+        if len(block.lines) > 1 or first.stream != line.stream:
+            break
+        raised = not found and _GOES_ON.match(line.text) and EXCEPTION.match(first.text)
+        if not (raised or _LEADS.match(first.text)):
             break
         found.insert(0, first)
     while found and found[0].text.startswith("    "):

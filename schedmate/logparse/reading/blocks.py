@@ -19,6 +19,7 @@ _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w*\.)*(?P<name>_?[A-Z]\w*|(?<=\.)(?:error|timeout|gaierror|herror))(?:\(\w+\))?"
     r"(?::\s?(?P<message>.*)|)$"
 )
+_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception): $")
 _CHAIN = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
@@ -57,6 +58,8 @@ class _Open:
 
     def __init__(self, line: Line) -> None:
         at = line.text.index(START)
+        if _RAISED.match(line.text[:at]):  # an exception whose message is a traceback
+            at = 0
         self.head = _shape(line.text[:at])
         self.width = at
         self.block = Block([line], "traceback")

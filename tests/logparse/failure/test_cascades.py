@@ -252,3 +252,24 @@ def test_threads_that_end_at_the_same_time_are_not_the_program(job: Path) -> Non
     thread = ["Exception in thread Thread-1:", *trace("OSError: handle is closed")]
     found = of(job, before + "\n".join([*thread, *trace("KeyError: 'x'")]) + "\n")
     assert (found.error_name, found.line) == ("Key Error", 14)
+
+
+def test_an_exception_whose_message_is_a_traceback_is_one_report(job: Path) -> None:
+    text = """\
+File "main.py", line 316, in <module>
+    main()
+OSError: Traceback (most recent call last):
+  File "worker.py", line 138, in _worker_loop
+    samples = load()
+OSError: Unable to open file (file signature not found)
+"""
+    found = of(job, text)
+    assert (found.error_name, found.line) == ("Dataset Loading", 1)
+
+
+def test_a_message_goes_on_in_the_next_line(job: Path) -> None:
+    text = """\
+OSError: Can't write data (file write failed: time = Tue Dec  1 08:28:02 2020
+, filename = '/tmp/m.h5', errno = 28, error message = 'No space left on device')
+"""
+    assert of(job, text).line == 1
