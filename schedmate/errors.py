@@ -1,6 +1,6 @@
 """The exceptions schedmate raises, and the exit code each one gives the command line.
 
-SchedmateError            1  an internal error
+SchedmateError            1  an internal error, or a policy that fails
 ├── UsageError            2  a wrong flag, setting or combination of them
 │   └── SettingsError     2  a settings file or environment variable that does not parse
 ├── InputError            3  an input that is missing, unreadable or not what it should be
@@ -25,7 +25,8 @@ INTERRUPTED = 130
 
 EXIT_CODES: dict[int, str] = {
     OK: "success",
-    INTERNAL: "internal error, or a failed check of `schedmate doctor` or `rules test`",
+    INTERNAL: "internal error, a policy of yours that fails or decides something impossible, or a "
+    "failed check of `schedmate doctor` or `rules test`",
     USAGE: "wrong flag, argument or setting",
     INPUT: "input not found, unreadable or not what it should be",
     ABSTAINED: "no confident answer: no similar job, no step time (only with --fail-on-abstain)",

@@ -185,7 +185,7 @@ def simulate(
     from schedmate.schedulers.sim.runs import Plan
 
     parameters = parameters_of(mode, colocation, node_mtbf)
-    names = tuple(name.strip() for name in policy.split(",") if name.strip())
+    names = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
     latency = None if advisor_latency is None else parse_duration(advisor_latency)
     names = with_settings(names, latency_s=latency, detection_rate=detection_rate)
     rates = None if failures is None else FailureRates.parse(failures)

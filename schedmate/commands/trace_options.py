@@ -73,6 +73,8 @@ def load(
             raise UsageError(f"--map {columns!r}: write FIELD=COLUMN,FIELD=COLUMN.")
         mapping = {field.strip(): column.strip() for field, _, column in pairs}
     workload = read_trace(trace, columns=mapping, skip_bad=skip_bad, tables=tables, origin=origin)
+    if tables is not None and workload.tables is None:
+        raise UsageError(f"--tables is for workloads of elastic jobs, and {trace} is none.")
     if recipe is not None:
         workload = assign(workload, *recipe)
     for note in workload.notes:

@@ -113,6 +113,12 @@ def make(text: str) -> Policy:
                 f"{', '.join(f'{one.name}={one.default}' for one in known.values()) or 'none'}."
             )
         values[key] = _parse(name, known[key], value)
+    for one in known.values():
+        if one.default is inspect.Parameter.empty and one.name not in values:
+            raise UsageError(
+                f"policy {name!r} needs {one.name}: give the argument a default, or write "
+                f"{name}:{one.name}=VALUE."
+            )
     return found(**values)
 
 
@@ -146,15 +152,24 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 def _parse(policy: str, parameter: Parameter, value: str) -> Any:
     kind = type(parameter.default)
+    number: float | None = None
     try:
         if kind is bool:
             return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
         if kind is int:
-            return int(value)
-        if kind is float or parameter.default is None:
-            return float(value)
+            number = int(value)
+        elif kind is float or parameter.default is None:
+            number = float(value)
     except (KeyError, ValueError):
-        raise UsageError(
-            f"policy {policy!r}: {parameter.name}={value} is not a {kind.__name__}."
-        ) from None
-    return value
+        wanted = _KINDS.get(kind, "a number")
+        raise UsageError(f"policy {policy!r}: {parameter.name}={value} is not {wanted}.") from None
+    if number is None:
+        return value
+    if number != number or (number < 0 and parameter.name.endswith(_QUANTITIES)):
+        raise UsageError(f"policy {policy!r}: {parameter.name}={value} makes no sense.")
+    return number
+
+
+_KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number"}
+_QUANTITIES = ("_s", "_mb", "_gpus", "_nodes")
+"""How the names of settings end that no value below zero makes sense for."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from cli_runner import Cli
 
-from schedmate.errors import INPUT, USAGE
+from schedmate.errors import INPUT, INTERNAL, USAGE
 from schedmate.schedulers import Policy
 
 ROOT = Path(__file__).parent.parent.parent
@@ -96,7 +97,15 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--policy", "nope"), USAGE, "no policy 'nope'; there are fifo"),
         (("--policy", ","), USAGE, "--policy names none"),
         (("--policy", "tiresias:limit=3"), USAGE, "has no setting 'limit=3'; it has threshold"),
-        (("--policy", "sjf-ageing:weight=x"), USAGE, "weight=x is not a float"),
+        (("--policy", "sjf-ageing:weight=x"), USAGE, "weight=x is not a number"),
+        (("--policy", "sjf-ageing:weight=nan"), USAGE, "weight=nan makes no sense"),
+        (("--policy", "lucid:profile_limit_s=-5"), USAGE, "profile_limit_s=-5 makes no sense"),
+        (("--policy", "lucid:burst=1.5"), USAGE, "burst=1.5 is not a whole number"),
+        (("--policy", "lucid:backfill=maybe"), USAGE, "backfill=maybe is not true or false"),
+        (("--estimator", "noisy:-1"), USAGE, "write it like noisy:1.0"),
+        (("--tables", "."), USAGE, "--tables is for workloads of elastic jobs"),
+        (("--origin", "real"), USAGE, "write recorded, or what was made up"),
+        (("--phases", "often"), USAGE, "--phases: 'often' is no setting"),
         (("--policy", "json:JSONDecoder"), USAGE, "is no subclass"),
         (("--policy", "no_such_module:X"), USAGE, "cannot be loaded"),
         (("--estimator", "magic"), USAGE, "no estimator 'magic'"),
@@ -118,6 +127,69 @@ def test_what_is_wrong_is_said_in_a_sentence(
     result = cli("simulate", str(trace), *(part for pair in options.items() for part in pair))
     assert result.code == code
     assert message in result.err
+    assert "Traceback" not in result.err
+    assert not out.exists()
+
+
+POLICIES = """
+from schedmate.schedulers import Policy, Start
+
+class Mine(Policy):
+    name = "mine"
+
+class Raises(Mine):
+    def decide(self, view):
+        return [1 / 0]
+
+class Junk(Mine):
+    def decide(self, view):
+        return ["start"]
+
+class Elsewhere(Mine):
+    def decide(self, view):
+        return [Start(job, ((99, 1),)) for job in view.pending]
+
+class Twice(Mine):
+    def decide(self, view):
+        return [Start(job, ((0, 2 ** job.gpus - 1),)) for job in view.pending]
+
+class Never(Mine):
+    def decide(self, view):
+        return []
+
+class Needs(Mine):
+    def __init__(self, limit):
+        self.limit = limit
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "message"),
+    [
+        ("Raises", INTERNAL, r"failed in .*bad_policies.py, line 9: ZeroDivisionError: division"),
+        ("Junk", INTERNAL, "decided cannot be carried out .*: decide.view. returns a list"),
+        ("Elsewhere", INTERNAL, "with nodes of the cluster"),
+        ("Twice", INTERNAL, "decided Start of job j1 at 10.000 s, which is impossible: not all"),
+        ("Never", INTERNAL, "left 12 jobs waiting for ever, the first j0"),
+        ("Needs", USAGE, "needs limit: give the argument a default"),
+    ],
+)
+def test_a_policy_that_is_wrong_is_told_so(
+    cli: Cli,
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+    code: int,
+    message: str,
+) -> None:
+    (tmp_path / "bad_policies.py").write_text(POLICIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    out = tmp_path / "runs"
+    base = ("simulate", str(trace), "--cluster", "1x4", "--out", str(out))
+    result = cli(*base, "--policy", f"bad_policies:{policy}")
+    assert result.code == code
+    assert re.search(message, result.err)
     assert "Traceback" not in result.err
     assert not out.exists()
 

@@ -125,8 +125,11 @@ def test_a_bad_row_is_named_by_line_and_can_be_left_out(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "has the columns none"),
-        (HEADER, "has no job that used a GPU"),
+        ("", "is empty; a trace has a header"),
+        (HEADER, "has no job: it has no rows"),
+        (HEADER + "1,0,5,0\n", "none of its 1 rows is a job that used"),
+        (HEADER + "1,0,-5,1\n", "has a bad row: line 2: the duration is negative"),
+        ("job_id,submit_s,gpus\n1,0,1\n", "the format schedmate needs duration_s too"),
         ("a,b\n1,2\n", "has the columns a, b, which are those of no known trace"),
     ],
 )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from schedmate.errors import UsageError
+from schedmate.errors import SchedmateError, UsageError
 from schedmate.schedulers import registry
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean, noisy
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.sim.audit import audit
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.engine import Simulation
@@ -43,9 +46,14 @@ def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | 
         return Table(workload.duration_s, workload.profiles, method="oracle", oracle=True)
     if name == "noisy":
         try:
-            durations = noisy(workload.duration_s, float(argument), seed)
+            sigma = float(argument)
         except ValueError:
-            raise UsageError(f"--estimator {text}: write it like noisy:1.0.") from None
+            sigma = -1.0
+        if not 0.0 <= sigma < float("inf"):
+            raise UsageError(
+                f"--estimator {text}: write it like noisy:1.0, a number of at least 0."
+            )
+        durations = noisy(workload.duration_s, sigma, seed)
         return Table(durations, workload.profiles, method=text, oracle=True)
     if name == "column":
         if argument not in workload.columns:
@@ -74,6 +82,10 @@ def make_load(text: str) -> Load:
 
         return LearnedLoad()
     raise UsageError(f"no forecast {text!r}; there are season and ga2m.")
+
+
+class PolicyError(SchedmateError):
+    """A policy of somebody else raised an error, or returned no decisions."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +158,12 @@ def run_policy(
         observers=(*(() if own is None else (own,)), *parts.observers),
         seed=plan.seed,
     )
-    outcome = simulation.run(progress)
+    try:
+        outcome = simulation.run(progress)
+    except SchedmateError:
+        raise
+    except Exception as error:
+        raise _failed(made, error) from error
     cpu_s = time.process_time() - began
     if plan.check:
         audit(workload, simulation.cluster, outcome)
@@ -173,3 +190,25 @@ def run_policy(
         numbers["warnings"]["an estimate was no time that a job can take"] = outcome.bad_estimates
     per_job = PerJob.of(workload, outcome)
     return Run(policy, numbers, per_job, outcome, simulation.cluster, became)
+
+
+def _failed(policy: Policy, error: Exception) -> Exception:
+    """What is said of an error under a policy of somebody else; of a bundled one it is a bug."""
+    module = sys.modules[type(policy).__module__]
+    if module.__name__.startswith(f"{__name__.partition('.')[0]}."):
+        return error
+    what = f"{type(error).__name__}: {error}"
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == module.__file__
+    ]
+    if lines:
+        return PolicyError(
+            f"policy {policy.name} failed in {module.__file__}, line {lines[-1]}: {what}. For the "
+            "traceback, run again with `schedmate --debug ...`."
+        )
+    return PolicyError(
+        f"what policy {policy.name} decided cannot be carried out ({what}): decide(view) returns a "
+        "list of Start, Pack and the like, with nodes of the cluster (docs/policies.md)."
+    )

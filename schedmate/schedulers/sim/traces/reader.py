@@ -143,12 +143,14 @@ def _read(
         raise TraceError(f"{path}, after line {line}: {error}.") from None
     if bad and not skip_bad:
         more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+        rows_ = "a bad row" if len(bad) == 1 else f"{len(bad)} bad rows"
         raise TraceError(
-            f"{path} has {len(bad)} bad rows: {'; '.join(bad[:_SHOWN])}{more}. Mend them, or leave "
-            "them out with --skip-bad."
+            f"{path} has {rows_}: {'; '.join(bad[:_SHOWN])}{more}. Mend what is wrong, or leave "
+            "such rows out with --skip-bad."
         )
     if not entries:
-        raise TraceError(f"{path} has no job that used a GPU.")
+        why = f"none of its {idle:,} rows is a job that used a GPU" if idle else "it has no rows"
+        raise TraceError(f"{path} has no job: {why}{', but for bad ones' * bool(bad)}.")
     notes = [f"{len(bad)} bad rows left out"] if bad else []
     if idle:
         notes.append(f"{idle:,} rows left out: no GPU, not a job of its own, never ran or not over")
@@ -210,11 +212,22 @@ def _layout(path: Path, names: list[str], columns: Mapping[str, str] | None) -> 
                 one.get("sum", False),
                 one.get("origin", ""),
             )
+    if not names:
+        raise InputError(f"{path} is empty; a trace has a header and a row for each job.")
+    nearest = max(formats(), key=lambda one: _likeness(one["needs"], names))
+    lacks = ""
+    if _likeness(nearest["needs"], names) > 0:
+        absent = [name for name in nearest["needs"] if name not in names]
+        lacks = f" (the format {nearest['name']} needs {' and '.join(absent)} too)"
     raise InputError(
-        f"{path} has the columns {', '.join(names) or 'none'}, which are those of no known trace; "
+        f"{path} has the columns {', '.join(names)}, which are those of no known trace{lacks}; "
         "name them with --map submit=COLUMN,duration=COLUMN,gpus=COLUMN, or see "
         "`schedmate traces list`."
     )
+
+
+def _likeness(needs: Sequence[str], names: Sequence[str]) -> float:
+    return len(set(needs) & set(names)) / len(needs)
 
 
 def _mapped(path: Path, names: list[str], columns: Mapping[str, str]) -> _Layout:
