@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -239,6 +239,26 @@ def pattern(text: str) -> re.Pattern[str]:
 def matches(event: CallEvent, rule: dict[str, Any]) -> bool:
     """Whether a rule of calls.yaml is about this call."""
     return bool(pattern(rule["call"]).match(event.path))
+
+
+def matching(event: CallEvent, table: str) -> Iterator[dict[str, Any]]:
+    """The rules of one of calls.yaml's tables that are about this call."""
+    by_root = _by_root(table)
+    root = re.split(r"[.(]", event.path, maxsplit=1)[0]
+    for rule in by_root.get(root, by_root["*"]):
+        if matches(event, rule):
+            yield rule
+
+
+@cache
+def _by_root(table: str) -> dict[str, list[dict[str, Any]]]:
+    """A table's rules by the first part of their paths, with those for any path among them."""
+    every: list[dict[str, Any]] = rules("calls")[table]
+    roots = {rule["call"].split(".", 1)[0] for rule in every} | {"*"}
+    return {
+        root: [rule for rule in every if rule["call"].split(".", 1)[0] in ("*", root)]
+        for root in roots
+    }
 
 
 def argument(event: CallEvent, spec: list[Any]) -> Value | None:

@@ -44,6 +44,8 @@ _ENDLESS = 10**8
 
 _LIMIT = "a limit of steps that was set for this launch"
 
+_LEAVES = "leaves at"
+
 _DEEPER = (0, 2, 12, 16)
 """What a loop loses by standing inside others: what trains counts in the outer ones."""
 
@@ -122,6 +124,8 @@ def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
     epoch_set, step_set = source_bonus(epoch.origin), source_bonus(step.origin)
     if step.score >= epoch.score:
         return step, "step"
+    if (step.note or "").startswith(_LEAVES) and step.score >= 70 and step.data < epoch.data:
+        return step, "step"  # an epoch has at least one step
     if step.note == _LIMIT and step.score >= 70:
         return step, "step"  # libraries that take both end at the limit of steps
     if step_set >= 5 > epoch_set and step.score >= 60:
@@ -238,7 +242,7 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
     text = loop.bound_text
     bound_is_epoch, counter_is_epoch = bool(_EPOCH.search(text)), bool(_EPOCH.search(counter))
     counter_is_step = bool(_STEP.search(counter))
-    note = f"loop over {text}"
+    note = f"loop over {text}" if loop.kind == "for" else f"{_LEAVES} {text}"
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             return

@@ -17,12 +17,15 @@ def _words(name: str) -> frozenset[str]:
 
 _EXTENSIONS = re.compile(
     r"\.(json|jsonl|csv|tsv|txt|parquet|arrow|pkl|pickle|pt|pth|npy|npz|h5|hdf5|bin|yaml|yml|tar|gz|"
-    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|rec|list|lst|idx|vec|xml|data|dat|content|cites|allx|graph)$",
+    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|rec|list|lst|idx|vec|xml|data|dat|content|"
+    r"cites|allx|graph|xyz|extxyz|sdf|smi|smiles|mol2|lmdbs|pos|neg|rating|ratings|inter|tgz|bz2|xz|gzip|"
+    r"hdf|nc|zarr|h5ad|beton|mds|wds|avro|orc|ftr|sqlite|wav|scp|conll|conllu|bio|iob|tok|bpe|ids|"
+    r"svm|libsvm|libffm|edges?|edgelist|triples|manifest|memmap|npk|msgpack|records?)$",
     re.IGNORECASE,
 )
 _SPLIT_SUFFIX = re.compile(
     r"([-_./]?(training|train|validation|valid|val|test|eval|dev)([-_]?(set|data|split|ing))?"
-    r"(?:19|20)?\d{0,4}([-_](files|list|labels?|annotations?|images?|ids?))?)$",
+    r"(?:19|20)?\d{0,4}([-_](files|list|filelist|labels?|annotations?|images?|ids?))?)$",
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(
@@ -54,7 +57,16 @@ def from_path(text: str) -> str | None:
     cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
     stems = list(_stems(cleaned))
     if stems and says_nothing(stems[0]):
-        return next((stem for stem in stems if begins_known(stem)), stems[0])
+        # above a folder of the machine anything may be named, within the project's own data less so
+        own = not re.match(r"/|~|[A-Za-z]:|\$", cleaned)
+        return next(
+            (
+                stem
+                for place, stem in enumerate(stems)
+                if begins_known(stem) or (own and place == 1 and not says_nothing(stem))
+            ),
+            stems[0],
+        )
     return _shortened(stems[0]) if stems else None
 
 
@@ -86,13 +98,15 @@ def _stems(cleaned: str) -> Iterator[str]:
     for component in reversed(
         [part for part in cleaned.split("/") if part not in ("", ".", "..", "~")]
     ):
-        stem = component
+        stem = re.sub(r"(?<=\w)\.(train|training|valid|val|test|dev)(\.\w+)+$", "", component)
         while _EXTENSIONS.search(stem):
             stem = _EXTENSIONS.sub("", stem)
         stem = stem.strip("-_. ")
         if _is_generic(stem):
             continue
         shorter = _SPLIT_SUFFIX.sub("", stem).strip("-_. ")
+        bare = re.sub(r"[-_](data|dataset|files)$", "", shorter, flags=re.IGNORECASE)
+        shorter = bare if bare and begins_known(bare) else shorter
         if shorter and not _is_generic(shorter):
             yield shorter
         elif shorter:
@@ -232,7 +246,7 @@ def class_dataset(name: str) -> str | None:
     """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection."""
     stripped = re.sub(
         r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
-        r"(Datasets?|DataModule|DataLoaders?|Loaders?|Data|DS)$",
+        r"(Data[sS]ets?|DataModule|DataLoaders?|Loaders?|Data|DS)$",
         "",
         name,
     )
@@ -240,6 +254,7 @@ def class_dataset(name: str) -> str | None:
         r"(Lit|Lightning)$|(Train|Training|Validation|Val|Valid|Test|Eval)$", "", stripped
     )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
+    stripped = _bare(stripped)
     if stripped in _words("dataset_classes") or says_nothing(stripped):
         return None
     plain = is_known(stripped, "datasets") or re.search(r"\d", stripped)
@@ -247,6 +262,27 @@ def class_dataset(name: str) -> str | None:
         return stripped
     # an unknown name keeps its class's full form, which is what people search for
     return name
+
+
+def _bare(name: str) -> str:
+    """A well-known dataset's name without what a class adds: `LibriSpeechAsr`, `MyCelebA`."""
+    for shorter in (
+        re.sub(r"^(My|Custom|Base|Lit|Our|Custom)_?(?=[A-Z])", "", name),
+        re.sub(r"(?<=[a-z0-9])_?(Asr|ASR|Tts|TTS|Lit|PL|Pl)$", "", name),
+    ):
+        if shorter != name and is_known(shorter, "datasets"):
+            return shorter
+    return name
+
+
+def library_dataset(name: str) -> str:
+    """A dataset by the name of the library's class or function that opens it.
+
+    `CoraGraphDataset` is Cora, `fetch_california_housing` is california_housing.
+    """
+    plain = re.sub(r"(Dataset|DataModule|Datamodule)$|^(fetch|load|get)_", "", name) or name
+    shorter = re.sub(r"(Graph|Node|Data)$", "", plain)
+    return shorter if shorter != plain and is_known(shorter, "datasets") else plain
 
 
 def says_nothing(stripped: str) -> bool:

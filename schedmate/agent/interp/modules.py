@@ -33,13 +33,26 @@ def search_path(state: State) -> list[str]:
 
 def load(state: State, module: Module) -> None:
     """Follow a module's top level, once."""
-    if module.loaded:
+    if not module.loaded:
+        _load_package(state, module)
+    if module.loaded:  # its package may have loaded it
         return
     module.loaded = True
     tree = state.sources.parse(module.path, state.trace)
     if tree is None:
         return
     state.run_module(module, tree)
+
+
+def _load_package(state: State, module: Module) -> None:
+    """Follow the package around a module, which may register what the module needs."""
+    package, _, own = module.name.rpartition(".")
+    followed: set[str] = state.shared.setdefault("packages", set())
+    if package and own != "__main__" and package not in followed:
+        followed.add(package)
+        above = state.sources.find(package, None, state.search_path())
+        if above is not None and above is not module and not state.sources.defer(above):
+            load(state, above)
 
 
 def run_module(state: State, module: Module, tree: ast.Module) -> None:

@@ -213,6 +213,9 @@ def _repair(line: str) -> str:
     old_except = re.match(r"except\s+([\w.()\s,]+?)\s*,\s*(\w+)\s*:(.*)$", stripped)
     if old_except:
         return f"{indent}except {old_except[1]} as {old_except[2]}:{old_except[3]}"
+    reserved = re.sub(r"\b(async|await)(?=\s*=[^=])", r"\1_", stripped)
+    if reserved != stripped:
+        return indent + reserved  # an argument's name before Python 3.7: `x.cuda(async=True)`
     generic = re.sub(r"^((?:async\s+def|def|class)\s+\w+)\[[^\]]*\]", r"\1", stripped)
     if generic != stripped:
         # type parameters and type aliases are newer than the running Python may be

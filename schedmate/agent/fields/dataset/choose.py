@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, Setting, best, rules, source_bonus
-from schedmate.agent.fields.dataset.named import from_loaders, from_settings
+from schedmate.agent.fields.dataset.named import from_loaders, from_sections, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
 from schedmate.agent.fields.dataset.roles import Use
 from schedmate.agent.fields.dataset.validates import switched_off, validates
@@ -27,6 +27,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
     ]
     told = from_settings(settings, rules("names")["dataset"])
     _files_of_settings(uses, told)
+    told.extend(from_sections(settings))
     train = best([*(u.candidate for u in uses if u.evaluates is not True), *told])
     loader = from_loaders(settings, "train")
     if loader is not None and (train is None or loader.score >= train.score):
@@ -55,6 +56,10 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candi
         train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
     if same is False:
         return train, None
+    if same is None and valid is not None and valid is not explicit_valid:
+        opened = [use for use in uses if use.evaluates is True]
+        if opened and valid is not valid_loader and all(use.file for use in opened):
+            return train, None  # a file is read, and nothing shows that the model is tried on it
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
         valid = Candidate(train.data, origin, train.score - 12, OTHER_SPLIT)

@@ -14,11 +14,13 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.words import (
+    begins_known,
     class_dataset,
     dataset_name,
     from_path,
     is_known,
     is_path,
+    says_nothing,
     written_path,
 )
 
@@ -92,6 +94,8 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
         score += 2  # what this launch says over what the code makes of other defaults
     if as_written:
         score -= 22
+    elif says_nothing(name) and not known:
+        score -= 10
     if setting.key in ("task", "taskname", "tasknames") and not known:
         score -= 10
     if setting.key.endswith("type") and not known:
@@ -172,7 +176,48 @@ def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> s
     return name
 
 
-_LOADER_KEYS = ("type", "data_root", "ann_file", "img_dir", "root")
+_SECTION = re.compile(r"(train_?)?datasets", re.IGNORECASE)
+_PLACE_KEY = re.compile(
+    r"(?P<name>[a-z][\w-]*?)[-_](data[-_]?)?(path|dir|root|shards|folder|file|location)s?",
+    re.IGNORECASE,
+)
+
+
+def from_sections(settings: list[Setting]) -> list[Candidate]:
+    """Datasets that settings are named after, when no value names them.
+
+    A section of `datasets` for each (`datasets: {coco_caption: {...}}`), and places such as
+    `--coco_path`: those of this launch, or the only one that there is.
+    """
+    sections: dict[str, Setting] = {}
+    places: dict[str, Setting] = {}
+    for setting in settings:
+        if setting.kind == "globals":
+            continue
+        for parent, name in zip(setting.path, setting.path[1:-1], strict=False):
+            if _SECTION.fullmatch(parent):
+                sections.setdefault(name, setting)
+        place = _PLACE_KEY.fullmatch(setting.path[-1])
+        text = setting.value.data
+        if place and isinstance(text, str) and text and begins_known(place["name"]):
+            value = dataset_name(text, path=True)
+            if value is None or not is_known(value, "datasets"):
+                places.setdefault(place["name"].lower(), setting)
+    names = [dataset_name(name) for name in sections]
+    out = []
+    if names and names[0] is not None and None not in names:
+        score = 78.0 + 6.0 * is_known(names[0], "datasets")
+        out.append(Candidate(names[0], next(iter(sections.values())).value.origin, score))
+    for name, setting in places.items():
+        if setting.explicit or len(places) == 1:
+            score = 74.0 if setting.explicit else 60.0
+            out.append(Candidate(name, setting.value.origin, score))
+    return out
+
+
+_CLASS_KEYS = ("type", "name", "class_name")
+_LOADER_KEYS = (*_CLASS_KEYS, "data_root", "ann_file", "img_dir", "root", "dataset_dir",
+                "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path")  # fmt: skip
 
 
 def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
@@ -188,16 +233,18 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
         if (
             setting.kind == "config"
             and any(loader.match(part) for part in parts)
-            and (any("data" in part for part in parts))
+            and (any("data" in part.lower() for part in parts))
         ) and (setting.path[-1] in _LOADER_KEYS or setting.path[-1].startswith("dataroot")):
-            if setting.path[-1] != "type" or re.match(rf"dataset|{role}", parts[-1]):
+            if setting.path[-1] not in _CLASS_KEYS or re.match(
+                rf"dataset|{role}", parts[-1], re.IGNORECASE
+            ):
                 found.setdefault(setting.path[-1], setting)
     options: list[Candidate] = []
     for key, setting in found.items():
         text = setting.value.data
         if not isinstance(text, str):
             continue
-        name = class_dataset(text) if key == "type" else dataset_name(text, path=True)
+        name = class_dataset(text) if key in _CLASS_KEYS else dataset_name(text, path=True)
         if name is not None:
             score = 82.0 if is_known(name, "datasets") else 70.0
             if key.startswith("dataroot"):

@@ -8,7 +8,8 @@ from typing import Any
 from schedmate.agent.fields.candidates import (
     Candidate,
     argument,
-    matches,
+    matching,
+    pattern,
     rules,
     source_bonus,
     text_of,
@@ -19,6 +20,7 @@ from schedmate.agent.fields.words import (
     dataset_name,
     is_known,
     is_path,
+    library_dataset,
     written_path,
 )
 from schedmate.agent.interp import classes
@@ -34,9 +36,7 @@ def uses_of(event: CallEvent) -> list[Use]:
         return []
     if event.cls is not None:
         return _own_class(event)
-    for rule in rules("calls")["dataset"]:
-        if not matches(event, rule):
-            continue
+    for rule in matching(event, "dataset"):
         last = classes.last(event.path)
         if "only" in rule and not re.search(rule["only"], last):
             continue
@@ -62,7 +62,10 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
     if spec in ("path", "owner"):
         name = last if spec == "path" else classes.last(event.path.rsplit(".", 1)[0])
         if event.path.count("()") > 0 or not (
-            name[:1].isupper() or spec == "owner" or name.startswith(("fetch_", "load_"))
+            name[:1].isupper()
+            or spec == "owner"
+            or rule.get("any_case")
+            or name.startswith(("fetch_", "load_"))
         ):
             return None
         if "from_path" in rule and re.search(rule["from_path"], name):
@@ -73,12 +76,15 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
             if found is None:
                 return None
             name, origin = found, (root.origin if root is not None else None) or origin
-        name = re.sub(r"Dataset$", "", name) or name
+        name = library_dataset(name)
     else:
         value = argument(event, spec)
         text = text_of(value)
-        if text is None or value is None:
+        if text is None or value is None or (rule.get("string") and text is not value.data):
             return None
+        second = text_of(argument(event, rule["then"])) if "then" in rule else None
+        if second is not None and not text.endswith(second):
+            text = f"{text}_{second}"
         name = _name_in(text, rule, text_of(root))
         if name is None and rule.get("path") and (not rule.get("weak") or _data_file(text)):
             name, score = written_path(text), AS_WRITTEN
@@ -103,12 +109,15 @@ def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
     name = dataset_name(text, path=bool(rule.get("path")))
     if name is None and root is not None:
         name = dataset_name(root, path=True)
-    if rule["call"] == "open" and not _data_file(text):
+    if rule["call"] in _OPENS and not _data_file(text):
         # a well-known dataset's files may have no extension: `cifar-10-batches-py/data_batch_1`
         folder, _, file = text.rpartition("/")
         if not folder or "." in file or name is None or not is_known(name, "datasets"):
             return None
     return name
+
+
+_OPENS = ("open", "io.open", "codecs.open", "tensorflow.io.gfile.GFile", "tensorflow.gfile.*")
 
 
 def _data_file(text: str) -> bool:
@@ -156,15 +165,18 @@ def _own_class(event: CallEvent) -> list[Use]:
     assert cls is not None
     if any(classes.last(base).endswith("DataLoader") for base in cls.external_bases()):
         return []
-    if not classes.is_dataset(cls) and not re.search(
-        r"Data(set|sets|Module|Loader|Loaders)$", cls.name
+    known_base = _library_base(cls)
+    if (
+        known_base is None
+        and not classes.is_dataset(cls)
+        and not re.search(r"Data(set|sets|Module|Loader|Loaders)$", cls.name)
     ):
         return []
     role = role_of_class(event)
     origin = event.result.origin if event.result is not None else None
     score = 66.0 if event.certain else 54.0
     out: list[Use] = []
-    named_by_class = class_dataset(cls.name)
+    named_by_class = known_base or class_dataset(cls.name)
     if named_by_class is not None and (
         _names_a_model(named_by_class) or _names_a_model(re.sub(r"_?Dataset$", "", named_by_class))
     ):
@@ -172,8 +184,8 @@ def _own_class(event: CallEvent) -> list[Use]:
     if event.owner is not None and event.owner is not cls and event.function == "__init__":
         if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
             score -= 10
-    if cls.name.endswith("DataModule") or "DataModule" in cls.name:
-        score -= 8
+    if "DataModule" in cls.name or "LightningDataModule" in map(classes.last, cls.external_bases()):
+        score -= 8  # it opens what it is of
     if named_by_class is not None:
         out.append(Use(Candidate(named_by_class, origin, score), role))
     for key, value in [*zip(_parameters(cls), event.args[:4], strict=False), *event.kwargs.items()]:
@@ -197,6 +209,22 @@ def _own_class(event: CallEvent) -> list[Use]:
             out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
             break
     return out
+
+
+def _library_base(cls: Class) -> str | None:
+    """The library's dataset that a class of the repository derives from."""
+    for base in cls.external_bases():
+        for rule in rules("calls")["dataset"]:
+            last = classes.last(base)
+            if rule["name"] != "path" or not pattern(rule["call"]).match(base):
+                continue
+            if not last[:1].isupper() or ("only" in rule and not re.search(rule["only"], last)):
+                continue
+            if "from_path" in rule and re.search(rule["from_path"], last):
+                continue
+            if is_known(last, "datasets"):
+                return library_dataset(last)
+    return None
 
 
 def _parameters(cls: Class) -> list[str | None]:

@@ -18,7 +18,7 @@ _EVAL_CALL = re.compile(
 _CHECKS = re.compile(
     r"_(conf(ig)?|cfg|opt|arg|param|setting|input|output|path|env|schema|file|key|name|hparam|setup|"
     r"shape|type|device|field|value|version|token|url|spec|requirement|checkpoint|state|metadata|"
-    r"dataset_path|columns?|yaml|json|entry|consistency)\w*$",
+    r"dataset_path|only|splits?|sampler|interval|freq|every|transforms?|augmentation|columns?|yaml|json|entry|consistency)\w*$",
     re.IGNORECASE,
 )
 """Functions such as `validate_config`: they check something, they do not evaluate."""
@@ -39,7 +39,7 @@ _HELD_OUT = re.compile(
     r"splitpercentage|setsize)"
 )
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
-_LOADED = r"load|set|data|dl|ds|iter|env|queue|generator|gen$"
+_LOADED = r"load|set|data|dl|ds|iter|env|queue|generator|gen$|batch(er|es)"
 _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
     r"n?(eval|val|valid|validation)(iters?|steps?|batches|interval|freq|every)"

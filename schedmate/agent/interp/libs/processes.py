@@ -5,6 +5,7 @@ They are followed as the launch command itself is, in the same trace.
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.objects import AttrDict, Module
 from schedmate.agent.interp.values_ops import iterate
-from schedmate.agent.launch import plan_launch
+from schedmate.agent.launch import LaunchPlan, plan_launch
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
@@ -108,17 +109,25 @@ def _start_words(state: State, words: list[Value]) -> None:
     _start(state, shlex.join(texts), dict(zip(texts, words, strict=True)))
 
 
+def _plan(state: State, text: str) -> LaunchPlan | None:
+    """What a command line starts in the working directory, or else in the repository's root."""
+    cwd = os.path.relpath(str(state.library.facts["cwd"]), state.sources.root)
+    for line in dict.fromkeys((f"cd {shlex.quote(cwd)} && {text}", text)):
+        try:
+            return plan_launch(line, state.sources.root, LaunchConfig())
+        except InputError:
+            continue
+    return None
+
+
 def _start(state: State, text: str, words: dict[str, Value]) -> None:
     """Follow a command line; what starts nothing of the repository is left alone."""
     started: set[str] = state.shared.setdefault("started", set())
     if text in started or len(started) > 8:
         return
     started.add(text)
-    try:
-        plan = plan_launch(text, state.sources.root, LaunchConfig())
-    except InputError:
-        return
-    if plan.entry is None or plan.function is not None or plan.entry in started:
+    plan = _plan(state, text)
+    if plan is None or plan.entry is None or plan.function is not None or plan.entry in started:
         return
     started.add(plan.entry)
     argv, environ = state.argv, dict(state.environ)

@@ -157,6 +157,11 @@ def is_class(state: State, call: Invocation) -> Value:
     return Value(False) if plain else unknown()
 
 
+def _cast(_: State, call: Invocation) -> Value | None:
+    """`typing.cast(T, value)` is its value."""
+    return call.argument(1, "val")
+
+
 HANDLERS: dict[str, Handler] = {
     "*.astype": as_number,
     "*.item": as_number,
@@ -166,6 +171,7 @@ HANDLERS: dict[str, Handler] = {
     "os.environ.setdefault": environ_setdefault,
     "copy.deepcopy": deepcopy,
     "copy.copy": shallow,
+    "typing.cast": _cast,
     "functools.partial": partial,
     "functools.lru_cache": identity,
     "functools.cache": identity,
