@@ -110,8 +110,8 @@ def variant(name: str) -> Iterator[str]:
         elif name == "cut-short runs as completed":
             swap("Run", lambda duration, weight, _censored: Run(duration, weight))
         elif name == "cut-short runs left out":
-            usable = advisor._usable  # noqa: SLF001 - an ablation reaches in
-            swap("_usable", lambda job, now: usable(job, now) and not job.censored)
+            usable = advisor.usable
+            swap("usable", lambda job, now: usable(job, now) and not job.censored)
         yield "mean" if name in ("mean", "median") else "weighted"
 
 

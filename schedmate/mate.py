@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from schedmate.advice import Advice
 from schedmate.analysis import Analysis
 from schedmate.errors import UsageError
 from schedmate.jobs import (
@@ -28,7 +29,6 @@ from schedmate.jobs import (
     JobSpec,
     Progress,
 )
-from schedmate.past_jobs import PastJobs
 from schedmate.settings import Settings, load_settings
 from schedmate.terminal import clean
 
@@ -65,7 +65,7 @@ class SchedMate:
         self.settings = settings if settings is not None else load_settings()
         self._record = record
         self._lock = threading.Lock()
-        self._past = PastJobs(self.settings)
+        self._advice = Advice(self.settings)
         self._llm = llm
         # Python code under one interpreter lock: more threads would only slow each other.
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
@@ -82,7 +82,7 @@ class SchedMate:
         with self._lock:
             self._closed = True
         self._workers.shutdown(wait=True, cancel_futures=True)
-        self._past.close()
+        self._advice.close()
         with self._lock:
             llm, self._llm = self._llm, None
         if llm is not None:
@@ -93,7 +93,7 @@ class SchedMate:
 
         Raises `InputError` for a history that cannot be read.
         """
-        self._past.open(create=self._record)
+        self._advice.open(create=self._record)
 
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
         """What the job will train, and how long it will run.
@@ -136,7 +136,9 @@ class SchedMate:
             metadata, use = extractor.extract(spec, extraction)
             timing["model"] = time.perf_counter() - extracted
         asked = time.perf_counter()
-        estimate, history_size = self._past.estimate(metadata, extraction.launch, spec.submit_time)
+        estimate, history_size = self._advice.estimate(
+            metadata, extraction.launch, spec.submit_time
+        )
         ended = time.perf_counter()
         return Analysis(
             spec=spec,
@@ -246,7 +248,7 @@ class SchedMate:
         A pending job of the same id is replaced. Raises `InputError` when the history cannot be
         written or says that the job of that id has ended.
         """
-        return self._past.store(record)
+        return self._advice.store(record)
 
     def _advise(self, spec: JobSpec, deadline: float) -> Analysis | None:
         left_s = deadline - time.monotonic()

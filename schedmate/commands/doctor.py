@@ -169,7 +169,7 @@ def _settings() -> Iterator[Check]:
 
 
 def _embedder(settings: Settings) -> Generator[Check, None, Embedder | None]:
-    from schedmate.past_jobs import embedder_of
+    from schedmate.advice import embedder_of
     from schedmate.retrieval.embedders import UNMEASURED
 
     began = time.perf_counter()

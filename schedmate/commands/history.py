@@ -188,7 +188,7 @@ def calibrate(as_json: JsonOption = False) -> None:
     """
     from dataclasses import asdict
 
-    from schedmate.past_jobs import embedder_of
+    from schedmate.advice import embedder_of
     from schedmate.retrieval.calibration import calibrate as measure
     from schedmate.settings import load_settings
 

@@ -32,7 +32,7 @@ def opened(
 
     The embedder is loaded only with `embed`, since it may be slow, or a server that is down.
     """
-    from schedmate.past_jobs import embedder_of
+    from schedmate.advice import embedder_of
     from schedmate.retrieval.history import JobHistory
     from schedmate.settings import load_settings
 

@@ -11,12 +11,19 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from schedmate.jobs import Estimate, JobRecord, LaunchConfig, Neighbour, WorkloadMetadata
 from schedmate.retrieval.adjust import Adjustment, adjust
+from schedmate.retrieval.candidates import (
+    Candidate,
+    any_completed,
+    ended,
+    latest_first,
+    neighbours_of,
+    usable,
+    workload,
+)
 from schedmate.retrieval.predictive import Prior, Run, predict
 
 if TYPE_CHECKING:
@@ -43,15 +50,6 @@ UNKNOWN_LENGTH = 0.25
 
 OTHER_GPU = 0.5
 """Weight of a run on another GPU type; there is no measured speed ratio to correct with."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    record: JobRecord
-    duration_s: float
-    similarity: float
-    exact: bool
-    adjustment: Adjustment
 
 
 class PastJobs(Protocol):
@@ -117,7 +115,7 @@ class SchedulingAdvisor:
             Run(item.duration_s * item.adjustment.factor, weight, item.record.censored)
             for item, weight in zip(candidates, weights, strict=True)
         ]
-        neighbours = _neighbours(candidates, runs, time.time() if now is None else now)
+        neighbours = neighbours_of(candidates, runs, time.time() if now is None else now)
         prediction = predict(runs, PRIOR)
         if prediction is None:
             longest = max(run.duration_s for run in runs)
@@ -171,7 +169,7 @@ class SchedulingAdvisor:
 
     def _candidates(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
-    ) -> list[_Candidate]:
+    ) -> list[Candidate]:
         """The runs to estimate from."""
         if self._method == "mean":
             candidates = self._similar(metadata, launch, now)
@@ -180,138 +178,66 @@ class SchedulingAdvisor:
             completed = [item for item in candidates if not item.record.censored]
             return (completed or candidates)[: self._k]
         exact = [
-            _candidate(record, 1.0, True, adjust(metadata, launch, record))
+            Candidate.of(record, 1.0, True, adjust(metadata, launch, record))
             for record in self._history.by_fingerprint(metadata.fingerprint())
-            if _usable(record, now)
+            if usable(record, now)
         ]
-        found = sorted(exact, key=_latest_first)[:RUNS]
-        if _any_completed(found):
+        found = sorted(exact, key=latest_first)[:RUNS]
+        if any_completed(found):
             return found
         candidates = self._similar(metadata, launch, now)
-        workload = _workload(metadata)
-        groups: dict[str, list[_Candidate]] = {}
+        same = workload(metadata)
+        groups: dict[str, list[Candidate]] = {}
         for item in candidates:
             if not item.exact:
-                groups.setdefault(_workload(item.record.metadata), []).append(item)
-        found += groups.pop(workload, [])
-        if not _any_completed(found):
+                groups.setdefault(workload(item.record.metadata), []).append(item)
+        found += groups.pop(same, [])
+        if not any_completed(found):
             # Most similar first: the order in which the groups were begun.
             found += [item for runs in list(groups.values())[: self._k] for item in runs]
         return found[:RUNS]
 
     def _similar(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
-    ) -> list[_Candidate]:
+    ) -> list[Candidate]:
         """Runs above the threshold, most similar first, the latest first among equals."""
         matches = self._history.search(
             metadata, k=max(SEARCHED, self._k), threshold=self._threshold, ended_only=True
         )
         candidates = [
-            _candidate(
+            Candidate.of(
                 match.record,
                 match.similarity,
                 match.exact,
                 Adjustment() if self._method == "mean" else adjust(metadata, launch, match.record),
             )
             for match in matches
-            if _usable(match.record, now)
+            if usable(match.record, now)
         ]
-        candidates.sort(key=lambda item: (-item.similarity, *_latest_first(item)))
+        candidates.sort(key=lambda item: (-item.similarity, *latest_first(item)))
         return candidates
 
-    def _weights(self, candidates: list[_Candidate]) -> list[float]:
+    def _weights(self, candidates: list[Candidate]) -> list[float]:
         """Relative weights, all above zero: of the recent, the alike, the little corrected."""
         if self._method == "mean":
             return [1.0] * len(candidates)
-        ends = sorted({_ended(item.record) for item in candidates}, reverse=True)
+        ends = sorted({ended(item.record) for item in candidates}, reverse=True)
         rank = {end: place for place, end in enumerate(ends)}
         return [
             self._closeness(item)
-            * 0.5 ** (rank[_ended(item.record)] / HALF_LIFE)
+            * 0.5 ** (rank[ended(item.record)] / HALF_LIFE)
             / (1.0 + abs(math.log(item.adjustment.factor))) ** 2
             * (UNKNOWN_LENGTH if item.adjustment.unknown_length else 1.0)
             * (OTHER_GPU if item.adjustment.other_gpu else 1.0)
             for item in candidates
         ]
 
-    def _closeness(self, item: _Candidate) -> float:
+    def _closeness(self, item: Candidate) -> float:
         """1 for a resubmission, falling to a floor at the threshold."""
         if item.exact or self._threshold >= 1.0:
             return 1.0
         share = (item.similarity - self._threshold) / (1.0 - self._threshold)
         return max(min(share, 1.0), 0.05)
-
-
-def _candidate(
-    record: JobRecord, similarity: float, exact: bool, adjustment: Adjustment
-) -> _Candidate:
-    assert record.duration_s is not None
-    return _Candidate(record, record.duration_s, min(similarity, 1.0), exact, adjustment)
-
-
-def _workload(metadata: WorkloadMetadata) -> str:
-    """A fingerprint that is equal for the same training at another length."""
-    return _workload_of(metadata.model_dump_json(by_alias=True, exclude={"evidence"}))
-
-
-@lru_cache(maxsize=1 << 14)
-def _workload_of(document: str) -> str:
-    # Past jobs are looked at again and again, and a fingerprint takes ten times as long as this.
-    metadata = WorkloadMetadata.model_validate_json(document)
-    training = metadata.training.model_copy(update={"iters": None})
-    return metadata.model_copy(update={"training": training}).fingerprint()
-
-
-def _any_completed(candidates: Sequence[_Candidate]) -> bool:
-    return any(not item.record.censored for item in candidates)
-
-
-def _usable(record: JobRecord, now: float | None) -> bool:
-    """Whether a record says how long its job ran, before `now`."""
-    ran = record.ended and record.duration_s is not None and record.duration_s > 0
-    return ran and (now is None or record.end_time is None or record.end_time <= now)
-
-
-def _ended(record: JobRecord) -> float:
-    """When it ended, as far as is known; a run without any time is older than all others."""
-    known = (record.end_time, record.start_time, record.submit_time)
-    return next((moment for moment in known if moment is not None), float("-inf"))
-
-
-def _latest_first(item: _Candidate) -> tuple[float, str]:
-    return (-_ended(item.record), item.record.job_id)
-
-
-def _neighbours(candidates: list[_Candidate], runs: list[Run], now: float) -> list[Neighbour]:
-    total = sum(run.weight for run in runs)
-    neighbours = [
-        Neighbour(
-            job_id=item.record.job_id,
-            similarity=item.similarity,
-            exact=item.exact,
-            weight=run.weight / total,
-            duration_s=item.duration_s,
-            adjusted_duration_s=run.duration_s,
-            censored=run.censored,
-            state=item.record.state,
-            age_s=max(0.0, now - item.record.end_time) if item.record.end_time else None,
-            summary=_summary(item.record),
-        )
-        for item, run in zip(candidates, runs, strict=True)
-    ]
-    return sorted(neighbours, key=lambda item: (-item.weight, item.job_id))
-
-
-def _summary(record: JobRecord) -> str:
-    training = record.metadata.training
-    gpus = record.launch.gpus
-    parts = [
-        record.metadata.model.model_name,
-        record.metadata.dataset.train,
-        f"{training.iters:g} {training.iter_type or 'iteration'}s" if training.iters else None,
-        f"{gpus} GPU{'s' if gpus != 1 else ''}" if gpus else None,
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def _mean(runs: Sequence[tuple[float, float]]) -> float | None:

@@ -111,11 +111,6 @@ class Database:
         """How SQLite keeps commits whole: `wal`, or `delete` for a rollback journal."""
         return str(self.query("PRAGMA journal_mode")[0][0])
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` has been called."""
-        return self._closed
-
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a SELECT."""
         with self._lock, self._readable():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,28 +41,11 @@ class RepoFiles:
         self._root = LockedRoot(root)
         self._limits = limits
         self._redact = redact
-        self._shown: dict[str, list[range]] = {}
-        self._lock = threading.Lock()
 
     @property
     def root(self) -> Path:
         """The resolved directory."""
         return self._root.path
-
-    @property
-    def shown(self) -> dict[str, list[range]]:
-        """Normalised path -> ranges of line numbers (1-based) that `file_read` has shown."""
-        with self._lock:
-            return {path: list(ranges) for path, ranges in self._shown.items()}
-
-    def was_shown(self, path: str, line: int) -> bool:
-        """Whether `file_read` has shown this line (1-based) of this file."""
-        try:
-            name = "/".join(components(path))
-        except RefusedError:
-            return False
-        with self._lock:
-            return any(line in lines for lines in self._shown.get(name, ()))
 
     def lines(self, path: str) -> list[str] | None:
         """The lines of a file within the limits, or None if it is not shown.
@@ -112,8 +94,6 @@ class RepoFiles:
                 break
             rows.append(row)
         end = start + len(rows) - 1
-        with self._lock:
-            self._shown.setdefault("/".join(parts), []).append(range(start, end + 1))
         notes = []
         if end < len(lines):
             notes.append(f"[clipped: for more, call again with start_line={end + 1}]")

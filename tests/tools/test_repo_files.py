@@ -50,19 +50,6 @@ def test_a_file_by_line_numbers(tmp_path: Path) -> None:
     assert lines[3] == "\x0cfour\u2028still four"
 
 
-def test_what_was_shown_is_remembered(tmp_path: Path) -> None:
-    write(tmp_path, **{"a__t.py": "x\n" * 50})
-    files = RepoFiles(tmp_path)
-    files.file_read("a//./t.py", 10, 5)
-    files.file_read("a/t.py", 48, 100)
-    files.file_read("a/t.py", 60)
-    assert files.shown == {"a/t.py": [range(10, 15), range(48, 51)]}
-    assert files.was_shown("./a/t.py", 14)
-    assert not files.was_shown("a/t.py", 15)
-    assert not files.was_shown("b.py", 1)
-    assert not files.was_shown("../a/t.py", 10)
-
-
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -149,7 +136,7 @@ def test_a_hundred_thousand_files(tmp_path: Path) -> None:
     for number in range(100_000):
         os.close(os.open(tmp_path / f"{number:06}.pt", os.O_CREAT | os.O_WRONLY))
     (tmp_path / "train.py").write_text("")
-    files = RepoFiles(tmp_path)
+    files = RepoFiles(tmp_path, Limits(seconds=60))
     assert files.file_tree().endswith("[clipped: . has 99,901 more entries]")
     assert len(files.file_tree()) < 5_000
     (tmp_path / ".gitignore").write_text("\n".join([*(f"run{n}*/" for n in range(99)), "*.pt"]))

@@ -41,10 +41,6 @@ class Chunk(NamedTuple):
         """The byte of the file that `data[index]` is."""
         return self.offset + index + (self.size - len(self.data) if index >= HEAD else 0)
 
-    def line_at(self, index: int) -> int:
-        """The 1-based number of the line that holds `data[index]`; counts anew at each call."""
-        return self.first_line + self.data.count(b"\n", 0, index)
-
 
 class Piece(NamedTuple):
     """What stands between two line ends or redraws; `offset` [bytes] is where it starts."""

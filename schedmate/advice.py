@@ -25,7 +25,7 @@ def embedder_of(settings: Settings) -> Embedder:
     )
 
 
-class PastJobs:
+class Advice:
     """Opened when first needed; may be used from any thread."""
 
     def __init__(self, settings: Settings) -> None:

@@ -1,0 +1,97 @@
+"""Past runs that an estimate may rest on, and the neighbours it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from schedmate.jobs import JobRecord, Neighbour, WorkloadMetadata
+from schedmate.retrieval.adjust import Adjustment
+from schedmate.retrieval.predictive import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A past run with its similarity to the new job, and what corrects its run time [s]."""
+
+    record: JobRecord
+    duration_s: float
+    similarity: float
+    exact: bool
+    adjustment: Adjustment
+
+    @classmethod
+    def of(cls, record: JobRecord, similarity: float, exact: bool, adjustment: Adjustment) -> Self:
+        """The record, which must say how long its job ran."""
+        assert record.duration_s is not None
+        return cls(record, record.duration_s, min(similarity, 1.0), exact, adjustment)
+
+
+def workload(metadata: WorkloadMetadata) -> str:
+    """A fingerprint that is equal for the same training at another length."""
+    return _workload_of(metadata.model_dump_json(by_alias=True, exclude={"evidence"}))
+
+
+@lru_cache(maxsize=1 << 14)
+def _workload_of(document: str) -> str:
+    # Past jobs are looked at again and again, and a fingerprint takes ten times as long as this.
+    metadata = WorkloadMetadata.model_validate_json(document)
+    training = metadata.training.model_copy(update={"iters": None})
+    return metadata.model_copy(update={"training": training}).fingerprint()
+
+
+def any_completed(candidates: Sequence[Candidate]) -> bool:
+    """Whether the run time of one of them is more than a lower bound."""
+    return any(not item.record.censored for item in candidates)
+
+
+def usable(record: JobRecord, now: float | None) -> bool:
+    """Whether a record says how long its job ran, before `now`."""
+    ran = record.ended and record.duration_s is not None and record.duration_s > 0
+    return ran and (now is None or record.end_time is None or record.end_time <= now)
+
+
+def ended(record: JobRecord) -> float:
+    """When it ended, as far as is known; a run without any time is older than all others."""
+    known = (record.end_time, record.start_time, record.submit_time)
+    return next((moment for moment in known if moment is not None), float("-inf"))
+
+
+def latest_first(item: Candidate) -> tuple[float, str]:
+    """What to sort by."""
+    return (-ended(item.record), item.record.job_id)
+
+
+def neighbours_of(candidates: list[Candidate], runs: list[Run], now: float) -> list[Neighbour]:
+    """The runs as an estimate names them, at the time `now` [s since epoch], by weight."""
+    total = sum(run.weight for run in runs)
+    neighbours = [
+        Neighbour(
+            job_id=item.record.job_id,
+            similarity=item.similarity,
+            exact=item.exact,
+            weight=run.weight / total,
+            duration_s=item.duration_s,
+            adjusted_duration_s=run.duration_s,
+            censored=run.censored,
+            state=item.record.state,
+            age_s=max(0.0, now - item.record.end_time) if item.record.end_time else None,
+            summary=_summary(item.record),
+        )
+        for item, run in zip(candidates, runs, strict=True)
+    ]
+    return sorted(neighbours, key=lambda item: (-item.weight, item.job_id))
+
+
+def _summary(record: JobRecord) -> str:
+    training = record.metadata.training
+    gpus = record.launch.gpus
+    parts = [
+        record.metadata.model.model_name,
+        record.metadata.dataset.train,
+        f"{training.iters:g} {training.iter_type or 'iteration'}s" if training.iters else None,
+        f"{gpus} GPU{'s' if gpus != 1 else ''}" if gpus else None,
+    ]
+    return ", ".join(part for part in parts if part)
