@@ -42,7 +42,7 @@ def record(name: str, rows: list[dict[str, Any]], **meta: Any) -> None:
 def _origin() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     return {
-        "commit": _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--short") else ""),
+        "commit": _git("rev-parse", "--short", "HEAD") + ("+" if _changed() else ""),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "machine": f"{_cpu()}, {os.cpu_count()} cores, {memory} GiB",
         "python": platform.python_version(),
@@ -55,6 +55,11 @@ def _git(*arguments: str) -> str:
         ["git", "-C", str(RESULTS.parent), *arguments], capture_output=True, text=True, check=False
     )
     return done.stdout.strip()
+
+
+def _changed() -> str:
+    """Files other than results that differ from the commit."""
+    return _git("status", "--short", "--", ":(top)", f":(top,exclude)benchmarks/{RESULTS.name}")
 
 
 def _cpu() -> str:
