@@ -1,11 +1,13 @@
 """Sia: against the published simulator, with profiling paid for, the solver's speed, and case 2.
 
-    python benchmarks/sia.py fidelity --data DIR [--only philly-1,saturn-1]
+    python benchmarks/sia.py fidelity --data DIR --kept FOLDER [--only philly-1,saturn-1]
+    python benchmarks/sia.py baselines --data DIR --kept FOLDER
+    python benchmarks/sia.py ties --data DIR --kept FOLDER
+    python benchmarks/sia.py charge --data DIR --kept FOLDER [--only ...] [--charges 20,120,360]
     python benchmarks/sia.py solver
-    python benchmarks/sia.py charge --data DIR [--only ...]
 
 DIR holds `workloads/` and `traces/` of Sia's artifact, which has no licence and is not included.
-The three parts are recorded as sia_fidelity, sia_solver and sia_charge.
+Finished runs are kept in FOLDER. Each part is recorded as sia_PART.
 """
 
 from __future__ import annotations
@@ -16,42 +18,56 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from _record import record
+import numpy as np
+from _figure import save
+from _record import RESULTS, record
 
-from schedmate.schedulers.model import Cluster
+from schedmate.report import axes, charts
+from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.policies.sia import Sia
 from schedmate.schedulers.policies.sia.program import Choice, solve
+from schedmate.schedulers.policy import View
+from schedmate.schedulers.sim.comparison import compare
 from schedmate.schedulers.sim.parameters import world
-from schedmate.schedulers.sim.runs import Plan, run_policy
+from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.traces import read_trace
 
 CLUSTER = "6x4:aws,2x8:dgx-ext,3x8:rtx"
 PUBLISHED = {"philly-1": (0.547, 8.42, 15.83), "saturn-1": (0.591, 9.02, 14.05)}
 PUBLISHED["newtrace-1"] = (0.810, 5.36, 51.25)
 """Average JCT, p99 JCT (index int(0.99 n)) and makespan that the published simulator gave [h]."""
+PAPER = {"philly": (0.6, 9.5, 14.2), "saturn": (0.7, 10.9, 14.9), "newtrace": (0.7, 4.6, 52.2)}
+"""The same, means over the workloads of a trace, as Sia's paper rounds them (table 3)."""
+GAVEL = {"philly-1": (1.671, 28.22, 35.63), "saturn-1": (1.798, 21.77, 27.27)}
+"""The same of Gavel in the published simulator."""
 COUNTS = {"philly": 8, "saturn": 10, "newtrace": 5}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("fidelity", "solver", "charge"))
+    parts = {"fidelity": fidelity, "baselines": baselines, "ties": ties, "charge": charge}
+    parser.add_argument("part", choices=(*parts, "solver"))
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--kept", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--charges", default="20,120,360")
     arguments = parser.parse_args()
     if arguments.part == "solver":
         record("sia_solver", list(solver()), what="CPU of one round's program, 19 shapes and more")
         return
-    if arguments.data is None:
-        parser.error("--data DIR is needed")
+    if arguments.data is None or arguments.kept is None:
+        parser.error("--data DIR and --kept FOLDER are needed")
     names = [one for one in arguments.only.split(",") if one]
     names = names or [f"{trace}-{n + 1}" for trace, count in COUNTS.items() for n in range(count)]
-    rows = {"fidelity": fidelity, "charge": charge}[arguments.part](arguments.data, names)
+    rows = list(parts[arguments.part](arguments, names))
     record(
         f"sia_{arguments.part}",
-        list(rows),
+        rows,
         cluster=CLUSTER,
         workloads=", ".join(names),
         seed=0,
@@ -59,39 +75,92 @@ def main() -> None:
     )
 
 
-def run(data: Path, name: str, policy: str, mode: str) -> dict[str, Any]:
+def run(where: argparse.Namespace, name: str, policy: str, mode: str) -> dict[str, Any]:
     """One run's numbers, with the artifact's p99 beside ours."""
     trace, _, number = name.rpartition("-")
     workload = read_trace(
-        data / "workloads" / trace / f"workload-{number}.csv", tables=data / "traces"
+        where.data / "workloads" / trace / f"workload-{number}.csv", tables=where.data / "traces"
     )
     plan = Plan((policy,), Cluster.parse(CLUSTER), "none", world(mode))
-    found = run_policy(workload, plan, policy)
-    jct = sorted(found.per_job.jct_s)
+    (found,) = compare(workload, [plan], out=where.kept / mode / name)
+    jct = np.sort(found.jobs["jct_s"])
     print(name, policy, mode, found.numbers["avg_jct_h"], found.numbers["cpu_s"], file=sys.stderr)
+    begun = {(*one,) for one in zip(found.segments["job"], found.segments["start_s"], strict=True)}
     return {
         **found.numbers,
         "p99_artifact_h": float(jct[int(0.99 * len(jct))]) / 3600,
-        "moves": sum(job.moves + job.preemptions for job in workload.jobs) / len(jct),
+        "moves": len(begun) / len(jct) - 1,
     }
 
 
-def fidelity(data: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+def fidelity(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
     """Each workload in both modes, and means over the workloads of a trace."""
     for mode in ("published", "honest"):
         kept: dict[str, list[dict[str, Any]]] = {}
         for name in names:
-            numbers = run(data, name, "sia", mode)
+            numbers = run(where, name, "sia", mode)
             kept.setdefault(name.rpartition("-")[0], []).append(numbers)
-            row = {"mode": mode, "workload": name, **_row([numbers])}
-            if mode == "published" and name in PUBLISHED:
-                for key, other in zip(("JCT", "p99", "makespan"), PUBLISHED[name], strict=True):
-                    column = {"JCT": "avg_jct_h", "p99": "p99_artifact_h"}.get(key, "makespan_h")
-                    row[f"{key} vs published"] = f"{numbers[column] / other - 1:+.1%}"
-            yield row
+            yield {
+                "mode": mode,
+                "workload": name,
+                **_row([numbers]),
+                **(_against([numbers], PUBLISHED.get(name)) if mode == "published" else {}),
+            }
         for trace, several in kept.items():
             if len(several) > 1:
-                yield {"mode": mode, "workload": f"mean of {len(several)} {trace}", **_row(several)}
+                yield {
+                    "mode": mode,
+                    "workload": f"mean of {len(several)} {trace}; against Sia's paper",
+                    **_row(several),
+                    **(_against(several, PAPER[trace]) if mode == "published" else {}),
+                }
+
+
+def _against(
+    several: Sequence[dict[str, Any]], other: tuple[float, float, float] | None
+) -> dict[str, str]:
+    keys = {"JCT": "avg_jct_h", "p99": "p99_artifact_h", "makespan": "makespan_h"}
+    return {
+        f"{title} vs published": f"{statistics.fmean(o[key] for o in several) / value - 1:+.1%}"
+        for (title, key), value in zip(keys.items(), other or (), strict=False)
+    }
+
+
+def baselines(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Gavel, beside the published simulator, and the Pollux-like baseline."""
+    for name in names:
+        for policy in ("sia", "gavel", "gavel:objective=max-min", "pollux"):
+            for mode in ("published", "honest"):
+                numbers = run(where, name, policy, mode)
+                known = GAVEL.get(name) if (policy, mode) == ("gavel", "published") else None
+                row = {"mode": mode, "workload": name, "policy": policy, **_row([numbers])}
+                yield {**row, **_against([numbers], known)}
+
+
+class Tied(Sia):
+    """Sia, which chooses at random between configurations whose rounded costs are equal."""
+
+    def __init__(self, tie: int = 0, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.draw = random.Random(tie)
+
+    def _choices(
+        self, job: Job, shapes: tuple[Shape, ...], types: list[str], view: View
+    ) -> list[Choice]:
+        found = super()._choices(job, shapes, types, view)
+        return [one._replace(cost=one.cost + self.draw.uniform(-1e-4, 1e-4)) for one in found]
+
+
+def ties(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
+    """How much rests on which of equally good programs the solver returns."""
+    settings = "profile_s=0:lambda_a=0:decimals=2"  # those of the published mode
+    for name in names:
+        several = [run(where, name, f"sia:Tied:tie={n}:{settings}", "published") for n in range(5)]
+        row = {"workload": name, "ties broken": "at random, five times", **_row(several)}
+        for title, key in (("JCT h", "avg_jct_h"), ("p99 h", "p99_artifact_h")):
+            values = [one[key] for one in several]
+            row[f"{title}, least to most"] = f"{min(values):.3f} to {max(values):.3f}"
+        yield {**row, **_against(several, PUBLISHED.get(name))}
 
 
 def _row(several: list[dict[str, Any]]) -> dict[str, Any]:
@@ -110,30 +179,65 @@ def _row(several: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def charge(data: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+def charge(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
     """Case 2: what bypassing the profile is worth, by what the profile costs and who is matched."""
+    charges = [int(one) for one in where.charges.split(",")]
+    curves: list[charts.Series] = []
     for trace in dict.fromkeys(name.rpartition("-")[0] for name in names):
         several = [name for name in names if name.rpartition("-")[0] == trace]
-        for seconds in (20, 120, 360):
-            base = [run(data, one, f"sia:profile_s={seconds}", "honest") for one in several]
-            plain = statistics.fmean(one["avg_jct_h"] for one in base)
-            for rate in (0.5, 1.0):
+        gains: dict[float, list[float]] = {0.5: [], 1.0: []}
+        for seconds in charges:
+            base = [run(where, one, f"sia:profile_s={seconds}", "honest") for one in several]
+            plain = [one["avg_jct_h"] for one in base]
+            for rate, line in gains.items():
                 policy = f"sia+schedmate:profile_s={seconds}:match_rate={rate}"
-                runs = [run(data, one, policy, "honest") for one in several]
-                mean = statistics.fmean(one["avg_jct_h"] for one in runs)
+                runs = [run(where, one, policy, "honest") for one in several]
+                ours = [one["avg_jct_h"] for one in runs]
                 matched = sum(one["schedmate"]["advisor"]["bootstrapped"] for one in runs)
-                less = 1 - mean / plain
+                less = 1 - sum(ours) / sum(plain)
+                line.append(less)
+                low, high = _interval(plain, ours)
                 yield {
                     "trace": trace,
                     "workloads": len(several),
                     "profile s": seconds,
                     "may match": rate,
                     "matched": f"{matched / sum(one['jobs'] for one in runs):.0%}",
-                    "Sia JCT h": f"{plain:.3f}",
-                    "Sia+SchedMate JCT h": f"{mean:.3f}",
-                    "less": f"{less:.1%}",
+                    "Sia JCT h": f"{statistics.fmean(plain):.3f}",
+                    "Sia+SchedMate JCT h": f"{statistics.fmean(ours):.3f}",
+                    "less (95 % over workloads)": f"{less:.1%} ({low:.1%} to {high:.1%})",
                     "in the paper's 13.3 to 20 %": "yes" if 0.133 <= less <= 0.2 else "",
                 }
+        curves += [
+            charts.Series(
+                f"{trace}, {'every job' if rate == 1 else 'half of the jobs'} may be matched",
+                len(curves) + n,
+                np.array(charges, dtype=float),
+                np.array(values),
+            )
+            for n, (rate, values) in enumerate(gains.items())
+        ]
+    save(
+        RESULTS / "sia_charge.svg",
+        "Average JCT that SchedMate saves Sia, by what profiling costs",
+        curves,
+        (
+            axes.linear("profile of one GPU type [s]", 0.0, float(max(charges)), "count"),
+            axes.linear("less", 0.0, 0.25, "share"),
+        ),
+        (0.133, 0.2, "paper, table 3: 13.3 to 20 %"),
+    )
+
+
+def _interval(plain: Sequence[float], ours: Sequence[float]) -> tuple[float, float]:
+    """95 % interval of 1 - sum(ours) / sum(plain), by a paired bootstrap over workloads."""
+    draw, pairs = np.random.default_rng(0), np.array([plain, ours])
+    found = []
+    for _ in range(1000):
+        one, other = pairs[:, draw.integers(0, len(plain), len(plain))].sum(axis=1)
+        found.append(1 - other / one)
+    low, high = np.percentile(found, (2.5, 97.5))
+    return float(low), float(high)
 
 
 def solver() -> Iterator[dict[str, Any]]:
