@@ -2,8 +2,9 @@
 
     python benchmarks/semantic.py PART --data DATA --kept FOLDER [--seeds 1,2,3] [--jobs 2500]
 
-PART is case1, phillym, load, case3, estimation, sensitivity, ablation or beyond. DATA has philly/philly.csv,
-phillym/phillym.csv and lucid/data/colocate_info.csv. Finished runs are kept in FOLDER.
+PART is case1, phillym, load, case3, estimation, sensitivity, ablation or beyond. DATA has
+philly/philly.csv, phillym/phillym.csv and lucid/data/colocate_info.csv. Finished runs are kept in
+FOLDER.
 What jobs train is made up by a recipe on every trace (docs/traces.md), so that no row is wholly
 real: `Philly` has real submissions and run times, `PhillyM` real arrivals, the others are drawn to
 meet published figures. The advisor, the tracker and the handler are the real ones.

@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--kept", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--modes", default="published,honest")
     parser.add_argument("--charges", default="20,120,360")
     arguments = parser.parse_args()
     if arguments.part == "solver":
@@ -95,7 +96,7 @@ def run(where: argparse.Namespace, name: str, policy: str, mode: str) -> dict[st
 
 def fidelity(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
     """Each workload in both modes, and means over the workloads of a trace."""
-    for mode in ("published", "honest"):
+    for mode in where.modes.split(","):
         kept: dict[str, list[dict[str, Any]]] = {}
         for name in names:
             numbers = run(where, name, "sia", mode)
@@ -130,7 +131,7 @@ def baselines(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str,
     """Gavel, beside the published simulator, and the Pollux-like baseline."""
     for name in names:
         for policy in ("sia", "gavel", "gavel:objective=max-min", "pollux"):
-            for mode in ("published", "honest"):
+            for mode in where.modes.split(","):
                 numbers = run(where, name, policy, mode)
                 known = GAVEL.get(name) if (policy, mode) == ("gavel", "published") else None
                 row = {"mode": mode, "workload": name, "policy": policy, **_row([numbers])}
