@@ -52,9 +52,10 @@ class Options(NamedTuple):
     traces: tuple[str, ...]
 
     def several(self, name: str, load: float = 1.2, recipe: str = "") -> list[Trace]:
-        """A trace of each seed; of the large one, two."""
-        seeds = self.seeds[:2] if name == "PhillyM" else self.seeds
-        return [trace_of(name, self.data, self.jobs, seed, load, recipe) for seed in seeds]
+        """A trace of each seed; `Seren:1500` has so many jobs."""
+        name, _, jobs = name.partition(":")
+        count = int(jobs or self.jobs)
+        return [trace_of(name, self.data, count, seed, load, recipe) for seed in self.seeds]
 
     def runs(self, traces: list[Trace], one: tuple[str, str], **plan: Any) -> list[Result]:
         """A policy on each."""
@@ -118,7 +119,8 @@ def phillym(options: Options) -> None:
 
 
 def _cdfs(name: str, found: dict[str, dict[str, list[Result]]]) -> None:
-    for trace, policies in found.items():
+    for key, policies in found.items():
+        trace = key.partition(":")[0]
         shown = {t: np.concatenate([one.jobs["jct_s"] for one in r]) for t, r in policies.items()}
         shown = {t: values for t, values in shown.items() if not t.startswith("bound")}
         x = axes.log_durations("JCT", 10.0, max(float(one.max()) for one in shown.values()))
