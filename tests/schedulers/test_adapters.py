@@ -317,7 +317,7 @@ def test_a_wrong_verdict_restarts_in_vain_and_a_missed_one_waits() -> None:
     assert vain["schedmate"]["handler"] == {
         "handled": 0,
         "missed": 0,
-        "in_vain": 20,
+        "in_vain": 10,
         "left_to_user": 10,
     }
     assert vain["avg_jct_h"] > failing(BUGS, ":false_alarms=0").numbers["avg_jct_h"]

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 HANDLING_S = 300.0
 """Test of the node and restart: an assumption; the diagnosis itself takes milliseconds [s]."""
-MOST_RESTARTS = 2
+MOST_RESTARTS = 1
 """Restarts of one job at about the same work, after which its user is told: who fails twice at
-one point fails there again."""
+one point fails there again, whatever its log says."""
 
 
 class HandledFailures(JobFailures):
