@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from schedmate.settings import Settings
 
 JOB_SCHEMA = "schedmate.triage-job/v1"
-LISTED = 12
-"""Groups of the text summary."""
 
 
 def triage(
@@ -204,7 +202,7 @@ def _print(found: Triage) -> None:
     from rich import box
     from rich.table import Table
 
-    from schedmate.logparse.triage.words import headlines, model_words, title
+    from schedmate.logparse.triage.words import LISTED, headlines, kinds, model_words, title
     from schedmate.terminal import clean, console
 
     for line in headlines(found):
@@ -212,21 +210,34 @@ def _print(found: Triage) -> None:
     if not found.groups:
         return
     jobs = {job.index: job for job in found.jobs}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column, justify in (("jobs", "right"), ("GPU-h", "right"), ("root cause", "left")):
-        table.add_column(column, justify="right" if justify == "right" else "left")
-    table.add_column("for example", overflow="fold")
     ids = {one.id: one for one in found.groups}
     ordered = [ids[bar.group] for bar in found.pareto.bars]
-    for one in ordered[:LISTED]:
-        example = jobs[one.example]
-        hours = f"{one.gpu_hours:,.1f}" if one.gpu_hours_known else "?"
+    by_kind = len(ordered) > LISTED
+    if by_kind:  # more than one screen holds: what is alike is told together
+        rows = [(one.title, one.jobs, one.gpu_hours, one.groups) for one in kinds(found)]
+    else:
+        rows = [
+            (title(one), len(one.jobs), one.gpu_hours if one.gpu_hours_known else None, [one])
+            for one in ordered
+        ]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("jobs", *(["causes"] if by_kind else []), "GPU-h"):
+        table.add_column(column, justify="right")
+    table.add_column("kind of failure" if by_kind else "root cause")
+    table.add_column("for example", overflow="fold")
+    for name, count, hours, groups in rows[:LISTED]:
         table.add_row(
-            f"{len(one.jobs):,}", hours, clean(title(one), 60), clean(_place(example.diagnosis), 90)
+            f"{count:,}",
+            *([f"{len(groups):,}"] if by_kind else []),
+            "?" if hours is None else f"{hours:,.1f}",
+            clean(name, 60),
+            clean(_place(jobs[groups[0].example].diagnosis), 90),
         )
     console(sys.stdout).print(table)
-    if len(ordered) > LISTED:
-        typer.echo(f"{len(ordered) - LISTED:,} more groups: --out and --json have all.")
+    if by_kind:
+        rest = len(rows) - LISTED
+        more = f"{rest:,} more kind{'s' * (rest != 1)} and each" if rest > 0 else "Each"
+        typer.echo(f"{more} of the {len(ordered):,} root causes: see --out FILE or --json.")
     typer.echo(clean(f"New: {found.novelty.reason}"))
     if found.model is not None:
         typer.echo(clean(f"Model: {model_words(found.model)}"))

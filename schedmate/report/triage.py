@@ -11,7 +11,7 @@ import numpy as np
 from schedmate.jobs import EvidenceLine
 from schedmate.logparse.triage import JobVerdict, Strip, Triage
 from schedmate.logparse.triage.document import Group
-from schedmate.logparse.triage.words import headlines, model_words, title
+from schedmate.logparse.triage.words import LISTED, headlines, kinds, model_words, title
 from schedmate.report import axes, charts
 from schedmate.report.charts import Figure
 from schedmate.report.page import embedded, render
@@ -90,6 +90,7 @@ def _page(
         "charts",
         found=found,
         headlines=headlines(found),
+        kinds=kinds(found) if len(ordered) > LISTED else [],
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         bars=[(bar, title(groups[bar.group]), groups[bar.group]) for bar in found.pareto.bars[:25]],
         widest=max((bar.value for bar in found.pareto.bars), default=0) or 1,
@@ -126,7 +127,7 @@ def _over_time(found: Triage) -> Figure | None:
     layers = [(kind, f"t-{kind}", np.histogram(some, edges)[0]) for kind, some in times.items()]
     total = sum(heights for _, _, heights in layers)
     x = axes.linear("when it failed, as logged (UTC)", start, float(edges[-1]), "time")
-    y = axes.linear("failed jobs", 0.0, float(np.max(total)), "count")
+    y = axes.linear("failed jobs", 0.0, float(max(np.max(total), 5)), "count")
     rows = [
         [x.text(float(edges[n])), *(str(int(heights[n])) for _, _, heights in layers)]
         for n in np.flatnonzero(total).tolist()

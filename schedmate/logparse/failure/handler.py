@@ -21,6 +21,7 @@ from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
 from schedmate.logparse.reading.prefixes import origin_of_file
+from schedmate.logparse.reading.timestamps import dated
 
 Locator = Literal["auto", "scan", "binary"]
 SCAN_UP_TO = 1 << 32
@@ -150,7 +151,8 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     first = verdict.elastic
     if first is not None and diagnosis.rank in (None, first.rank) and not verdict.missing:
         diagnosis.rank, diagnosis.node = first.rank, diagnosis.node or first.host
-    diagnosis.time = root.time
+    others = (event.time for one in scans for event in one.events if event.time is not None)
+    diagnosis.time = dated(root.time, others)
     cascade = [event for event in verdict.cascade if event is not root]
     diagnosis.evidence = [
         *_quotes(root),

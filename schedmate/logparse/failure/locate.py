@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from schedmate.logparse.failure.elastic import Summary, summary
 from schedmate.logparse.failure.scan import Event, FileScan
 from schedmate.logparse.failure.waiting import missing_ranks
+from schedmate.logparse.reading.timestamps import apart
 
 TOGETHER = 50
 """Lines within which reports of one failure stand."""
@@ -75,7 +76,7 @@ def _decide(events: list[Event], kernel: list[Event]) -> Verdict:
     if symptoms:
         root = symptoms[0]
         missing = missing_ranks(symptoms)
-        reason = "nothing says what the ranks waited for"
+        reason = "nothing in the log says what brought it about"
         return Verdict(root, reason, cascade=[*symptoms[1:], *exits], hints=hints, missing=missing)
     if exits:
         return Verdict(
@@ -103,9 +104,9 @@ def first_report(verdict: Verdict) -> int | None:
 def _together(event: Event, root: Event) -> bool:
     if event.number > root.number:
         return False
-    if event.time is not None and root.time is not None:  # a dump of an allocator is long
-        if abs(root.time - event.time) <= TOGETHER_S:
-            return True
+    gap = _apart(root, event)
+    if gap is not None and abs(gap) <= TOGETHER_S:  # a dump of an allocator is long
+        return True
     return root.number - event.number <= TOGETHER
 
 
@@ -123,11 +124,15 @@ def _same_report(root: Event, event: Event) -> bool:
 def in_order(events: list[Event]) -> list[Event]:
     """Earliest first: by time where every file of the events has times, else by place."""
     files = {id(event.file): n for n, event in reversed(list(enumerate(events)))}
-    timed = all(event.time is not None for event in events) and len(files) > 1
-    if timed:
-        return sorted(
-            events, key=lambda event: (event.time or 0.0, files[id(event.file)], event.number)
-        )
+    if len(files) > 1:
+        times = [event.time for event in events if event.time is not None]
+        # from the latest, which has a year if any has
+        gaps = {id(event): _gap(event.time, max(times, default=None)) for event in events}
+        if None not in gaps.values():
+            return sorted(
+                events,
+                key=lambda event: (gaps[id(event)] or 0.0, files[id(event.file)], event.number),
+            )
     return sorted(events, key=lambda event: (files[id(event.file)], event.number))
 
 
@@ -144,9 +149,17 @@ def _before(one: Event, other: Event) -> bool:
     """Whether one event is known to be earlier than the other."""
     if one.file is other.file:
         return one.number < other.number
-    if one.time is not None and other.time is not None:
-        return one.time < other.time
-    return False
+    gap = _apart(one, other)
+    return gap is not None and gap < 0
+
+
+def _apart(one: Event, other: Event) -> float | None:
+    """How much later one event is than another [s], or None where times do not tell."""
+    return _gap(one.time, other.time)
+
+
+def _gap(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else apart(one, other)
 
 
 def _follows_same_rank(event: Event, symptoms: list[Event]) -> bool:
@@ -192,7 +205,7 @@ OF_A_LAUNCHER = frozenset(
 
 
 def _untimed(one: Event, other: Event) -> bool:
-    return one.file is not other.file and (one.time is None or other.time is None)
+    return one.file is not other.file and _apart(one, other) is None
 
 
 def _root_of(causes: list[Event]) -> Event:
@@ -216,9 +229,9 @@ def _explaining(kernel: list[Event], failed: list[Event]) -> Event | None:
     for event in sorted(kernel, key=lambda event: -event.weight):
         if event.rule is None or first.rule is None:
             continue
-        if event.time is not None and first.time is not None:
-            if abs(event.time - first.time) > AT_ONCE_S:
-                continue
+        gap = _apart(event, first)
+        if gap is not None and abs(gap) > AT_ONCE_S:
+            continue
         if first.rule.role != "cause" or first.rule.id in OF_A_LAUNCHER:
             return event
         vague = first.weight == 0 and first.rule.name == "Runtime Error"

@@ -1,19 +1,25 @@
 """The time a line was written, where it says so, in the shapes logs have.
 
-Times without a zone count as UTC: only differences within one log are ever used.
+Times without a zone count as UTC. What a log leaves out of its dates has a place of its own, the
+years 2000 and 1970: `apart` compares them, `dated` gives only what has a date.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 LOOKED_AT = 120
 """A timestamp stands within this many characters of the start of its line."""
 NO_YEAR = 2000
 """The year of shapes that leave it out; a leap year, so that each of their dates exists."""
+NO_DAY = 1970
+"""The year of shapes that have nothing but the time of day, and of seconds since boot."""
 
+_UNDATED = datetime(1999, 1, 1, tzinfo=UTC).timestamp()
+_DATED = datetime(NO_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
 _CLOCK = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _ZONE = r"(?:\s?(Z|UTC|GMT|[+-]\d\d:?\d\d))?"
@@ -33,6 +39,41 @@ def parse_time(text: str) -> float | None:
             except (ValueError, OverflowError):
                 continue
     return None
+
+
+def apart(one: float, other: float) -> float | None:
+    """How much later the first of two times is [s], or None where that cannot be told.
+
+    A date without a year is that nearest to the other time; hours of a day and seconds since boot
+    do not compare with dates.
+    """
+    if (one < _UNDATED) != (other < _UNDATED):
+        return None
+    if one < _UNDATED or (one >= _DATED and other >= _DATED):
+        return one - other
+    if one >= _DATED:
+        return -_nearest(other, one)
+    return _nearest(one, other)
+
+
+def _nearest(one: float, other: float) -> float:
+    """How much later a time without a year is than another one, less than half a year."""
+    moment, near = datetime.fromtimestamp(one, UTC), datetime.fromtimestamp(other, UTC).year
+    if other < _DATED:
+        return min((one - other + days * 86_400.0 for days in (0, -366, 366)), key=abs)
+    gaps = []
+    for year in (near, near - 1, near + 1):
+        with suppress(ValueError):  # 29 February
+            gaps.append(moment.replace(year=year).timestamp() - other)
+    return min(gaps, key=abs, default=0.0)
+
+
+def dated(time: float | None, others: Iterable[float]) -> float | None:
+    """A time with its date; one without a year gets that of the first of the others with one."""
+    if time is None or time < _UNDATED:
+        return None
+    near = time if time >= _DATED else next((one for one in others if one >= _DATED), None)
+    return None if near is None else near + (apart(time, near) or 0.0)
 
 
 def _fraction(digits: str | None) -> float:
@@ -84,7 +125,7 @@ def _month_day(match: re.Match[str]) -> float:
 
 
 def _clock_only(match: re.Match[str]) -> float:
-    return _seconds(NO_YEAR, 1, 1, match.groups())
+    return _seconds(NO_DAY, 1, 2, match.groups())
 
 
 def _number(match: re.Match[str]) -> float:

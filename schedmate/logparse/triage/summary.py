@@ -99,8 +99,8 @@ def _novelty(shown: Mapping[int, int], ledger: Ledger) -> Novelty:
     ordered = sorted(new, key=lambda number: (-shown[number], new[number].text))
     return Novelty(
         compared=True,
-        reason=f"{len(new):,} templates near failures were not among the {remembered:,} "
-        f"of {batches:,} earlier batches.",
+        reason=f"{len(new):,} template{'s' * (len(new) != 1)} near failures in none of "
+        f"{batches:,} earlier batch{'es' * (batches != 1)}, which had {remembered:,}.",
         total=len(new),
         templates=[
             NewTemplate(

@@ -2,31 +2,63 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
+
 from schedmate.logparse.triage.document import Group, ModelUse, Triage
+
+LISTED = 12
+"""Root causes that one screen holds; more are told by their kinds."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All root causes of one error, type and component."""
+
+    title: str
+    groups: list[Group]
+    """The costliest first."""
+    value: float
+    """As in the Pareto: GPU-hours or jobs."""
+    share: float
+
+    @property
+    def jobs(self) -> int:
+        """Its failed jobs."""
+        return sum(len(one.jobs) for one in self.groups)
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """GPU-hours of those of its jobs that say; None when none does."""
+        known = [one.gpu_hours for one in self.groups if one.gpu_hours_known]
+        return sum(known) if known else None
+
+
+def kinds(found: Triage) -> list[Kind]:
+    """The kinds of the root causes, the costliest first."""
+    groups = {one.id: one for one in found.groups}
+    together: dict[str, list[Group]] = {}
+    values: defaultdict[str, float] = defaultdict(float)
+    for bar in found.pareto.bars:
+        one = groups[bar.group]
+        together.setdefault(title(one), []).append(one)
+        values[title(one)] += bar.value
+    total = found.pareto.total or 1.0
+    ordered = sorted(together, key=lambda name: -values[name])
+    return [Kind(name, together[name], values[name], values[name] / total) for name in ordered]
 
 
 def headlines(found: Triage) -> list[str]:
     """The answer in three lines: what failed, what it cost most, which nodes."""
     totals = found.totals
-    kinds = ", ".join(f"{n:,} {kind}" for kind, n in totals.by_type.items() if kind != "none")
+    types = ", ".join(f"{n:,} {kind}" for kind, n in totals.by_type.items() if kind != "none")
     unread = f", {totals.unreadable:,} could not be read" if totals.unreadable else ""
-    lines = [
-        f"{totals.failed:,} of {totals.jobs:,} jobs failed{f' ({kinds})' if kinds else ''}{unread}"
-    ]
+    lost = f", {totals.gpu_hours_lost:,.1f} GPU-hours lost" if totals.gpu_hours_lost else ""
+    failed = f"{totals.failed:,} of {totals.jobs:,} jobs failed"
+    lines = [f"{failed}{f' ({types})' if types else ''}{lost}{unread}"]
     if not found.groups:
         return [*lines, "No failures, so no root causes.", found.node_test.reason]
-    first = next(one for one in found.groups if one.id == found.pareto.bars[0].group)
-    share = f"{found.pareto.bars[0].share:.0%}"
-    lost = (
-        f"{first.gpu_hours:,.1f} GPU-hours ({share} of what was lost)"
-        if found.pareto.basis == "gpu_hours"
-        else f"{share} of the failures"
-    )
-    count = len(found.groups)
-    lines.append(
-        f"{count:,} root cause{'s' * (count != 1)}; the first: {title(first)}, "
-        f"{len(first.jobs):,} job{'s' * (len(first.jobs) != 1)}, {lost}"
-    )
+    lines.append(_costliest(found))
     suspects = [one for one in found.node_test.nodes if one.suspect]
     if suspects:
         named = "; ".join(
@@ -39,6 +71,28 @@ def headlines(found: Triage) -> list[str]:
     else:
         lines.append(f"Nodes: {found.node_test.reason}")
     return lines
+
+
+def _costliest(found: Triage) -> str:
+    """What cost most: a root cause, or of more than fit one screen a kind of them."""
+    causes, sorts = f"{_count(len(found.groups), 'root cause')}", kinds(found)
+    if len(found.groups) > LISTED:
+        causes += f" of {_count(len(sorts), 'kind')}"
+    else:
+        groups = {one.id: one for one in found.groups}
+        bar = found.pareto.bars[0]
+        sorts = [Kind(title(groups[bar.group]), [groups[bar.group]], bar.value, bar.share)]
+    first = sorts[0]
+    lost = (
+        f"{first.value:,.1f} GPU-hours ({first.share:.0%} of what was lost)"
+        if found.pareto.basis == "gpu_hours"
+        else f"{first.share:.0%} of the failures"
+    )
+    return f"{causes}; the first: {first.title}, {_count(first.jobs, 'job')}, {lost}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def model_words(use: ModelUse) -> str:

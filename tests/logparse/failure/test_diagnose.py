@@ -233,6 +233,35 @@ def test_the_kernel_log_explains_a_cuda_error(tmp_path: Path, job: Path) -> None
         assert of(job, steps(1, 9), node_logs=[node_log]).error_type == "none"
 
 
+@pytest.mark.parametrize(
+    ("stamp", "explains"),
+    [
+        ("Feb 14 05:03:41 gpu-7 kernel:", True),  # syslog names no year
+        ("Mar 14 05:03:41 gpu-7 kernel:", False),  # a month later
+        ("[86412.123456]", True),  # dmesg: seconds since boot tell nothing
+        ("[Wed Feb 14 05:03:41 2024]", True),  # dmesg -T
+        ("[Wed Feb 14 03:03:41 2024]", False),
+    ],
+)
+def test_the_kernel_log_and_the_job_tell_time_differently(
+    tmp_path: Path, job: Path, stamp: str, explains: bool
+) -> None:
+    dmesg = tmp_path / "dmesg.txt"
+    dmesg.write_text(f"{stamp} NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus.\n")
+    failed = trace("RuntimeError: CUDA error: unspecified launch failure")
+    text = steps(1, 9) + "2024-02-14 05:03:42 saving\n" + failed
+    with open_log(dmesg) as node_log:
+        found = of(job, text, node_logs=[node_log])
+    assert (found.rule == "xid-79") is explains
+
+
+def test_a_time_without_a_year_is_no_date(job: Path) -> None:
+    failed = "Feb 14 05:03:41 " + trace("KeyError: 'x'")
+    assert of(job, steps(1, 9) + failed).time is None
+    found = of(job, steps(1, 9) + "2024-02-14 05:03:42 RuntimeError: x\n" + failed)
+    assert found.time is None or found.time > 1.7e9
+
+
 def test_what_a_healthy_run_prints_too_is_no_evidence(tmp_path: Path, job: Path) -> None:
     noise = "ConnectionRefusedError: [Errno 111] Connection refused by 10.0.0.7\n"
     well = tmp_path / "well.out"

@@ -36,6 +36,29 @@ def test_three_lines_first(cli: Cli, tmp_path: Path) -> None:
     assert "CUDA out of memory" in result.out
 
 
+def test_more_root_causes_than_a_screen_holds_are_told_by_kind(cli: Cli, tmp_path: Path) -> None:
+    logs = write(tmp_path / "logs", *["oom"] * 3, *["ok"] * 13)
+    for path, letter in zip(sorted(logs.glob("*-ok.log")), "abcdefghijklm", strict=True):
+        name = letter * 5
+        started = log("ok").rpartition("Training")[0]
+        path.write_text(started + f"ModuleNotFoundError: No module named '{name}'\n")
+    rows = "".join(f"logs/{path.name},2h,8\n" for path in sorted(logs.iterdir()))
+    (tmp_path / "jobs.csv").write_text("log,duration,gpus\n" + rows)
+    out = tmp_path / "report.html"
+    result = cli("triage", str(tmp_path / "jobs.csv"), "--jobs", "1", "--out", str(out))
+    assert result.code == 0, result.err
+    first, second = result.out.splitlines()[:2]
+    assert first == "16 of 16 jobs failed (13 script, 3 framework), 256.0 GPU-hours lost"
+    assert second == (
+        "14 root causes of 2 kinds; the first: Import Error · script, 13 jobs, "
+        "208.0 GPU-hours (81% of what was lost)"
+    )
+    rows = [line.split() for line in result.out.splitlines() if " · " in line][1:]
+    assert [row[:3] for row in rows] == [["13", "13", "208.0"], ["3", "1", "48.0"]]
+    assert "Each of the 14 root causes: see --out FILE or --json." in result.out
+    assert "By kind of failure" in out.read_text()
+
+
 def test_json(cli: Cli, tmp_path: Path) -> None:
     logs = write(tmp_path / "logs", "ok", "oom", "key")
     (logs / "empty.log").touch()
