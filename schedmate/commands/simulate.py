@@ -6,11 +6,12 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from schedmate.commands.history_common import JsonOption, tell
+from schedmate.commands.simulate_options import parameters_of, seeds_of, window_of, with_settings
 from schedmate.commands.trace_options import (
     MapOption,
     OriginOption,
@@ -24,9 +25,6 @@ from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
 from schedmate.terminal import clean, progress
-
-if TYPE_CHECKING:
-    from schedmate.schedulers.sim.parameters import Parameters
 
 SCHEMA = "schedmate.simulate/v1"
 
@@ -229,59 +227,6 @@ def simulate(
         typer.echo(json.dumps(document, indent=1))
     else:
         show(numbers)
-
-
-def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, ...]:
-    """The policies with these settings where they have them.
-
-    Raises `UsageError` for a setting that no policy has.
-    """
-    from schedmate.schedulers import registry
-
-    for key, value in values.items():
-        if value is None:
-            continue
-        having = [name for name in names if registry.has_setting(name, key)]
-        if not having:
-            raise UsageError(f"none of {', '.join(names)} has {key}; policies named +schedmate do.")
-        names = tuple(f"{name}:{key}={value:g}" if name in having else name for name in names)
-    return names
-
-
-def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> Parameters:
-    """What running costs, as the options say it."""
-    from dataclasses import replace
-
-    from schedmate.schedulers.sim.parameters import ColocationTable, world
-
-    parameters = world(mode)
-    if colocation is not None:
-        table = ColocationTable.read(colocation, parameters.harmless)
-        parameters = replace(parameters, interference=table)
-    if node_mtbf is not None:
-        mtbf = parse_duration(node_mtbf)
-        if not mtbf:
-            raise UsageError("--node-mtbf 0: nodes that always fail run nothing; write it as 264d.")
-        parameters = replace(parameters, node_mtbf_s=mtbf)
-    return parameters
-
-
-def seeds_of(text: str) -> list[int]:
-    """The distinct seeds in `0,1,2`."""
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(f"--seed {text!r}: write whole numbers as 0 or 0,1,2.") from None
-    return list(dict.fromkeys(seeds))
-
-
-def window_of(text: str) -> tuple[float, float]:
-    """The stretch of time [s] in `3d..3d12h`."""
-    start, dots, end = text.partition("..")
-    window = (parse_duration(start), parse_duration(end)) if dots else (0.0, 0.0)
-    if window[0] >= window[1]:
-        raise UsageError(f"--gantt {text!r}: write a stretch of time as 3d..3d12h.")
-    return window
 
 
 def show(runs: list[dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from schedmate import __version__
 from schedmate.durations import format_duration
-from schedmate.report import figures
+from schedmate.report import figures, over_time
 from schedmate.report.explained import explained
 from schedmate.report.page import embedded, render
 from schedmate.schedulers.sim.results import Result
@@ -83,8 +83,8 @@ def simulation_page(found: Comparison, window: tuple[float, float] | None = None
             for one in shown
             if key in one.numbers["fairness"]
         ],
-        over_time=figures.over_time(shown, plan),
-        gantts=figures.gantts(shown, plan, window),
+        over_time=over_time.over_time(shown, plan),
+        gantts=over_time.gantts(shown, plan, window),
         pairs=[figures.pair(shown[0], other, n) for n, other in enumerate(shown[1:], start=1)],
         estimates=figures.estimates(shown),
         sweep=figures.sweep(found.plans, found.results),

@@ -1,4 +1,4 @@
-"""What `base.name` and `base[index]` give, by the kind of `base`."""
+"""What `base.name` gives, by the kind of `base`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from schedmate.agent.interp import classes, instances, methods
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
-    NOWHERE,
     AttrDict,
     Bound,
     Call,
     Class,
-    DefaultDict,
     FileHandle,
     Function,
     Instance,
@@ -27,7 +25,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.values_ops import plain_key
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -85,7 +83,8 @@ def _is_task(data: object) -> bool:
     return False
 
 
-def _missing(state: State, name: str, error: str) -> Value:
+def missing(state: State, name: str, error: str) -> Value:
+    """What is not there: an error where the program expects it, else unknown."""
     if state.certain and state.expects(error):
         raise Raised(error)
     return unknown(name)
@@ -117,7 +116,7 @@ def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
     for external in data.cls.external_bases():
         if external != "object":
             return Value(Symbol(f"{external}().{name}", base), base.origin)
-    return _missing(state, name, "AttributeError")
+    return missing(state, name, "AttributeError")
 
 
 def _bind(state: State, found: Value, owner: Value, cls: Class) -> Value:
@@ -149,7 +148,7 @@ def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
         plain = methods.bound_method(base, name)
         if isinstance(plain.data, Native):
             return plain
-    return _missing(state, name, "AttributeError")
+    return missing(state, name, "AttributeError")
 
 
 def _of_module(state: State, data: Module, name: str) -> Value:
@@ -187,7 +186,7 @@ def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
         return Value({key: unknown() for key in instances.fields(state, data)})
     for external in data.external_bases():
         return Value(Symbol(f"{external}.{name}", base), base.origin)
-    return _missing(state, name, "AttributeError")
+    return missing(state, name, "AttributeError")
 
 
 def _of_super(state: State, data: Super, name: str) -> Value:
@@ -241,57 +240,3 @@ def set_path(state: State, base: Value, names: list[str], value: Value) -> None:
     for name in names[:-1]:
         base = state.getattr(base, name)
     state.setattr(base, names[-1], value)
-
-
-def get_item(state: State, base: Value, index: Value) -> Value:
-    """`base[index]`."""
-    data = base.data
-    key = plain_key(index)
-    mapping = state.mapping(base)
-    if isinstance(data, Module) and isinstance(key, str):
-        state.trace.looked_up.add(key)
-        return state.module_attr(data, key) or unknown(key)
-    if mapping is not None:
-        if key in mapping:
-            if isinstance(key, str) and isinstance(mapping[key].data, Class | Function | Partial):
-                state.trace.looked_up.add(key)
-            return mapping[key]
-        if isinstance(data, Instance):
-            found = data.cls.lookup("__missing__")
-            if found is not None:
-                return state.call(found, [base, index], {}, Site(data.cls.module.file, 1))
-        if isinstance(mapping, DefaultDict) and key is not None:
-            mapping[key] = state.call(mapping.factory, [], {}, NOWHERE)
-            return mapping[key]
-        return _missing(state, str(key), "KeyError")
-    if isinstance(data, list | tuple | str) and isinstance(key, int):
-        if -len(data) <= key < len(data):
-            item = data[key]
-            return item if isinstance(item, Value) else Value(item, base.origin)
-        return _missing(state, str(key), "IndexError")
-    if isinstance(data, Instance):
-        if data.items is not None:
-            return get_item(state, data.items, index)
-        getter = data.cls.lookup("__getitem__")
-        if getter is not None and isinstance(getter.data, Function):
-            if classes.is_dataset(data.cls) or classes.is_network(data.cls):
-                return unknown()
-            return state.call(getter, [base, index], {}, Site(data.cls.module.file, 1))
-        return unknown()
-    if isinstance(data, Class):
-        for name in (key,):
-            if isinstance(name, str) and name in data.attrs:
-                return get_attribute(state, base, name)
-        return base
-    if isinstance(data, Symbol):
-        if data.path.startswith("tyro.conf."):
-            return index
-        if data.path == "os.environ":
-            return state.environ.get(str(key), unknown(str(key)))
-        return Value(Symbol(f"{data.path}[]", data.base or base), base.origin)
-    if isinstance(data, Call) and key in data.attrs:
-        return data.attrs[key]
-    if isinstance(data, Call):
-        suffix = f"[{key!r}]" if isinstance(key, str) else "[]"
-        return Value(Symbol(f"{data.path}(){suffix}", base), base.origin)
-    return Value(Unknown(), base.origin)

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp import assignment, attributes, calls, expressions, modules, statements
+from schedmate.agent.interp import (
+    assignment,
+    attributes,
+    calls,
+    expressions,
+    items,
+    modules,
+    statements,
+)
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.flow import BudgetSpent, Frame
 from schedmate.agent.interp.objects import Call, Instance, Module, Scope, Symbol
@@ -52,7 +60,7 @@ class State:
     assign = assignment.assign
     getattr = attributes.get_attribute
     setattr = assignment.set_attribute
-    getitem = attributes.get_item
+    getitem = items.get_item
     setitem = assignment.set_item
 
     call = calls.call

@@ -27,6 +27,7 @@ from schedmate.agent.interp.libs.cli import (
     dataclass_parsers,
     decorators,
     functions,
+    ready_made,
     records,
     sacred,
     typer,
@@ -46,6 +47,7 @@ _MODELS = (
     importing,
     iteration,
     argparse,
+    ready_made,
     dataclass_parsers,
     functions,
     typer,
@@ -88,7 +90,7 @@ class Library:
         for path in data["records"]:
             self.handlers.setdefault(path, records.construct)
         for path, options in data["parsers"].items():
-            self.handlers[path] = argparse.ready_made(options, path)
+            self.handlers[path] = ready_made.ready_made(options, path)
         for path, value in data["results"].items():
             self.handlers.setdefault(path, _constant(self._fact(value)))
         for path in data["identity"]:

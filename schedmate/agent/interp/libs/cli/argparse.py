@@ -12,7 +12,7 @@ from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.libs.cli.parser import PARSER, Option, parser_of
 from schedmate.agent.interp.libs.cli.parsing import load_config_file, parse
 from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, split_records
-from schedmate.agent.interp.objects import AttrDict, Call, Class, Native, Site, Symbol
+from schedmate.agent.interp.objects import AttrDict, Call, Class, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, truth
 from schedmate.agent.values import Origin, Value, unknown
@@ -130,60 +130,6 @@ def add_records(state: State, call: Invocation) -> Value:
     return Value(None)
 
 
-def add_trainer_options(state: State, call: Invocation) -> Value:
-    """Lightning's `Trainer.add_argparse_args(parser)`; values are read as plain scalars."""
-    base = call.argument(0, "parent_parser", "parser")
-    if base is None:
-        return unknown()
-    parser = parser_of(state, base)
-    scalar = Value(Native("scalar", _scalar))
-    for name in state.library.trainer_options:
-        parser.options.append(
-            Option(name, (f"--{name}",), Value(None), scalar, "store", None, Value(True))
-        )
-    return base
-
-
-def _scalar(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-    return wrap(parse_scalar(str(args[0].data)), args[0].origin)
-
-
-def trainer_from_options(state: State, call: Invocation) -> Value:
-    """Lightning's `Trainer.from_argparse_args(args, **kwargs)`: a Trainer with those arguments."""
-    mapping = state.mapping(call.args[0]) if call.args else None
-    kwargs = {
-        name: value
-        for name, value in (mapping or {}).items()
-        if name in state.library.trainer_options and value.data is not None
-    }
-    kwargs.update(call.kwargs)
-    path = call.path.rsplit(".", 1)[0]
-    return state.external(Invocation(path, [], kwargs, call.site))
-
-
-def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
-    """A library function that returns a parser of its own."""
-
-    def make(state: State, call: Invocation) -> Value:
-        value = Value(Call(PARSER, [], {}))
-        parser = parser_of(state, value)
-        origin = Origin("library", text=path)
-        for given in options:
-            flags = tuple(given["flags"])
-            dest = given.get("dest") or flags[0].lstrip("-").replace("-", "_")
-            default = Value(given.get("default"), origin)
-            action = given.get("action", "store")
-            if action == "store_true":
-                default = Value(False, origin)
-            kind = Value(Native("scalar", _scalar)) if isinstance(default.data, int) else None
-            parser.options.append(
-                Option(dest, flags, default, kind, action, given.get("nargs"), Value(True))
-            )
-        return value
-
-    return make
-
-
 def _arguments(state: State, call: Invocation) -> list[Value]:
     given = call.argument(0, "args")
     if given is not None and given.data is not None:
@@ -267,6 +213,7 @@ CONSTRUCTORS = (
     "optparse.OptionParser",
 )
 
+
 _METHODS = {
     "add_argument": add_argument,
     "add_option": add_argument,
@@ -286,11 +233,10 @@ _METHODS = {
     "parse": parse_args,
 }
 
+
 HANDLERS: dict[str, Handler] = {
     f"{constructor}().{name}": method
     for constructor in CONSTRUCTORS
     for name, method in _METHODS.items()
 }
 HANDLERS["isaacgym.gymutil.parse_arguments"] = parse_table
-HANDLERS["*.add_argparse_args"] = add_trainer_options
-HANDLERS["*.from_argparse_args"] = trainer_from_options
