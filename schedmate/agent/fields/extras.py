@@ -30,6 +30,8 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     found: dict[str, Candidate] = {}
     for field, aliases in rules("names")["extras"].items():
         chosen = best(_candidates(field, named(settings, aliases)))
+        if chosen is None and field == "optimizer":
+            chosen = best(_of_section(settings))
         if chosen is not None:
             found[field] = chosen
     _precision(settings, found)
@@ -50,6 +52,18 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     elif "batch_size" not in found and "global_batch_size" in found:
         found["batch_size"] = found["global_batch_size"]
     return found
+
+
+def _of_section(settings: list[Setting]) -> list[Candidate]:
+    """Optimisers by name below a section of them: `optimizer: {generator: {name: Adam}}`."""
+    return [
+        Candidate(setting.value.data, setting.value.origin, 60.0)
+        for setting in settings
+        if setting.key in ("name", "type", "_target_")
+        and any(re.fullmatch(r"optim(izer)?s?", part.lower()) for part in setting.path[:-2])
+        and isinstance(setting.value.data, str)
+        and called.is_optimizer(setting.value.data)
+    ]
 
 
 def architecture(settings: list[Setting]) -> dict[str, Candidate]:

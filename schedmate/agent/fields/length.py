@@ -69,10 +69,17 @@ _NOT_TOTAL = re.compile(
     r"batch_size|burn|ckpt|checkpoint|vis|plot|grad",
     re.IGNORECASE,
 )
-_OTHER_EPISODES = re.compile(r"per_epoch|eval|test|valid|warm|seed|random|demo", re.IGNORECASE)
-_PARTS_OF_OTHERS = re.compile(r"eval|valid|test|infer|generat|^val$", re.IGNORECASE)
+_OTHER_EPISODES = re.compile(
+    r"per_epoch|mini_?ep|ppo_?epoch|update_?epoch|learning_epoch|eval|test|valid|warm|seed|random|demo",
+    re.IGNORECASE,
+)
+_PARTS_OF_OTHERS = re.compile(
+    r"eval|valid|test|infer|generat|^val$|^env(ironment)?_?(args|kwargs|config|cfg|params?)$",
+    re.IGNORECASE,
+)
+_OPTIM = re.compile(r"optim\w*", re.IGNORECASE)
 _PARTS_NOT_LENGTH = re.compile(
-    r"warm|scheduler|sched|optim|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
+    r"warm|scheduler|sched|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
     r"log|save|callback|distill|finetune_head|discriminator|ema|augment|profil",
     re.IGNORECASE,
 )
@@ -280,6 +287,16 @@ def _from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate])
         steps.append(_candidate(loop.bound, score, note))
 
 
+def _of_another(setting: Setting) -> bool:
+    """Whether a setting's section is about something else than the length of training."""
+    parents = setting.path[:-1]
+    if any("sched" in part.lower() or _PARTS_OF_OTHERS.search(part) for part in parents):
+        return True
+    if setting.key.startswith(("maxepoch", "maxsteps", "maxiter")):
+        return False
+    return any(_PARTS_NOT_LENGTH.search(part) for part in parents)
+
+
 def _from_settings(
     settings: list[Setting], epochs: list[Candidate], steps: list[Candidate]
 ) -> None:
@@ -290,15 +307,12 @@ def _from_settings(
                 text = setting.value.data
                 if not (isinstance(text, str) and re.fullmatch(r"\d+", text)):
                     continue
-            if any("sched" in part.lower() for part in setting.path[:-1]):
-                continue
-            if any(_PARTS_OF_OTHERS.search(part) for part in setting.path[:-1]):
-                continue
-            if not setting.key.startswith(("maxepoch", "maxsteps", "maxiter")) and any(
-                _PARTS_NOT_LENGTH.search(part) for part in setting.path[:-1]
-            ):
+            if _of_another(setting):
                 continue
             number = setting.value.data
+            optim = target is steps and any(_OPTIM.fullmatch(p) for p in setting.path[:-1])
+            if optim and float(number) < 100:
+                continue  # of the optimiser's own search
             data = int(number) if isinstance(number, str) else _whole(number)
             score = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
             if setting.key in _ENVIRONMENT_STEPS:

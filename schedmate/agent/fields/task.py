@@ -16,7 +16,7 @@ from schedmate.jobs import TaskType
 _MARGIN = 1.0
 _ENOUGH = 2.0
 _PLAIN = re.compile(
-    r"(bi|simple|vanilla|stacked|my|base)?[-_]?(lstm|gru|rnn|mlp|cnn|transformer)s?"
+    r"(bi|simple|vanilla|stacked|my|base)?[-_]?(lstm|gru|rnn|mlp|cnn|transformer|u-?net)s?"
     r"([-_]?(model|net|network|classifier|regressor))?",
     re.IGNORECASE,
 )

@@ -111,6 +111,9 @@ def set_item(state: State, base: Value, index: Value, value: Value) -> None:
             data[key] = converted(data, value)
     elif isinstance(data, list) and isinstance(key, int) and -len(data) <= key < len(data):
         data[key] = value
+    elif isinstance(data, Symbol) and data.path == "os.environ" and isinstance(key, str):
+        if state.certain:
+            state.environ[key] = value
 
 
 def _overrides(state: State, held: Value | None, value: Value) -> bool:

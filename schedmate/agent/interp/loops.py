@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow
-from schedmate.agent.interp.objects import RangeOf, Scope, Site
+from schedmate.agent.interp.objects import Call, RangeOf, Scope, Site
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
 from schedmate.agent.interp.values_ops import iterate, truth
@@ -28,6 +28,9 @@ _NETWORK_STEPS = ("backward", "step", "minimize", "apply_gradients", "train_on_b
 def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
     source = evaluate(state, node.iter, scope)
     state.use(source)
+    if isinstance(source.data, Call) and source.data.args:
+        first = source.data.args[0]
+        source = first if isinstance(first.data, RangeOf) else source  # a progress bar over it
     counted = _counted(source)
     if counted is not None:
         counted = _counted_from_one(node, source, counted)

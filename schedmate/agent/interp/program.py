@@ -12,7 +12,11 @@ from schedmate.agent.interp.source import Sources
 from schedmate.agent.interp.state import Limits, State
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Value
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The devices a program makes visible to itself."""
 
 
 def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limits) -> Trace:
@@ -26,7 +30,7 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
     """
     assert plan.entry is not None
     entry = root / plan.entry
-    sources = Sources(root, _import_roots(root, plan, entry))
+    sources = Sources(root, _import_roots(root, plan, entry), Repo(root).package_dirs)
     state = State(
         sources,
         Library(facts),
@@ -59,6 +63,10 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
         state.trace.complete = False
         state.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
     state.trace.settings.append(Settings("__main__", Value(dict(module.scope.names)), "globals"))
+    visible = state.environ.get(VISIBLE)
+    if visible is not None and visible is not plan.env.get(VISIBLE):
+        settings = Value({VISIBLE.lower(): visible})
+        state.trace.settings.append(Settings("environment", settings, "config"))
     for name, value in state.configs:
         state.trace.settings.append(Settings(name, value, "config"))
     return state.trace

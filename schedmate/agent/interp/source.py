@@ -48,11 +48,15 @@ class Sources:
     Args:
         root: the repository root; nothing outside it is read.
         roots: import roots in order, absolute and inside `root`.
+        package_dirs: folders below `root` of packages that are named differently (setuptools).
     """
 
-    def __init__(self, root: Path, roots: list[Path]) -> None:
+    def __init__(
+        self, root: Path, roots: list[Path], package_dirs: dict[str, str] | None = None
+    ) -> None:
         self.root = root.resolve()
         self.roots: list[Path] = []
+        self.package_dirs = package_dirs or {}
         for path in roots:
             self.add_root(path)
         self.modules: dict[Path, Module] = {}
@@ -131,6 +135,12 @@ class Sources:
             for candidate in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):
                 if candidate.is_file() and self.inside(candidate):
                     return self.module(candidate, name)
+        for package, place in self.package_dirs.items():
+            if name == package or name.startswith(f"{package}."):
+                inner = self.root / place / Path(*name.removeprefix(package).strip(".").split("."))
+                for candidate in (inner.with_suffix(".py"), inner / "__init__.py"):
+                    if candidate.is_file() and self.inside(candidate):
+                        return self.module(candidate, name)
         for base in bases:
             folder = base / relative
             if folder.is_dir() and self.inside(folder) and _holds_python(folder):

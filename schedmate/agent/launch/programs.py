@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from schedmate.agent.launch.follow import Follower
 
 _ENV_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_ALLOCATED = ("nodes", "gpus", "gpus_per_node", "gpus_per_task")
 MAX_LAYERS = 20
 
 
@@ -87,7 +88,10 @@ def _table(follower: Follower, words: list[Value]) -> tuple[Table | None, int, s
 
 def _apply(follower: Follower, call: Call, table: Table, options: Options) -> None:
     """Take a launcher's options into the call and leave in `words` what it runs."""
-    call.facts |= from_options(table, options, follower.repo, call.cwd)
+    facts = from_options(table, options, follower.repo, call.cwd)
+    if table.name == "srun":  # a step has a share of what the job was allocated
+        facts = {k: v for k, v in facts.items() if k not in _ALLOCATED or k not in call.facts}
+    call.facts |= facts
     stated = {table.facts.get(option.name) for option in options.given}
     for name, data in table.defaults.items():
         if name not in stated:  # what is stated but cannot be known has no default

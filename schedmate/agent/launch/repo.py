@@ -117,7 +117,43 @@ class Repo:
                 path = posixpath.normpath(posixpath.join(root, candidate))
                 if self.is_file(path):
                     return path
+        mapped = self._mapped(name)
+        if mapped is not None:
+            return mapped
         return self.only_one_ending(f"{relative}.py") if "/" in relative else None
+
+    def _mapped(self, name: str) -> str | None:
+        """The file of a module of a package that setup.py keeps elsewhere."""
+        for package, folder in self.package_dirs.items():
+            if name == package or name.startswith(f"{package}."):
+                rest = name.removeprefix(package).replace(".", "/")
+                for ending in (".py", "/__main__.py"):
+                    path = posixpath.normpath(f"{folder}{rest}{ending}")
+                    if self.is_file(path):
+                        return path
+        return None
+
+    @cached_property
+    def package_dirs(self) -> dict[str, str]:
+        """Folders that setup.py gives packages which are not named after them."""
+        text = self.read("setup.py") or ""
+        if "package_dir" not in text:
+            return {}
+        try:
+            module = parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return {}
+        pairs = [
+            (_constant(key), _constant(value))
+            for node in ast.walk(module)
+            if isinstance(node, ast.Dict)
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
+        return {
+            name: folder
+            for name, folder in pairs
+            if re.fullmatch(r"\w+(\.\w+)*", name) and self.is_dir(folder or "?")
+        }
 
     @cached_property
     def console_scripts(self) -> dict[str, str]:
@@ -127,6 +163,11 @@ class Repo:
             for folder in (".", "src", "python"):
                 scripts |= dict(reader(self, folder))
         return scripts
+
+
+def _constant(node: ast.expr | None) -> str:
+    held = node.value if isinstance(node, ast.Constant) else None
+    return held if isinstance(held, str) else ""
 
 
 def _from_pyproject(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:

@@ -134,6 +134,7 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     stem = re.sub(
         r"^(train|run|main|pretrain|finetune)_|_(train|main|run|training|trainer)$", "", stem
     )
+    stem = re.sub(r"^[a-z]?\d+_(?=[A-Za-z])", "", stem)
     stem = re.sub(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|paddle)$", "", stem)
     known = re.compile("|".join(rules("vocabulary")["models"].values()))
     found = max(

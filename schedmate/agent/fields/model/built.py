@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate, rules
+from schedmate.agent.fields.candidates import Candidate, normal, rules
 from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, PLAIN_FILE, TARGET
 from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
@@ -49,7 +49,9 @@ def built(trace: Trace) -> list[Candidate]:
         if not classes.is_network(cls):
             if event.inside or re.match(r"Random|Dummy|Mock", cls.name):
                 continue
-            if is_whole(cls.name) and _WHOLE.match(event.target) and not _is_agent(cls.name):
+            named_after = normal(event.target) == normal(cls.name)
+            whole = is_whole(cls.name) and (named_after or _WHOLE.match(event.target))
+            if whole and not _is_agent(cls.name):
                 origin = event.result.origin if event.result is not None else None
                 score = 76.0 if event.certain else 61.0
                 out.append(Candidate(cls.name, origin, score, "class constructed"))
@@ -57,7 +59,8 @@ def built(trace: Trace) -> list[Candidate]:
             if _is_agent(cls.name) and (TARGET.match(event.target) or _AGENT.match(event.target)):
                 origin = event.result.origin if event.result is not None else None
                 score = 80.0 if event.certain else 65.0
-                out.append(Candidate(cls.name, origin, score, "class constructed"))
+                name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
+                out.append(Candidate(name, origin, score, "class constructed"))
                 continue
             if _PLAIN_MODEL.search(cls.name) and (
                 TARGET.match(event.target) or _MAKER.match(event.function)

@@ -13,7 +13,8 @@ AUXILIARY = re.compile(
     re.IGNORECASE,
 )
 MEASURING = re.compile(
-    r"(^|[/_])(fid|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)", re.IGNORECASE
+    r"(^|[/_])(fid|guidance|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)",
+    re.IGNORECASE,
 )
 PLAIN_FILE = re.compile(
     r"__main__|models?|nets?|networks?|main|train|pretrain|finetune|run|modules?|__init__|utils?",

@@ -14,7 +14,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.words import is_known, model_name
+from schedmate.agent.fields.words import is_known, is_whole, model_name
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 
@@ -35,6 +35,7 @@ _STRONG = rules("names")["model"].index("model")
 def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate]) -> list[Candidate]:
     out: list[Candidate] = []
     beside: list[bool] = []
+    answering: set[str | None] = set()
     used = _used_words(trace, built)
     answered = _configs_with_a_model(settings)
     for rank, setting in named(settings, rules("names")["model"]):
@@ -44,6 +45,8 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         name = model_name(text) if text is not None else None
         if name is None:
             continue
+        if setting.key == "learner" and not is_whole(name):
+            continue  # whatever else learns, or an optimiser
         if setting.key in _FILES and (
             not is_known(name, "models") or is_known(name, "datasets") or text in answered
         ):
@@ -54,7 +57,9 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         out.append(Candidate(name, origin, score, _OF_BACKBONE if nested else None))
         backbone = setting.key in _BACKBONES and not setting.explicit
         beside.append(backbone)
-    _below_the_chosen(out, beside)
+        if rank <= _STRONG and is_known(name, "models") and origin is not None:
+            answering.add(origin.file)
+    _below_the_chosen(out, beside, answering - {None})
     return _with_classes([*out, *_looked_up(trace, settings)], _config_classes(settings))
 
 
@@ -89,13 +94,19 @@ def _score(name: str, rank: int, setting: Setting, linked: bool, built: bool) ->
     return score
 
 
-def _below_the_chosen(found: list[Candidate], beside: list[bool]) -> None:
-    """Put backbones, of which `beside` says, behind a model that the launch names."""
+def _below_the_chosen(
+    found: list[Candidate], beside: list[bool], answering: set[str | None]
+) -> None:
+    """Put backbones, of which `beside` says, behind a model that the launch names.
+
+    `answering` are the files that name a model besides the backbone.
+    """
     chosen = any(
         c.score >= 80 and c.origin is not None and c.origin.source in EXPLICIT for c in found
     )
     for candidate, backbone in zip(found, beside, strict=True):
-        if chosen and backbone:
+        file = candidate.origin.file if candidate.origin is not None else None
+        if backbone and (chosen or file in answering):
             candidate.score -= 15  # the launch names what has it
 
 
@@ -139,7 +150,7 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
 
 
 _WRONG_PART = re.compile(
-    r"optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
+    r"language_?backbone|text_?backbone|optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
     r"critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora|slm$|vocoder|speaker|"
     r"text_enc|content_enc|condition|checkpointer",
     re.IGNORECASE,
@@ -201,7 +212,7 @@ def _config_classes(settings: list[Setting]) -> list[Candidate]:
             out.extend(_assembled(setting, settings))
             score -= 20
         inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
-        if inner:
+        if inner and parts[-1] != "unet_config":
             score += 8
         if re.search(r"^Lit[A-Z]|Lit$|Module$|Wrapper|Lightning|Task$", name) and not inner:
             score -= 12

@@ -21,7 +21,12 @@ def enter(state: State, function: Function) -> Value | None:
     for decorator in function.decorators:
         data = decorator.data
         path = data.path if isinstance(data, Symbol | Call) else ""
-        if path in ("hydra.main", "nemo.core.config.hydra_runner", "hydra_zen.main"):
+        if path in (
+            "hydra.main",
+            "nemo.core.config.hydra_runner",
+            "hydra_zen.main",
+            "dora.hydra_main",
+        ):
             config = compose_for(state, function, data)
             return _run(state, function, [config])
         if path.startswith("click.") or path in ("rich_click.command", "rich_click.group"):
