@@ -588,3 +588,36 @@ def test_a_counter_in_brackets() -> None:
 
     assert progress_of(*lines).step_time_s == pytest.approx(0.06)
     assert progress_of(*[f"{n} 0.71{n % 9} secs per iter" for n in range(0, 900, 25)]).step_time_s
+
+
+def test_ranks_in_one_file_do_not_take_each_others_place() -> None:
+    lines = [
+        f"[rank{rank}]: 2025-01-02 10:{n // 60:02}:{n % 60:02},{rank:03} step {n} loss 0.5 lr 1e-4"
+        for n in range(120)
+        for rank in range(64)
+    ]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == pytest.approx(1.0)
+
+
+def test_epochs_that_say_no_more_are_no_epochs_of_this_job() -> None:
+    lines = [f"2025-06-15 14:{n:02}:58 - Model: fast_scnn, From Epoch: {n}" for n in range(40)]
+
+    assert progress_of(*lines).epoch_time_s is None
+    assert progress_of(*lines).epoch is None
+
+
+def test_the_time_of_several_epochs_is_not_that_of_one() -> None:
+    lines = [
+        f"2019-03-08 10:{n:02}:55: Epoch {20 * n}: Train loss = 0.55 (60.0 sec)" for n in range(40)
+    ]
+
+    assert progress_of(*lines).epoch_time_s == pytest.approx(3.0)
+
+
+def test_a_log_without_years_does_not_say_when() -> None:
+    lines = [f"12-17 10:{n:02}:09 step {n} loss 0.5" for n in range(40)]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(60.0)
+    assert progress_of(*lines).updated is None

@@ -34,15 +34,15 @@ def collect(
 ) -> list[Sample]:
     """What the lines say, the newest first, until enough is known.
 
-    Of each kind of line only the latest `ENOUGH` count: the bar of an evaluation at the end of a
-    log must not hide the training before it. A bar that may be about anything does not end the
-    search at once. `since` [bytes] leaves out what stands before; `every_line` gives `reader`
-    lines too that do not look like progress.
+    Of each kind of line only the latest `ENOUGH` of each rank count: the bar of an evaluation at
+    the end of a log must not hide the training before it. A bar that may be about anything does
+    not end the search at once. `since` [bytes] leaves out what stands before; `every_line` gives
+    `reader` lines too that do not look like progress.
     """
     samples: list[Sample] = []
     parts: list[Part] = []
-    counts: dict[str, int] = {}
-    kinds: dict[str, tuple[Sample, Sample]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    kinds: dict[tuple[str, str], tuple[Sample, Sample]] = {}
     read = 0
     limit = max(since, file.size - REACH)
     lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
@@ -56,10 +56,11 @@ def collect(
                     parts.append(part._replace(offset=offset))
                 continue
             read += 1
-            count = counts[sample.group] = counts.get(sample.group, 0) + 1
-            newest, later = kinds.get(sample.group, (sample, sample))
+            kind = sample.group, line.stream  # each rank writes the same
+            count = counts[kind] = counts.get(kind, 0) + 1
+            newest, later = kinds.get(kind, (sample, sample))
             newest.again += (sample.iteration or 0) > (later.iteration or 0)
-            kinds[sample.group] = newest, sample
+            kinds[kind] = newest, sample
             if count > ENOUGH:
                 continue
             sample.offset, sample.time, sample.stream = offset, line.time, line.stream

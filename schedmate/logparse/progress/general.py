@@ -9,6 +9,8 @@ from typing import NamedTuple
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.words import about, is_some_loss, meaning
 
+EPOCH_ONLY = "an epoch and nothing else"
+"""The kind of lines that name an epoch and say no more: a log with them is likely of a training."""
 LATEST = 1e8
 """A larger time [s] is a date and no duration."""
 BEHIND = 40
@@ -140,7 +142,7 @@ def read_general(text: str) -> Sample | None:
         # only epochs are counted: the time is that of an epoch
         sample.epoch_time_s, sample.step_time_s = sample.step_time_s, None
     if sample.iteration is None and not (sample.training or sample.timed or sample.named):
-        sample.group = "general epoch"
+        sample.group = EPOCH_ONLY
         return sample
     if not sample.training and (not sample.named or (not sample.timed and _is_handled(numbers))):
         return None

@@ -24,6 +24,10 @@ _SOURCES = {
 }
 
 
+SUREST = 0.999
+"""No confidence above this is shown."""
+
+
 def show(progress: Progress, console: Console) -> None:
     """Print the three lines, then notes on how units were decided."""
     for line in headline(progress):
@@ -51,8 +55,9 @@ def comparison(before: Progress, after: Progress, slowdown: Slowdown, console: C
         soft_wrap=True,
     )
     console.print(
-        f"because of {before.readings} and {after.readings} readings; {slowdown.confidence:.0%} "
-        f"sure of the side of the threshold, a loss of {slowdown.threshold:.0%}",
+        f"because of {before.readings} and {after.readings} readings; that is a loss of "
+        f"{'at least' if slowdown.slowed else 'less than'} {slowdown.threshold:.0%}, "
+        f"{min(slowdown.confidence or 0.0, SUREST):.1%} sure",
         soft_wrap=True,
     )
 
@@ -78,7 +83,7 @@ def _speed(progress: Progress) -> str:
     if progress.step_time_s is None:
         text = "step time unknown"
         if progress.epoch_time_s is not None:
-            text += f", {format_duration(progress.epoch_time_s)} an epoch"
+            text += f", {_lasts(progress.epoch_time_s)} an epoch"
     else:
         text = f"{_seconds(progress.step_time_s)} a step"
         low, high = progress.step_time_p10_s, progress.step_time_p90_s
@@ -89,6 +94,10 @@ def _speed(progress: Progress) -> str:
     if progress.eta_s is not None:
         text += f", ends in {format_duration(progress.eta_s)}" if progress.eta_s else ", at its end"
     return text
+
+
+def _lasts(value: float) -> str:
+    return _seconds(value) if value < 10 else format_duration(value)
 
 
 def _because(progress: Progress) -> str:

@@ -14,7 +14,8 @@ from schedmate.jobs import Progress
 from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
 from schedmate.logparse.progress.counter import find_counter
 from schedmate.logparse.progress.facts import Facts, read_facts
-from schedmate.logparse.progress.pace import Tick, pace, typical
+from schedmate.logparse.progress.general import EPOCH_ONLY
+from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.steptime import one_stream, step_time
@@ -28,6 +29,8 @@ COARSE = 0.01
 """A rate of a whole run below this has lost its digits: they are printed with three decimals."""
 FEW = 5
 """Readings of a bar below which another one is believed."""
+DATED = 978_307_200
+"""Earlier times [s since epoch] are those of lines that leave out the year."""
 LISTED = 10
 """Lines listed in the answer."""
 
@@ -74,6 +77,8 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
 
 def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> Progress:
     """A `Progress` from samples, the newest first."""
+    training = any(s.training or s.epoch is not None for s in samples)
+    samples = [sample for sample in samples if sample.group != EPOCH_ONLY]
     if not samples:
         return Progress(reason="no line of the log shows training progress")
     facts = read_facts(file)
@@ -88,7 +93,6 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     if not ranked:
         return Progress(reason="no line of the log shows training progress")
     counted = any(s.iteration is not None or s.epoch is not None for s in samples)
-    training = any(s.training or s.epoch is not None for s in samples)
     progress = Progress(
         reason="the log counts iterations but does not say how long one takes"
         if counted
@@ -116,7 +120,8 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     counts = [s.iteration for s in one_stream(used) if s.iteration is not None]
     progress.steps_seen = max(counts) - min(counts) + 1 if counts else 0
     progress.reader = used[0].reader
-    progress.updated = next((s.time for s in used if s.time is not None), None)
+    written = next((s.time for s in used if s.time is not None), None)
+    progress.updated = written if written is not None and written >= DATED else None
     if file.size <= NUMBERED:
         numbers = dict.fromkeys(file.line_number(sample.offset) for sample in used[:LISTED])
         progress.lines = list(numbers)
@@ -170,8 +175,7 @@ def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> N
         setattr(progress, name, None if value is None or not math.isfinite(value) else value)
     if progress.total_epochs is None and (facts.total_epochs or 0) >= (progress.epoch or 0):
         progress.total_epochs = facts.total_epochs
-    epochs = typical([s.epoch_time_s for s in latest if s.epoch_time_s])
-    progress.epoch_time_s = epochs.median if epochs else _epoch_pace(latest)
+    progress.epoch_time_s = _epoch_time(latest)
     for name, unit in (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s")):
         speeds = typical([v for s in latest[:ENOUGH] if (v := getattr(s, name))])
         if speeds is not None:
@@ -186,6 +190,16 @@ def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> N
 
 def _first(samples: Iterable[Sample], name: str) -> Any:
     return next((v for s in samples if (v := getattr(s, name)) is not None), None)
+
+
+def _epoch_time(latest: list[Sample]) -> float | None:
+    """What the log states; of several epochs at once only the timestamps tell."""
+    stated = [s for s in reversed(latest) if s.epoch_time_s]
+    found = typical([s.epoch_time_s for s in stated if s.epoch_time_s])
+    counted = [Tick(0.0, int(s.epoch)) for s in stated if s.epoch is not None]
+    if found is None or interval(counted) > 1:
+        return _epoch_pace(latest)
+    return found.median
 
 
 def _epoch_pace(latest: list[Sample]) -> float | None:
