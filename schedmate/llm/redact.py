@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
+from schedmate.data import load
 
 PLACEHOLDER = re.compile(r"\[secret:[a-z_]{1,40}:[0-9]{1,9}\]")
 """What stands in a text where a secret was."""
@@ -128,9 +127,7 @@ def _is_random(value: str) -> bool:
 
 @cache
 def _rules() -> list[_Rule]:
-    data: dict[str, Any] = yaml.safe_load(
-        Path(__file__).with_name("secrets.yaml").read_text(encoding="utf-8")
-    )
+    data: dict[str, Any] = load("llm/secrets.yaml")
     harmless = re.compile(f"(?is:{'|'.join(data['harmless'])})")
     rules = []
     for rule in data["rules"]:

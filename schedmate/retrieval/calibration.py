@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING
 
+from schedmate.data import load
 from schedmate.jobs import WorkloadMetadata
 from schedmate.retrieval.render import render
 
@@ -55,9 +55,6 @@ class Calibration:
 
 def labelled() -> list[Query]:
     """The labelled set."""
-    import yaml
-
-    text = resources.files(__package__).joinpath("labelled.yaml").read_text("utf-8")
     return [
         Query(
             kind,
@@ -68,7 +65,7 @@ def labelled() -> list[Query]:
                 *((task, right[0], data) for data in datasets),
             ),
         )
-        for kind, task, asked, right, models, datasets in yaml.safe_load(text)
+        for kind, task, asked, right, models, datasets in load("retrieval/labelled.yaml")
     ]
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from schedmate.data import load
 from schedmate.logparse.classify import CATEGORIES, LogClassifier
-from schedmate.logparse.data import load
 from schedmate.logparse.templates import TemplateStore, mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-RULES = load("classify/rules.yaml")
-EXAMPLES = load("classify/examples.yaml")
+RULES = load("logparse/classify/rules.yaml")
+EXAMPLES = load("logparse/classify/examples.yaml")
 
 
 class Words:

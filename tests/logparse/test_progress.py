@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedmate.data import load
 from schedmate.jobs import Progress
-from schedmate.logparse.data import load
 from schedmate.logparse.progress.collect import collect
 from schedmate.logparse.progress.general import clock_s
 from schedmate.logparse.progress.pace import Tick, pace, typical
@@ -22,7 +22,7 @@ from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.reading.storage import Memory
 
-PATTERNS = load("progress/patterns.yaml")
+PATTERNS = load("logparse/progress/patterns.yaml")
 
 
 def progress_of(*lines: str, **options: int) -> Progress:
@@ -59,7 +59,11 @@ def test_every_known_shape_is_read_from_its_example(pattern: dict) -> None:
 
 @pytest.mark.parametrize(
     ("name", "fact"),
-    [(name, fact) for name, facts in load("progress/facts.yaml").items() for fact in facts],
+    [
+        (name, fact)
+        for name, facts in load("logparse/progress/facts.yaml").items()
+        for fact in facts
+    ],
     ids=lambda value: str(value)[:40],
 )
 def test_every_fact_is_found_in_its_example(name: str, fact: dict) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 from schedmate.logparse.reading import (
     Line,
     LogFile,
@@ -103,7 +103,9 @@ def test_the_text_of_a_line_is_what_stays_on_the_screen() -> None:
     assert parse_line(b"\x1b]0;title\x07done", 1).text == "done"
 
 
-@pytest.mark.parametrize("form", load("reading/prefixes.yaml"), ids=lambda form: form["name"])
+@pytest.mark.parametrize(
+    "form", load("logparse/reading/prefixes.yaml"), ids=lambda form: form["name"]
+)
 def test_every_prefix_is_read_from_its_example(form: dict[str, str]) -> None:
     known = {one.name: one for one in forms()}
     origin, rest = split_prefix(form["example"], (known[form["name"]],))
@@ -256,7 +258,7 @@ def test_no_line_is_lost_or_doubled(texts: list[str]) -> None:
     assert len({line.number for line in grouped_lines}) == len(grouped_lines)
 
 
-MARKS = load("reading/attempts.yaml")
+MARKS = load("logparse/reading/attempts.yaml")
 
 
 @pytest.mark.parametrize("mark", [*MARKS["ends"], *MARKS["begins"], *MARKS["work"]], ids=str)

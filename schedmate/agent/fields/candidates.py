@@ -6,24 +6,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
-
-import yaml
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function, Instance, Symbol
 from schedmate.agent.interp.trace import CallEvent, Settings, Trace
 from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.data import load
 from schedmate.jobs import Evidence
 
 
 @cache
 def rules(name: str) -> dict[str, Any]:
     """One of this package's data files."""
-    text = resources.files(__package__).joinpath(f"{name}.yaml").read_text("utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loaded: dict[str, Any] = yaml.load(text, Loader=loader)  # noqa: S506
+    loaded: dict[str, Any] = load(f"agent/fields/{name}.yaml")
     return loaded
 
 

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from schedmate.agent.interp.objects import Call, Class, Function, Symbol
+from schedmate.data import load
 
-_NETWORK_NAMES = frozenset((
-    "Module", "Model", "Layer", "Block", "HybridBlock", "Cell", "Chain", "PreTrainedModel",
-    "Sequential", "ModuleList", "MessagePassing", "BaseModule", "BaseModel", "ModelMixin",
-    "Functional", "nnx", "Transform", "GraphModule", "TFPreTrainedModel", "FlaxPreTrainedModel",
-    "PyTorchModelHubMixin",
-))  # fmt: skip
-
-_NETWORK_ROOTS = frozenset((
-    "torch", "tensorflow", "keras", "flax", "haiku", "equinox", "jax", "paddle", "mindspore",
-    "mxnet", "chainer", "transformers", "torch_geometric", "torchvision", "timm", "diffusers",
-    "megatron", "fairseq", "mmengine", "mmcv", "sonnet", "snt", "nn", "linen",
-    "segmentation_models_pytorch", "tflearn", "dgl",
-))  # fmt: skip
-
-_DATACLASS = ("dataclass", "define", "frozen", "s", "attrs", "chz")
-
-_RECORD_BASES = (
-    "BaseModel", "NamedTuple", "BaseSettings", "TypedDict", "Tap", "Serializable",
-    "TrainingArguments", "Seq2SeqTrainingArguments", "PretrainedConfig", "SFTConfig",
-    "Struct", "FlattenedAccess", "BaseArgs",
-)  # fmt: skip
+_KINDS = load("agent/interp/classes.yaml")
+_NETWORKS = frozenset(_KINDS["networks"]["names"])
+_NETWORK_PACKAGES = frozenset(_KINDS["networks"]["packages"])
+_NETWORK_ENDINGS = tuple(_KINDS["networks"]["endings"])
+_COLLECTIONS = frozenset(_KINDS["networks"]["of_collections"]["packages"])
+_COLLECTION_ENDINGS = tuple(_KINDS["networks"]["of_collections"]["endings"])
+_DATASETS = frozenset(_KINDS["datasets"])
+_RECORD_DECORATORS = frozenset(_KINDS["records"]["decorators"])
+_RECORDS = frozenset(_KINDS["records"]["bases"])
+FIELDS = frozenset(_KINDS["records"]["fields"])
+"""Calls in a record's class body that describe a field instead of giving its default."""
+MAPPINGS = frozenset(_KINDS["mappings"])
+"""Base classes of objects that are mappings."""
+LISTS = frozenset(_KINDS["lists"])
+"""Base classes of objects that are lists."""
+ENUMS = frozenset(_KINDS["enums"])
+"""Base classes of enums."""
 
 
 def last(path: str) -> str:
@@ -44,13 +41,11 @@ def is_network(cls: Class) -> bool:
         root = base.replace("?", "").split(".")[0]
         if "Lightning" in name or "DataModule" in name:
             return False
-        if name in _NETWORK_NAMES and root in _NETWORK_ROOTS:
+        if name in _NETWORKS and root in _NETWORK_PACKAGES:
             return True
-        if name.endswith(("PreTrainedModel", "ForCausalLM", "ForConditionalGeneration")):
+        if name.endswith(_NETWORK_ENDINGS):
             return True
-        if root in ("torchvision", "timm", "transformers") and name.endswith(
-            ("Model", "Net", "Transformer", "ResNet", "Classification")
-        ):
+        if root in _COLLECTIONS and name.endswith(_COLLECTION_ENDINGS):
             return True
     return False
 
@@ -62,13 +57,8 @@ def is_training_module(cls: Class) -> bool:
 
 def is_dataset(cls: Class) -> bool:
     """Whether the class is a dataset or a data module."""
-    return any(
-        last(base) in ("Dataset", "IterableDataset", "LightningDataModule", "Sequence",
-                       "InMemoryDataset", "DatasetFolder", "ImageFolder", "VisionDataset",
-                       "PyDataset", "GeneratorBasedBuilder")
-        or last(base).endswith("Dataset")
-        for base in cls.external_bases()
-    )  # fmt: skip
+    names = [last(base) for base in cls.external_bases()]
+    return any(name in _DATASETS or name.endswith("Dataset") for name in names)
 
 
 def is_record(cls: Class) -> bool:
@@ -76,8 +66,8 @@ def is_record(cls: Class) -> bool:
     for current in cls.mro():
         for decorator in current.decorators:
             data = decorator.data
-            if isinstance(data, Symbol | Call) and last(data.path) in _DATACLASS:
+            if isinstance(data, Symbol | Call) and last(data.path) in _RECORD_DECORATORS:
                 return True
             if isinstance(data, Function) and "dataclass" in data.name:
                 return True
-    return any(last(base) in _RECORD_BASES for base in cls.external_bases())
+    return any(last(base) in _RECORDS for base in cls.external_bases())

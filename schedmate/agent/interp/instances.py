@@ -16,20 +16,9 @@ from schedmate.agent.values import Origin, Unknown, Value, unknown
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
-_DICT_BASES = frozenset((
-    "dict", "OrderedDict", "defaultdict", "UserDict", "EasyDict", "Munch", "AttrDict", "Box",
-    "ConfigDict", "CfgNode", "CN", "addict.Dict", "Dict", "Namespace",
-))  # fmt: skip
-
 _CONFIG = re.compile(
     r"(Config|Configuration|Cfg|Args|Arguments|H[Pp]arams?|Hyper\w*|Options?|Opts?|Settings|Params)$"
 )
-
-_FIELD_CALLS = (
-    "field", "Field", "attrib", "ib", "Factory", "mutable_field", "list_field", "HfArg", "arg",
-    "flag", "subparsers",
-)  # fmt: skip
-_ENUM_BASES = ("Enum", "IntEnum", "StrEnum", "Flag")
 
 
 def fields(state: State, cls: Class) -> dict[str, Value]:
@@ -54,7 +43,7 @@ def fields(state: State, cls: Class) -> dict[str, Value]:
 
 def _field_default(state: State, default: Value, origin: Origin, cls: Class) -> Value:
     data = default.data
-    if isinstance(data, Call) and classes.last(data.path) in _FIELD_CALLS:
+    if isinstance(data, Call) and classes.last(data.path) in classes.FIELDS:
         given = data.kwargs.get("default")
         if given is None and data.args and classes.last(data.path) != "subparsers":
             given = data.args[0]
@@ -83,14 +72,14 @@ def instantiate(
 ) -> Value:
     """Construct an object as far as that can be followed."""
     externals = [classes.last(base) for base in cls.external_bases()]
-    if any(name in _ENUM_BASES for name in externals):
+    if not classes.ENUMS.isdisjoint(externals):
         return _enum_member(cls, args)
     metaclass_call = cls.lookup("__new__")
     instance = Instance(cls, args=args, kwargs=kwargs)
-    if any(name in _DICT_BASES for name in externals):
+    if not classes.MAPPINGS.isdisjoint(externals):
         items: dict[Any, Value] = {}
         instance.items = Value(items)
-    elif "list" in externals or "UserList" in externals:
+    elif not classes.LISTS.isdisjoint(externals):
         instance.items = Value([])
     value = Value(instance, Origin("code", site.file, site.line))
     state.record(classes.qualified(cls), args, kwargs, site, value, cls)

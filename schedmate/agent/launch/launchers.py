@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.data import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,7 @@ class Rules:
 @cache
 def rules() -> Rules:
     """The rules shipped with the package."""
-    import yaml
-
-    text = files(__package__).joinpath("launchers.yaml").read_text("utf-8")
-    data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    data = load("agent/launch/launchers.yaml")
     launchers: dict[str, Table] = {}
     modules: dict[str, Table] = {}
     for name, entry in data["launchers"].items():

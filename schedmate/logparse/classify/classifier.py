@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 from schedmate.logparse.templates import TemplateStore
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _pieces(texts: Sequence[str]) -> NDArray[float32]:
 def _rules() -> tuple[Any, list[dict[str, str]]]:
     import re2
 
-    entries: list[dict[str, str]] = load("classify/rules.yaml")
+    entries: list[dict[str, str]] = load("logparse/classify/rules.yaml")
     matcher = re2.Set.SearchSet()
     for entry in entries:
         matcher.Add(entry["pattern"])
@@ -199,7 +199,7 @@ def _rules() -> tuple[Any, list[dict[str, str]]]:
 
 @cache
 def _examples() -> list[tuple[str, str]]:
-    examples: dict[str, list[str]] = load("classify/examples.yaml")
+    examples: dict[str, list[str]] = load("logparse/classify/examples.yaml")
     return [(text, category) for category, texts in examples.items() for text in texts]
 
 

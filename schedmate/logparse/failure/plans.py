@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from schedmate.data import load
 from schedmate.jobs import Diagnosis, Recovery
-from schedmate.logparse.data import load
 
 
 def plan_for(diagnosis: Diagnosis) -> Recovery:
@@ -51,5 +51,5 @@ def _words(diagnosis: Diagnosis) -> dict[str, str]:
 
 @cache
 def _table() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = load("failure/plans.yaml")["plans"]
+    rows: list[dict[str, Any]] = load("logparse/failure/plans.yaml")["plans"]
     return rows

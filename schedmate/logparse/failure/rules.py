@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from schedmate.data import load
 from schedmate.errors import InputError
 from schedmate.jobs import ErrorType, FaultyComponent
-from schedmate.logparse.data import load
 
 FOLDER = Path(__file__).parent / "rules"
 TRACEBACK = r"Traceback \(most recent call last"

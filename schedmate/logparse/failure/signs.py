@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 from schedmate.logparse.reading import LogFile
 
 STEPS = 3
@@ -65,7 +65,7 @@ def signs(kind: str) -> Signs:
     """The signs of one part of `signs.yaml`."""
     import re2
 
-    patterns = [entry["pattern"] for entry in load("failure/signs.yaml")[kind]]
+    patterns = [entry["pattern"] for entry in load("logparse/failure/signs.yaml")[kind]]
     bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
     return Signs(
         re2.compile(("(?m)" + bare).encode()),

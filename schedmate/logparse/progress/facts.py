@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 from schedmate.logparse.reading import LogFile
 
 HEAD = 1 << 18
@@ -32,7 +32,7 @@ def _patterns() -> dict[str, Any]:
     options.case_sensitive = False
     joined = {
         name: "|".join(f"(?:{one['pattern']})" for one in entries)
-        for name, entries in load("progress/facts.yaml").items()
+        for name, entries in load("logparse/progress/facts.yaml").items()
     }
     return {
         name: re2.compile(f"(?m){pattern}".encode("latin-1"), options)

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any, NamedTuple
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 from schedmate.logparse.progress.bars import OTHER, read_bar
 from schedmate.logparse.progress.general import clock_s, is_about_something_else, read_general
 from schedmate.logparse.progress.sample import Sample
@@ -35,7 +35,7 @@ def shapes() -> tuple[Shape, ...]:
             entry.get("ignore", False),
             entry.get("headed", False),
         )
-        for entry in load("progress/patterns.yaml")
+        for entry in load("logparse/progress/patterns.yaml")
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 
 _WORD = re.compile(r"[^\W\d_]+")
 _JOINED = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}")
@@ -19,24 +19,24 @@ _UNIT = re.compile(r"_(ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
 
 @cache
 def _vocabulary() -> dict[str, str]:
-    keys = load("progress/words.yaml")["keys"]
+    keys = load("logparse/progress/words.yaml")["keys"]
     return {str(phrase).lower(): kind for kind, phrases in keys.items() for phrase in phrases}
 
 
 @cache
 def _other() -> frozenset[str]:
-    return frozenset(str(word) for word in load("progress/words.yaml")["other"])
+    return frozenset(str(word) for word in load("logparse/progress/words.yaml")["other"])
 
 
 @cache
 def _kinds() -> dict[str, str]:
-    units = load("progress/words.yaml")["units"]
+    units = load("logparse/progress/words.yaml")["units"]
     return {str(word).lower(): kind for kind, words in units.items() for word in words}
 
 
 @cache
 def _listed(name: str) -> frozenset[str]:
-    return frozenset(str(word).lower() for word in load("progress/words.yaml")[name])
+    return frozenset(str(word).lower() for word in load("logparse/progress/words.yaml")[name])
 
 
 def seconds(unit: str) -> float | None:
@@ -48,7 +48,7 @@ def seconds(unit: str) -> float | None:
 @cache
 def load_times() -> dict[str, float]:
     """Units of time by name [s]."""
-    times = load("progress/words.yaml")["units"]["time"]
+    times = load("logparse/progress/words.yaml")["units"]["time"]
     return {str(name).lower(): float(value) for name, value in times.items() if name != "time"}
 
 

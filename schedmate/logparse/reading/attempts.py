@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 from schedmate.logparse.reading.file import LogFile
 from schedmate.logparse.reading.lines import plain
 
@@ -75,7 +75,7 @@ class _Patterns(NamedTuple):
 def _patterns() -> _Patterns:
     import re2
 
-    data = load("reading/attempts.yaml")
+    data = load("logparse/reading/attempts.yaml")
     ends, begins = ([one["pattern"] for one in data[part]] for part in ("ends", "begins"))
     return _Patterns(
         re2.compile(_either([*ends, *begins])),

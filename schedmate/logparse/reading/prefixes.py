@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from schedmate.logparse.data import load
+from schedmate.data import load
 
 COMMON = 0.5
 """Share of the lines that must have an ambiguous prefix for it to count."""
@@ -40,7 +40,7 @@ def forms() -> Layout:
     """All known forms, from prefixes.yaml."""
     return tuple(
         Form(entry["name"], re.compile(entry["pattern"]), entry.get("sniff", False))
-        for entry in load("reading/prefixes.yaml")
+        for entry in load("logparse/reading/prefixes.yaml")
     )
 
 

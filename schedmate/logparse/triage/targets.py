@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from schedmate.data import load
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
-from schedmate.logparse.data import load
 from schedmate.terminal import clean
 
 MAX_NODES = 20_000
@@ -111,7 +111,7 @@ def _listed(path: Path) -> Batch:
 
 
 def _columns(header: list[str], path: Path) -> dict[str, str]:
-    known = load("triage/columns.yaml")
+    known = load("logparse/triage/columns.yaml")
     found: dict[str, str] = {}
     for name, spellings in known.items():
         for column in header:

@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
-from importlib import resources
 from typing import Any
 
-import yaml
-
 from schedmate import durations
+from schedmate.data import load
 from schedmate.errors import UsageError
 from schedmate.jobs import JobState
 
@@ -23,8 +21,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 @cache
 def table(name: str) -> dict[str, Any]:
     """A data file of this package."""
-    text = resources.files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
+    loaded: dict[str, Any] = load(f"retrieval/importers/{name}.yaml")
     return loaded
 
 

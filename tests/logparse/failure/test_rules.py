@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from schedmate.data import load
 from schedmate.errors import InputError
 from schedmate.jobs import Diagnosis
-from schedmate.logparse.data import load
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import failed_examples, load_rules, match_text, read_rules
 from schedmate.logparse.failure.signs import signs
@@ -101,13 +101,13 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
     used[plan_for(Diagnosis(error_type="unknown")).id] += 1
     used[plan_for(Diagnosis(error_type="none")).id] += 1
     used[plan_for(Diagnosis(error_type="infrastructure", source="model")).id] += 1
-    rows = {row["id"] for row in load("failure/plans.yaml")["plans"]}
+    rows = {row["id"] for row in load("logparse/failure/plans.yaml")["plans"]}
     assert rows - set(used) <= {"infrastructure"}
 
 
 @pytest.mark.parametrize("kind", ["progress", "finished", "checkpoint", "node", "rank"])
 def test_signs_know_their_examples(kind: str) -> None:
-    for entry in load("failure/signs.yaml")[kind]:
+    for entry in load("logparse/failure/signs.yaml")[kind]:
         found = signs(kind).sign(entry["example"].encode())
         assert found is not None, entry["example"]
         assert signs(kind).together.search(entry["example"].encode())

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
@@ -36,6 +33,7 @@ from schedmate.agent.interp.libs.configs import attribute_dicts, files, gin, mme
 from schedmate.agent.interp.libs.configs.methods import config_method
 from schedmate.agent.interp.objects import Call, Class, Function
 from schedmate.agent.values import Origin, Value, unknown
+from schedmate.data import load
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -66,8 +64,7 @@ _MODELS = (
 
 @cache
 def _data() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("libraries.yaml").read_text("utf-8")
-    loaded: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    loaded: dict[str, Any] = load("agent/interp/libs/libraries.yaml")
     return loaded
 
 
