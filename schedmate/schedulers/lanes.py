@@ -7,9 +7,11 @@ from collections.abc import Callable, Hashable, Iterator
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from schedmate.schedulers.model import Job
+
+T = TypeVar("T")
 
 Rank = float | tuple[float, ...]
 """What a policy sorts by, ascending; ties go by order of submission."""
@@ -99,34 +101,42 @@ class Lanes:
         best = min((lane.entries[lane.head] for lane in self._heads()), default=None)
         return None if best is None else best[-1]
 
-    def walk(self, accept: Callable[[Job], bool]) -> None:
+    def walk(self, accept: Callable[[Job], T]) -> list[tuple[Job, T]]:
         """Offer jobs by rank; a lane whose job is not accepted is left alone from there on.
 
-        Costs the lanes plus the jobs accepted, however long the queue is.
+        `accept` answers with something true, such as where the job goes, or with something false.
+        The jobs accepted and their answers are returned. Costs the lanes plus the jobs accepted,
+        however long the queue is.
         """
         lanes, new = self._lanes, self._new
         if not lanes and len(new) == 1:
             # One job is in order by itself; mostly it is accepted and gone.
-            accept(next(iter(new.values()))[0])
-            return
+            for job, _ in new.values():
+                return [(job, answer)] if (answer := accept(job)) else []
         if new:
             self._sort()
+        found: list[tuple[Job, T]] = []
         if len(lanes) == 1:
             for lane in lanes.values():
                 entries = lane.entries
                 for position in range(lane.head, len(entries)):
-                    if not accept(entries[position][-1]):
-                        return
-            return
+                    job = entries[position][-1]
+                    if not (answer := accept(job)):
+                        break
+                    found.append((job, answer))
+            return found
         heads = [(lane.entries[lane.head], lane.head, lane.entries) for lane in lanes.values()]
         heapify(heads)
         while heads:
             entry, position, entries = heads[0]
             position += 1
-            if accept(entry[-1]) and position < len(entries):
+            if answer := accept(entry[-1]):
+                found.append((entry[-1], answer))
+            if answer and position < len(entries):
                 heapreplace(heads, (entries[position], position, entries))
             else:
                 heappop(heads)
+        return found
 
     def after(self, rank: Rank, lane: Hashable) -> Iterator[Job]:
         """The jobs of one lane that rank after `rank`, the last first."""

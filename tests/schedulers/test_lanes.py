@@ -54,9 +54,10 @@ def test_lanes_agree_with_a_sorted_list(
                 offered.append(job)
                 return keys[job.index][0] != lane
 
-            lanes.walk(accept)
+            accepted = lanes.walk(accept)
             refused = ordered(lane)[1:]
             assert offered == [job for job in ordered() if job not in refused]
+            assert accepted == [(job, True) for job in offered if keys[job.index][0] != lane]
         elif what == "i":
             assert list(lanes) == ordered()
             assert list(lanes.lane(lane)) == ordered(lane)

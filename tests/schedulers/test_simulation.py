@@ -16,8 +16,8 @@ from schedmate.schedulers.model import Profile
 from schedmate.schedulers.policy import Evict, Migrate, Resize
 from schedmate.schedulers.registry import BUNDLED, make
 from schedmate.schedulers.sim.audit import LawBrokenError, audit
+from schedmate.schedulers.sim.decisions import DecisionError
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.execution import DecisionError
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
 from schedmate.schedulers.sim.record import Outcome, Segment
 from schedmate.schedulers.sim.workload import Workload

@@ -11,7 +11,7 @@ from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import NEVER, Decision, Policy, Preempt, Start, View
-from schedmate.schedulers.space import lowest
+from schedmate.schedulers.pools import lowest
 
 
 class _Stopped(set[Job]):

@@ -7,17 +7,17 @@ time that it covers.
 from __future__ import annotations
 
 import gc
-import random
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
+from heapq import heappop
 
-from schedmate.errors import InputError
 from schedmate.schedulers.estimators import ABSURD_S, Estimator
 from schedmate.schedulers.load import Load
-from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Forecast, Job
+from schedmate.schedulers.model import Cluster, Forecast, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
-from schedmate.schedulers.sim.execution import DecisionError, Execution
+from schedmate.schedulers.sim.decisions import DecisionError, Decisions
+from schedmate.schedulers.sim.execution import Execution
 from schedmate.schedulers.sim.faults import Faults
+from schedmate.schedulers.sim.nodes import Nodes
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
 from schedmate.schedulers.sim.physics import Physics, TracePhysics
@@ -26,17 +26,18 @@ from schedmate.schedulers.sim.progress import (
     END,
     FAIL,
     PACE,
+    PROFILED,
     RERANK,
     SUBMIT,
     TICK,
     UP,
+    WAKE,
 )
 from schedmate.schedulers.sim.record import Outcome
+from schedmate.schedulers.sim.rounds import Rounds
+from schedmate.schedulers.sim.sizes import check_sizes
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
-
-_IDLE_ROUNDS = 1000
-"""Rounds in which nothing runs, comes or is decided, after which a policy is given up."""
 
 
 class Simulation:
@@ -70,7 +71,8 @@ class Simulation:
         for job, vc in zip(workload.jobs, workload.vcs or [""] * len(workload), strict=True):
             job.reset()
             job.vc = vc if has_vcs else ""
-        self._check_sizes()
+        check_sizes(workload.jobs, self.view.space)
+        self._by_trace = physics is None or isinstance(physics, TracePhysics)
         self._execution = Execution(
             workload,
             policy,
@@ -80,16 +82,20 @@ class Simulation:
             faults=faults,
             observers=observers,
         )
-        self._fresh = False  # whether jobs arrived about which the policy was not asked
-        self._by_trace = physics is None or isinstance(physics, TracePhysics)
+        self._decisions = Decisions(self._execution, policy)
+        self._rounds: Rounds | None = None
+        if policy.interval_s is not None:
+            self._rounds = Rounds(policy.interval_s, self.view, self._execution.events)
+        self._nodes = Nodes(self.cluster, self._execution, parameters, seed)
+        self._submit = [job.submit_time for job in workload.jobs]
+        self._submit.append(NEVER)
         self._advice_is_late = self._learns = False
+        self._estimate = None if estimator is None else estimator.estimate
         if estimator is not None:
             self._advice_is_late = type(estimator).latency_s is not Estimator.latency_s
             self._learns = type(estimator).observe is not Estimator.observe
-        self._bad_estimates = self._handled = self._idle_rounds = 0
-        self._tick = -NEVER  # when the next round is, or the last one was
-        self._draw = random.Random(seed)  # noqa: S311 - an experiment, not a secret
-        self._down: dict[int, tuple[Job, Allocation]] = {}  # node -> what keeps its GPUs
+        self._progress: Callable[[int], None] | None = None
+        self._bad_estimates = self._handled = self._told = 0
 
     def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
         """Simulate until the last job has ended; once.
@@ -97,11 +103,12 @@ class Simulation:
         `progress` is told now and then how many jobs have been submitted. Raises `DecisionError`
         for a decision that cannot be carried out, and when jobs are left that never start.
         """
+        self._progress = progress
         # Nothing here is cyclic garbage, and looking for it takes a third of the time.
         collecting = gc.isenabled()
         gc.disable()
         try:
-            events = self._loop(progress)
+            events = self._loop()
         finally:
             if collecting:
                 gc.enable()
@@ -112,161 +119,144 @@ class Simulation:
             [job.service_s for job in jobs],
             execution.segments,
             events,
-            {kind.__name__: number for kind, number in execution.counts.items()},
+            {kind.__name__: number for kind, number in self._decisions.counts.items()},
             execution.failures,
             execution.physics.work,
             self._bad_estimates,
         )
 
-    def _loop(self, progress: Callable[[int], None] | None) -> int:
-        jobs, view, execution = self.workload.jobs, self.view, self._execution
-        pending = view.pending
-        events, count, arrived = execution.events, len(jobs), 0
-        interval, steady = self.policy.interval_s, self.policy.steady
-        submit = [job.submit_time for job in jobs]
-        submit.append(NEVER)
-        if self.parameters.node_mtbf_s is not None:
-            for node in range(len(self.cluster.nodes)):
-                self._next_failure(node, submit[0])
-        upcoming = submit[0]
-        while execution.unfinished and (arrived < count or events):
+    def _loop(self) -> int:
+        """Handle all events and submissions; how many there were."""
+        view, execution, rounds = self.view, self._execution, self._rounds
+        events, pending, steady = execution.events, view.pending, self.policy.steady
+        happen, arrive, upcoming = self._happen, self._arrive, self._submit[0]
+        self._nodes.begin(upcoming)
+        while execution.unfinished and (events or upcoming < NEVER):
             if events and events[0][0] <= upcoming:
                 now = view.now = events[0][0]
-                self._happen(now)
+                happen(now)
+                if upcoming == now:
+                    upcoming = arrive(now)
+                if steady and execution.dirty and not pending.any():
+                    execution.dirty = False
             else:
                 now = view.now = upcoming
-            while upcoming == now:
-                self._arrive(jobs[arrived])
-                arrived += 1
-                upcoming = submit[arrived]
-                if progress is not None and not arrived % 1000:
-                    progress(arrived)
-            if self._fresh and not execution.dirty:
-                execution.dirty = pending.new_heads()
-            self._fresh = False
-            if execution.dirty and steady and not pending.any():
-                execution.dirty = False
-            if execution.dirty and (interval is None or self._is_round(now)):
+                upcoming = arrive(now)
+            if execution.dirty and (rounds is None or rounds.due(now)):
                 decided = self._decide()
-                waits = arrived < count or view.running.any() or execution.coming > 0
-                if self.policy.rounds:
-                    waits = self._next_round(now, idle=not (waits or decided)) or waits
+                waits = upcoming < NEVER or view.running.any() or execution.coming > 0
+                if rounds is not None and self.policy.rounds:
+                    waits = rounds.next(now, idle=not (waits or decided)) or waits
                 if not waits:
                     break
         if execution.unfinished:
             raise DecisionError(self._stuck())
-        return self._handled + count
+        return self._handled + len(self.workload)
 
     def _decide(self) -> bool:
         """Ask the policy until nothing changes by it; whether it decided anything."""
-        execution, view, space, decided = self._execution, self.view, self.view.space, False
+        execution, space, decided = self._execution, self.view.space, False
         while execution.dirty:
             execution.dirty = False
             space.begin()
-            if decisions := self.policy.decide(view):
-                execution.carry_out(decisions)
+            if decisions := self.policy.decide(self.view):
+                self._decisions.carry_out(decisions)
                 decided = True
             else:
                 space.rollback()
         return decided
 
-    def _is_round(self, now: float) -> bool:
-        """Whether the policy decides now; if not, it will be asked at its next round."""
-        interval = self.policy.interval_s
-        if interval is None or now == self._tick:
-            return True
-        due = _due(now, interval)
-        if due > now and due != self._tick:
-            self._tick = due
-            heappush(self._execution.events, (due, TICK, -1, -1))
-        return due == now
-
-    def _next_round(self, now: float, *, idle: bool) -> bool:
-        """Enter the round after this one, unless there is nobody to decide about; whether so."""
-        self._idle_rounds = self._idle_rounds + 1 if idle else 0
-        view, interval = self.view, self.policy.interval_s
-        if interval is None or not (len(view.pending) or len(view.running)):
-            return False
-        self._tick = _due(now, interval, after=True)
-        heappush(self._execution.events, (self._tick, TICK, -1, -1))
-        return self._idle_rounds < _IDLE_ROUNDS
-
     # What happens by itself.
 
     def _happen(self, now: float) -> None:
         """Handle all events of this instant."""
-        execution = self._execution
-        events, epochs, jobs = execution.events, execution.epoch, self.workload.jobs
+        execution, events = self._execution, self._execution.events
         while events and events[0][0] == now:
-            _, kind, index, epoch = heappop(events)
-            if kind >= SUBMIT:
-                self._outside(kind, index, epoch)
-            elif epoch != epochs[index]:
+            _, kind, index, which = heappop(events)
+            if kind < SUBMIT and which != execution.epoch[index]:
                 continue
-            elif kind == END:
-                job = jobs[index]
-                execution.end(job)
-                execution.dirty = True
-                if self._learns:
-                    self._learn(job)
-            else:
-                self._handle(kind, jobs[index])
             self._handled += 1
+            if kind == END:
+                execution.end(self.workload.jobs[index])
+                if self._learns:
+                    self._learn(self.workload.jobs[index])
+            else:
+                self._other(kind, index, which)
 
-    def _arrive(self, job: Job) -> None:
-        execution, estimator, view = self._execution, self.estimator, self.view
-        view.submitted.append(job.submit_time)
-        if self.parameters.profiling_is_free:
-            job.profile = self.workload.profiles[job.index]
-        if estimator is not None:
-            job.forecast = self._usable(estimator.estimate(job))
-            if self._advice_is_late and (wait_s := estimator.latency_s(job)) > 0:
-                execution.later(job, wait_s)
-                return
-        if execution.attended:
-            execution.submit(job)
-        else:
-            view.pending.add(job, view.now)
-        if self.policy.steady:
-            self._fresh = True
-        else:
-            execution.dirty = True
-
-    def _handle(self, kind: int, job: Job) -> None:
-        """Something of a running job itself."""
-        execution = self._execution
-        if kind == PACE:
-            execution.pace(job)
-            return
-        execution.dirty = True
-        if kind == RERANK:
-            execution.rerank(job)
-        elif kind == FAIL:
-            if not execution.fail(job) and self._learns:
-                self._learn(job)
-        else:
-            execution.stop_profiling(job)
-            if self.estimator is not None:
-                job.forecast = self._usable(self.estimator.estimate(job))
-            self.view.pending.add(job, self.view.now)
-
-    def _outside(self, kind: int, index: int, which: int) -> None:
-        """Something that no running job does by itself."""
-        execution = self._execution
-        if kind in (DOWN, UP):
-            self._node(kind, index)
-        elif kind != TICK:
-            execution.coming -= 1
-            job = self.workload.jobs[index]
-            if kind == SUBMIT:
+    def _arrive(self, now: float) -> float:
+        """Submit all jobs of this instant; when the next ones come."""
+        execution, view, came = self._execution, self.view, False
+        arrived = len(view.submitted)
+        while self._submit[arrived] == now:
+            job = self.workload.jobs[arrived]
+            view.submitted.append(now)
+            arrived += 1
+            if self.parameters.profiling_is_free:
+                job.profile = self.workload.profiles[job.index]
+            if self._estimate is not None:
+                job.forecast = self._usable(self._estimate(job))
+                if self._advice_is_late and self._wait(job):
+                    continue
+            came = True
+            if execution.attended:
                 execution.submit(job)
             else:
-                execution.observers[which].woken(job)
-                return
+                view.pending.add(job, now)
+        if came and not execution.dirty:
+            # A steady policy is asked only if one of them is the first of its lane.
+            execution.dirty = not self.policy.steady or view.pending.new_heads()
+        if self._progress is not None and arrived >= self._told:
+            self._told = arrived + 1000
+            self._progress(arrived)
+        return self._submit[arrived]
+
+    def _wait(self, job: Job) -> bool:
+        """Whether the job is submitted only when the advice about it has come."""
+        assert self.estimator is not None
+        wait_s = self.estimator.latency_s(job)
+        if wait_s > 0:
+            self._execution.later(job, wait_s)
+        return wait_s > 0
+
+    def _other(self, kind: int, index: int, which: int) -> None:
+        """Any event but the end of a job."""
+        execution, now = self._execution, self.view.now
+        if kind == PACE:
+            execution.pace(self.workload.jobs[index])
+            return
+        if kind == WAKE:
+            execution.woken(self.workload.jobs[index], which)
+            return
         execution.dirty = True
+        if kind == UP:
+            self._nodes.back(index, now)
+        elif kind == DOWN:
+            for job in self._nodes.fail(index, now):
+                self._learn(job)
+        elif kind != TICK:
+            self._change(kind, self.workload.jobs[index])
+
+    def _change(self, kind: int, job: Job) -> None:
+        """Something about one job that the policy has to hear of."""
+        execution = self._execution
+        if kind == RERANK:
+            execution.rerank(job)
+        elif kind == SUBMIT:
+            execution.coming -= 1
+            execution.submit(job)
+        elif kind == FAIL:
+            if not execution.fail(job):
+                self._learn(job)
+        elif kind == PROFILED:
+            execution.stop_profiling(job)
+            if self._estimate is not None:
+                job.forecast = self._usable(self._estimate(job))
+            self.view.pending.add(job, self.view.now)
 
     def _learn(self, job: Job) -> None:
-        """Tell the estimator of a job that has ended."""
+        """Tell the estimator, if it wants to know, of a job that has ended."""
+        if not self._learns:
+            return
         assert self.estimator is not None
         index, states = job.index, self.workload.states
         if job.failures and self._execution.done[index] < self._execution.physics.work[index]:
@@ -285,59 +275,6 @@ class Simulation:
         self._bad_estimates += 1
         return None
 
-    def _next_failure(self, node: int, now: float) -> None:
-        assert self.parameters.node_mtbf_s is not None
-        wait = self._draw.expovariate(1.0 / self.parameters.node_mtbf_s)
-        heappush(self._execution.events, (now + wait, DOWN, node, -1))
-
-    def _node(self, kind: int, node: int) -> None:
-        """A node fails, with all that runs on it, or is back."""
-        space, now = self.view.space, self.view.now
-        if kind == UP:
-            self._execution.coming -= 1
-            space.give(*self._down.pop(node))
-            self._next_failure(node, now)
-            return
-        hit = [job for job in self.view.running if any(n == node for n, _ in job.allocation)]
-        for job in hit:
-            if not self._execution.fail(job, node) and self._learns:
-                self._learn(job)
-        gpus = self.cluster.nodes[node].gpus
-        keeper = Job(f"repair of {self.cluster.nodes[node].name}", -1, now, gpus)
-        everything = ((node, (1 << gpus) - 1),)
-        space.take(keeper, everything)
-        self._down[node] = (keeper, everything)
-        self._execution.coming += 1
-        heappush(self._execution.events, (now + self.parameters.repair_s, UP, node, -1))
-
-    # What is said when something cannot be.
-
-    def _check_sizes(self) -> None:
-        """Raises `InputError` for a job that not even the empty cluster could hold."""
-        fits: dict[tuple[object, ...], bool] = {}
-        for job in self.workload.jobs:
-            key = (job.vc, job.gpu_type, job.gpus, job.min_gpus, job.share, job.cpus, job.memory_mb)
-            if key not in fits:
-                fits[key] = (
-                    self.view.space.find(job, gpus=job.min_gpus)
-                    or self.view.space.find(job, PROFILING, gpus=job.min_gpus)
-                ) is not None
-            if not fits[key]:
-                where = f" in virtual cluster {job.vc!r}" if job.vc else ""
-                kind = f" of type {job.gpu_type}" if job.gpu_type else ""
-                vcs = {node.vc for node in self.cluster.nodes}
-                types = {node.gpu_type for node in self.cluster.nodes}
-                if "" not in vcs and job.vc not in vcs:
-                    why = f"no node is open to it: the cluster's are of {', '.join(sorted(vcs))}"
-                elif job.gpu_type and not types & {"", job.gpu_type}:
-                    why = f"the cluster's GPUs are of type {', '.join(sorted(types))}"
-                else:
-                    why = "more than its nodes can ever give"
-                raise InputError(
-                    f"job {job.id} asks for {job.gpus} GPUs{kind}{where}: {why}. "
-                    "Choose another cluster, or cut the trace with `schedmate traces sample`."
-                )
-
     def _stuck(self) -> str:
         first = self.view.pending.first()
         if first is None:
@@ -347,13 +284,3 @@ class Simulation:
             f"policy {self.policy.name} left {len(self.view.pending)} jobs waiting for ever, the "
             f"first {first.id} ({first.gpus} GPUs), though nothing else runs or arrives."
         )
-
-
-def _due(now: float, interval: float, *, after: bool = False) -> float:
-    """The first multiple of `interval` from `now` on, or strictly after it."""
-    rounds = now // interval
-    due = rounds * interval
-    while due < now or (after and due <= now):
-        rounds += 1
-        due = rounds * interval
-    return due

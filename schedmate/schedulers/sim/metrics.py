@@ -7,7 +7,8 @@ last end less first submission. Utilisation: GPU time held over GPU time there w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ SIZES = ((1, 1, "1 GPU"), (2, 8, "2-8 GPUs"), (9, 1 << 62, "over 8 GPUs"))
 """The size classes in which results are broken down."""
 
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True)
@@ -33,34 +35,32 @@ class PerJob:
     queue_s: Floats
     gpus: NDArray[np.int64]
     packed: NDArray[np.bool_]
+    preemptions: NDArray[np.int64]
 
     @classmethod
     def of(cls, workload: Workload, outcome: Outcome) -> PerJob:
         """From what a simulation recorded."""
-        jobs = workload.jobs
-        submit = np.array([job.submit_time for job in jobs])
-        jct = np.array(outcome.end) - submit
-        packed = np.zeros(len(jobs), dtype=bool)
+        jct = np.array(outcome.end) - _column(workload, "submit_time", np.float64)
+        packed = np.zeros(len(workload), dtype=bool)
         packed[np.array(outcome.segments.jobs)[_joined(outcome)]] = True
         return cls(
             jct,
             np.maximum(0.0, jct - np.array(outcome.held_s)),
-            np.array([job.gpus for job in jobs]),
+            _column(workload, "gpus", np.int64),
             packed,
+            _column(workload, "preemptions", np.int64),
         )
 
 
 def summary(
-    workload: Workload, cluster: Cluster, outcome: Outcome, spent: Spent | None
+    workload: Workload, cluster: Cluster, outcome: Outcome, per_job: PerJob, spent: Spent | None
 ) -> dict[str, Any]:
     """The numbers of one run; hours where the name says `_h`."""
-    per_job = PerJob.of(workload, outcome)
     first = workload.jobs[0].submit_time
     makespan = max(outcome.end) - first
-    held = _held_gpu_s(workload, outcome)
-    jct, queue = per_job.jct_s / HOUR, per_job.queue_s / HOUR
+    held = _held_gpu_s(workload, outcome, per_job)
     return {
-        **_distribution(jct, queue),
+        **_distribution(per_job.jct_s / HOUR, per_job.queue_s / HOUR),
         "makespan_h": makespan / HOUR,
         "utilisation": held / (cluster.gpus * makespan) if makespan else 0.0,
         "gpu_time_h": None if spent is None else spent.hours(held),
@@ -74,7 +74,7 @@ def summary(
         "bad_estimates": outcome.bad_estimates,
         "events": outcome.events,
         "by_size": {
-            label: _part(workload, per_job, chosen)
+            label: _part(per_job, chosen)
             for low, high, label in SIZES
             if (chosen := (per_job.gpus >= low) & (per_job.gpus <= high)).any()
         },
@@ -99,11 +99,16 @@ def paired_difference(
     return float(difference.mean()), float(low), float(high)
 
 
-def _held_gpu_s(workload: Workload, outcome: Outcome) -> float:
-    segments, jobs = outcome.segments, workload.jobs
+def _column(workload: Workload, name: str, kind: type[Number]) -> NDArray[Number]:
+    return np.fromiter(map(attrgetter(name), workload.jobs), kind, len(workload))
+
+
+def _held_gpu_s(workload: Workload, outcome: Outcome, per_job: PerJob) -> float:
+    segments = outcome.segments
     allocations, starts, ends = segments.allocations, segments.starts, segments.ends
-    each = np.array([job.gpus * job.share for job in jobs])[np.array(segments.jobs, dtype=np.int64)]
-    if any(job.elastic for job in jobs):
+    each = per_job.gpus * _column(workload, "share", np.float64)
+    each = each[np.array(segments.jobs, dtype=np.int64)]
+    if _column(workload, "min_gpus", np.int64).any():
         each = np.array([sum(mask.bit_count() for _, mask in held) for held in allocations])
     total = float((each * (np.array(ends) - np.array(starts))).sum())
     # A pair holds its GPUs once: the one that joined is not counted while it shares.
@@ -122,7 +127,7 @@ def _held_gpu_s(workload: Workload, outcome: Outcome) -> float:
 def _joined(outcome: Outcome) -> NDArray[np.int64]:
     """Positions of the segments of jobs that joined another."""
     kinds = outcome.segments.kinds
-    return np.flatnonzero(np.fromiter(kinds, np.uint8, len(kinds)) == KINDS.index("packed"))
+    return np.flatnonzero(np.array(kinds, np.uint8) == KINDS.index("packed"))
 
 
 def _distribution(jct_h: Floats, queue_h: Floats) -> dict[str, float]:
@@ -136,19 +141,19 @@ def _distribution(jct_h: Floats, queue_h: Floats) -> dict[str, float]:
     return numbers
 
 
-def _part(workload: Workload, per_job: PerJob, chosen: NDArray[np.bool_]) -> dict[str, float]:
+def _part(per_job: PerJob, chosen: NDArray[np.bool_]) -> dict[str, float]:
     """The same for some of the jobs."""
-    jobs = [workload.jobs[row] for row in np.flatnonzero(chosen).tolist()]
     return {
         **_distribution(per_job.jct_s[chosen] / HOUR, per_job.queue_s[chosen] / HOUR),
-        "preemptions": sum(job.preemptions for job in jobs),
+        "preemptions": int(per_job.preemptions[chosen].sum()),
         "packed": int(per_job.packed[chosen].sum()),
     }
 
 
 def _by_vc(workload: Workload, per_job: PerJob) -> dict[str, dict[str, float]]:
-    names = np.array(workload.vcs)
     kinds = sorted(set(workload.vcs))
     if len(kinds) < 2:
         return {}
-    return {name: _part(workload, per_job, names == name) for name in kinds}
+    numbers = {name: number for number, name in enumerate(kinds)}
+    of_job = np.array([numbers[name] for name in workload.vcs])
+    return {name: _part(per_job, of_job == number) for name, number in numbers.items()}

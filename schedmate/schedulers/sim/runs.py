@@ -168,6 +168,7 @@ def run_policy(
     if plan.check:
         audit(workload, simulation.cluster, outcome)
     became = spent(workload, outcome, plan.parameters.restart)
+    per_job = PerJob.of(workload, outcome)
     numbers = {
         "policy": policy,
         "trace": workload.name,
@@ -180,7 +181,7 @@ def run_policy(
         "cluster": plan.cluster_name,
         "seed": plan.seed,
         "cpu_s": round(cpu_s, 3),
-        **summary(workload, simulation.cluster, outcome, became),
+        **summary(workload, simulation.cluster, outcome, per_job, became),
         "warnings": dict(simulation.view.warnings),
     }
     if counted := parts.report():
@@ -188,7 +189,6 @@ def run_policy(
         numbers["schedmate"] = counted
     if outcome.bad_estimates:
         numbers["warnings"]["an estimate was no time that a job can take"] = outcome.bad_estimates
-    per_job = PerJob.of(workload, outcome)
     return Run(policy, numbers, per_job, outcome, simulation.cluster, became)
 
 

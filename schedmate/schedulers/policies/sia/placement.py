@@ -12,7 +12,7 @@ from typing import NamedTuple
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policy import Decision, Migrate, Preempt, Resize, Start, View
-from schedmate.schedulers.space import lowest
+from schedmate.schedulers.pools import lowest
 
 _PINNED = 1000
 """How many times over a job that should not move counts."""

@@ -1,0 +1,52 @@
+"""When a policy that decides in rounds is asked."""
+
+from __future__ import annotations
+
+from heapq import heappush
+
+from schedmate.schedulers.policy import NEVER, View
+from schedmate.schedulers.sim.progress import TICK, Event
+
+_IDLE = 1000
+"""Rounds in which nothing runs, comes or is decided, after which a policy is given up."""
+
+
+class Rounds:
+    """The multiples of a policy's interval [s], each an event when it is needed."""
+
+    def __init__(self, interval_s: float, view: View, events: list[Event]) -> None:
+        self._interval_s = interval_s
+        self._view = view
+        self._events = events
+        self._at = -NEVER  # the next round, or the last one
+        self._idle = 0
+
+    def due(self, now: float) -> bool:
+        """Whether the policy decides now; if not, it will be asked at its next round."""
+        if now == self._at:
+            return True
+        at = self._first(now)
+        if at > now and at != self._at:
+            self._enter(at)
+        return at == now
+
+    def next(self, now: float, *, idle: bool) -> bool:
+        """Enter the round after this one, unless there is nobody to decide about; whether so."""
+        self._idle = self._idle + 1 if idle else 0
+        if not (self._view.pending.any() or self._view.running.any()):
+            return False
+        self._enter(self._first(now, after=True))
+        return self._idle < _IDLE
+
+    def _first(self, now: float, *, after: bool = False) -> float:
+        """The first round from `now` on, or strictly after it."""
+        rounds = now // self._interval_s
+        at = rounds * self._interval_s
+        while at < now or (after and at <= now):
+            rounds += 1
+            at = rounds * self._interval_s
+        return at
+
+    def _enter(self, at: float) -> None:
+        self._at = at
+        heappush(self._events, (at, TICK, -1, -1))

@@ -1,0 +1,39 @@
+"""Jobs that no cluster of this kind could ever run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schedmate.errors import InputError
+from schedmate.schedulers.model import PROFILING, Job
+from schedmate.schedulers.space import Space
+
+
+def check_sizes(jobs: Iterable[Job], space: Space) -> None:
+    """Raises `InputError` for a job that does not fit into the space, which is empty."""
+    fits: dict[tuple[object, ...], bool] = {}
+    for job in jobs:
+        key = (job.vc, job.gpu_type, job.gpus, job.min_gpus, job.share, job.cpus, job.memory_mb)
+        if key not in fits:
+            fits[key] = any(
+                space.find(job, role, gpus=job.min_gpus) is not None for role in ("", PROFILING)
+            )
+        if not fits[key]:
+            raise InputError(_why(job, space))
+
+
+def _why(job: Job, space: Space) -> str:
+    where = f" in virtual cluster {job.vc!r}" if job.vc else ""
+    kind = f" of type {job.gpu_type}" if job.gpu_type else ""
+    vcs = {node.vc for node in space.cluster.nodes}
+    types = {node.gpu_type for node in space.cluster.nodes}
+    if "" not in vcs and job.vc not in vcs:
+        why = f"no node is open to it: the cluster's are of {', '.join(sorted(vcs))}"
+    elif job.gpu_type and not types & {"", job.gpu_type}:
+        why = f"the cluster's GPUs are of type {', '.join(sorted(types))}"
+    else:
+        why = "more than its nodes can ever give"
+    return (
+        f"job {job.id} asks for {job.gpus} GPUs{kind}{where}: {why}. "
+        "Choose another cluster, or cut the trace with `schedmate traces sample`."
+    )
