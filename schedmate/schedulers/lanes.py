@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterator
 from heapq import heapify, heappop, heapreplace
-from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -89,11 +88,14 @@ class Lanes:
         found = self._lanes.get(lane)
         return 0 if found is None else len(found.entries) - found.head
 
-    def lane(self, key: Hashable) -> Iterator[Job]:
-        """The jobs of one lane by rank."""
-        self._sort()
+    def lane(self, key: Hashable, skip: int = 0) -> Iterator[Job]:
+        """The jobs of one lane by rank, without the first `skip`."""
+        if self._new:
+            self._sort()
         found = self._lanes.get(key)
-        return iter(()) if found is None else map(_JOB, islice(found.entries, found.head, None))
+        if found is None:
+            return iter(())
+        return _jobs(found.entries, range(found.head + skip, len(found.entries)))
 
     def first(self) -> Job | None:
         """The job that ranks first."""
@@ -138,15 +140,16 @@ class Lanes:
                 heappop(heads)
         return found
 
-    def after(self, rank: Rank, lane: Hashable) -> Iterator[Job]:
-        """The jobs of one lane that rank after `rank`, the last first."""
-        self._sort()
+    def after(self, rank: Rank, lane: Hashable, skip: int = 0) -> Iterator[Job]:
+        """The jobs of one lane that rank after `rank`, the last first, without `skip` of them."""
+        if self._new:
+            self._sort()
         found = self._lanes.get(lane)
         if found is None:
             return iter(())
         entries = found.entries
         begin = bisect_right(entries, _entry(rank, _LAST), lo=found.head)
-        return map(_JOB, islice(reversed(entries), len(entries) - begin))
+        return _jobs(entries, range(len(entries) - skip - 1, begin - 1, -1))
 
     def add(self, job: Job, now: float) -> None:
         """Put a job in; it must not be there."""
@@ -208,6 +211,11 @@ class Lanes:
             where[index] = (lane, entry)
         self._new.clear()
         return found
+
+
+def _jobs(entries: list[_Entry], places: range) -> Iterator[Job]:
+    # Costs the jobs looked at, however many were skipped.
+    return map(_JOB, map(entries.__getitem__, places))
 
 
 def _entry(rank: Rank, *rest: Any) -> _Entry:
