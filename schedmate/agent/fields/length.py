@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Literal
 
@@ -39,6 +40,8 @@ _ENVIRONMENT_STEPS = frozenset(
     ]
 )
 
+_FOR_EVER = 10**9
+_SAID = 80
 _ENDLESS = 10**8
 """So many epochs or steps mean that something else ends the training."""
 
@@ -91,6 +94,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
     steps: list[Candidate] = []
     for event in trace.calls:
         _from_call(event, epochs, steps)
+        _from_runner(event, epochs, steps)
     _from_training_arguments(trace, epochs, steps)
     around: dict[int, LoopEvent] = {}
     for loop in trace.loops:
@@ -103,13 +107,28 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
     if not any(_unresolved(event) for event in trace.calls):
         _from_settings(settings, epochs, steps)
     epoch, step = best(epochs), best(steps)
-    if epoch is None and step is None:
+    if _endless(trace, epoch, step):
         return None
     if epoch is None or step is None:
         chosen = epoch or step
         assert chosen is not None
         return chosen, "epoch" if step is None else "step"
     return _arbitrate(epoch, step)
+
+
+def _endless(trace: Trace, epoch: Candidate | None, step: Candidate | None) -> bool:
+    """Whether only the user ends the training: nothing limits it, or an infinite number does.
+
+    A setting that no loop counts up to (the steps of a diffusion, say) is then about another thing.
+    """
+    chosen = [c for c in (epoch, step) if c is not None]
+    if all(c.data >= _FOR_EVER for c in chosen):
+        return True
+    infinite = any(
+        loop.kind != "stop" and loop.certain and loop.depth == 0 and loop.bound.data == math.inf
+        for loop in trace.loops
+    )
+    return infinite and all(c.note is None and c.score < _SAID for c in chosen)
 
 
 def _unresolved(event: CallEvent) -> bool:
@@ -171,6 +190,24 @@ def _from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]
             if not _positive(step) and (step is None or step.known):
                 origin = Origin("library", text=rule["text"])
                 epochs.append(Candidate(rule["default_epochs"], origin, base - 20))
+
+
+_RUNNER = re.compile(
+    r"(trainer|runner|learner|experiment|solver|engine|training)\w*$", re.IGNORECASE
+)
+
+
+def _from_runner(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
+    """The length that a training class of the repository is given by name."""
+    if event.cls is None or not _RUNNER.search(event.cls.name):
+        return
+    names = rules("names")
+    for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
+        for rank, alias in enumerate(aliases):
+            value = event.kwargs.get(alias)
+            if _positive(value) and value is not None and value.data > 1:
+                score = (68.0 if event.certain else 58.0) - 0.12 * rank
+                target.append(_candidate(value, score))
 
 
 def _from_training_arguments(trace: Trace, epochs: list[Candidate], steps: list[Candidate]) -> None:

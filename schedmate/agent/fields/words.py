@@ -151,6 +151,7 @@ def dataset_name(text: str, path: bool = False) -> str | None:
     """A dataset's name from a setting or argument; None when it does not say."""
     called = re.match(r"[A-Za-z_][\w.]*\([\"']([\w\-./]+)[\"']", text.strip())
     text = called[1] if called else text.strip().strip("()[], ").strip("'\"")
+    text = re.sub(r"(?<=\w):[\d*]+(\.[\d*]+)*$", "", text)  # a version: `mnist:3.*.*`
     if not text or len(text) > 300 or "\n" in text:
         return None
     if _PLACEHOLDER.match(text) and not re.search(

@@ -104,7 +104,7 @@ def _counted_from_one(node: ast.For | ast.AsyncFor, source: Value, counted: Valu
         and not isinstance(data.start.data, int)
         and isinstance(counted.data, int)
         and isinstance(node.iter, ast.Call)
-        and any(ast.unparse(argument).endswith(" + 1") for argument in node.iter.args)
+        and any(ast.unparse(argument).rstrip(")").endswith(" + 1") for argument in node.iter.args)
     ):
         return Value(counted.data - 1, counted.origin)
     return counted
@@ -133,9 +133,18 @@ def _trains(body: Sequence[ast.stmt]) -> bool:
                     if isinstance(func, ast.Name)
                     else ""
                 )
-                if name in _NETWORK_STEPS or "train" in name.lower():
+                if name in _NETWORK_STEPS or "train" in name.lower() or _runs_session(func):
                     return True
     return False
+
+
+def _runs_session(func: ast.expr) -> bool:
+    """Whether this is `sess.run(...)`, TensorFlow 1's way to take a step."""
+    if not isinstance(func, ast.Attribute) or func.attr != "run":
+        return False
+    owner = func.value
+    name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+    return "sess" in name.lower()
 
 
 def _note_loop(

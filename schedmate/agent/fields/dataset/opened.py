@@ -80,6 +80,8 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
     else:
         value = argument(event, spec)
         text = text_of(value)
+        if rule.get("weak") and text is not None and _OF_A_MODEL.search(text):
+            return None
         if text is None or value is None or (rule.get("string") and text is not value.data):
             return None
         second = text_of(argument(event, rule["then"])) if "then" in rule else None
@@ -117,6 +119,9 @@ def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
     return name
 
 
+_OF_A_MODEL = re.compile(
+    r"(^|/)(checkpoints?|ckpts?|pretrained\w*|weights|saved_models?)/", re.IGNORECASE
+)
 _OPENS = ("open", "io.open", "codecs.open", "tensorflow.io.gfile.GFile", "tensorflow.gfile.*")
 
 

@@ -46,6 +46,16 @@ _EVAL_COUNT = re.compile(
 )
 
 
+_RESULT = re.compile(
+    r"_?(val|valid|validation|eval|dev)_?(loss|losses|acc|accuracy|error|err|f1|auc|miou|iou|map|mse|"
+    r"mae|rmse|psnr|ssim|bleu|wer|perplexity|ppl|scores?|metrics?|results?|stats|rewards?|returns?)"
+    r"(_\w+)?",
+    re.IGNORECASE,
+)
+"""Names of what an evaluation gives."""
+_ASKED = re.compile(r"(validate|dovalid(ation)?|doval|runvalidation|usevalidation)")
+"""Switches that are off unless the user asks for validation."""
+
 _NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|eval|evaluation)")
 
 
@@ -54,6 +64,9 @@ def switched_off(settings: list[Setting]) -> bool:
 
     `--no-val` and the like say the same.
     """
+    asked = [s.value.data for s in settings if s.kind != "globals" and _ASKED.fullmatch(s.key)]
+    if asked and all(value is False for value in asked):
+        return True
     return any(
         setting.explicit
         and (
@@ -87,7 +100,9 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     if evaluation is not None:
         return Origin("code", evaluation.file, evaluation.line)
     for name, site in trace.assigned.items():
-        if EVAL_WORD.search(name) and re.search(_LOADED, name, re.IGNORECASE):
+        if _RESULT.fullmatch(name) or (
+            EVAL_WORD.search(name) and re.search(_LOADED, name, re.IGNORECASE)
+        ):
             return Origin("code", site.file, site.line)
     found = next((event.site for event in trace.calls if _is_evaluation(event)), None)
     return Origin("code", found.file, found.line) if found is not None else None
@@ -103,6 +118,7 @@ def _is_evaluation(event: CallEvent) -> bool:
     return (
         event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy"))
         or bool(word and EVAL_WORD.search(word) and re.search(_LOADED, word, re.IGNORECASE))
+        or bool(word and _RESULT.fullmatch(word))
         or any(
             key in event.kwargs and event.kwargs[key].data is not None for key in _EVAL_ARGUMENTS
         )

@@ -128,7 +128,8 @@ def _config_flag(state: State, flag: str, config: Value) -> Value:
 
 
 _ABSL = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags", "tensorflow.compat.v1.flags",
-         "tensorflow.platform.flags", "gflags", "flags")  # fmt: skip
+         "tensorflow.platform.flags", "tensorflow.python.platform.flags", "gflags",
+         "flags")  # fmt: skip
 
 
 _DEFINES = (
@@ -143,6 +144,7 @@ HANDLERS: dict[str, Handler] = {
     **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},
     "absl.app.run": app_run,
     "tensorflow.app.run": app_run,
+    "tensorflow.python.platform.app.run": app_run,
     "ml_collections.config_flags.DEFINE_config_file": config_file_flag,
     "ml_collections.config_flags.config_flags.DEFINE_config_file": config_file_flag,
     "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,

@@ -239,4 +239,5 @@ HANDLERS: dict[str, Handler] = {
     for constructor in CONSTRUCTORS
     for name, method in _METHODS.items()
 }
+HANDLERS["optparse.OptionParser().parse_args"] = parse_known_args
 HANDLERS["isaacgym.gymutil.parse_arguments"] = parse_table

@@ -94,6 +94,8 @@ def ini_get(state: State, call: Invocation) -> Value:
     for key in call.args[:2]:
         mapping = state.mapping(value) if value is not None else None
         value = mapping.get(key.data) if mapping is not None else None
+        if value is None and mapping is not None and isinstance(key.data, str):
+            value = mapping.get(key.data.lower())  # options are read without their case
     return value if value is not None else call.kwargs.get("fallback", unknown())
 
 
