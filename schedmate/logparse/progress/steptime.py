@@ -16,7 +16,7 @@ FASTEST = 0.02
 """A bar without a name and without metrics that takes less for each count [s] is no training."""
 BRIEF = 120.0
 """Nor is one that takes less in all [s] where nothing else in the log speaks of training."""
-AGAIN = 3
+AGAIN = 10
 """A bar that begins anew this often may take a quarter of that: so do epochs."""
 COARSE = 0.05
 """Times stated in steps of more than this share of them say less than the timestamps."""
