@@ -66,7 +66,12 @@ def policy_class(name: str) -> type[Policy]:
     module, _, attribute = target.partition(":")
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"policy {name!r} cannot be loaded: {error}. Say in PYTHONPATH where it is; if "
+            "here: PYTHONPATH=. schedmate ..."
+        ) from None
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise UsageError(f"policy {name!r} cannot be loaded: {error}.") from None
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise UsageError(f"policy {name!r}: {target} is no subclass of schedmate's Policy.")

@@ -107,7 +107,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--origin", "real"), USAGE, "write recorded, or what was made up"),
         (("--phases", "often"), USAGE, "--phases: 'often' is no setting"),
         (("--policy", "json:JSONDecoder"), USAGE, "is no subclass"),
-        (("--policy", "no_such_module:X"), USAGE, "cannot be loaded"),
+        (("--policy", "no_such_module:X"), USAGE, "PYTHONPATH=. schedmate"),
         (("--estimator", "magic"), USAGE, "no estimator 'magic'"),
         (("--estimator", "column:x"), USAGE, "no column 'x' of numbers; it has guess"),
         (("--mode", "x"), USAGE, "none of honest, published"),
@@ -212,14 +212,20 @@ def test_the_policy_of_the_documentation_runs(
     cli: Cli, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "policies.md").read_text()
-    code = page.split("```python\n")[1].split("```")[0]
-    (tmp_path / "my_documented_policies.py").write_text(code)
+    policy, test = (part.split("```")[0] for part in page.split("```python\n")[1:])
+    (tmp_path / "my_documented_policies.py").write_text(f"{policy}\n\n{test}")
     monkeypatch.syspath_prepend(tmp_path)
     result = cli(
         *("simulate", str(trace), "--cluster", "1x4", "--json"),
-        *("--policy", "my_documented_policies:FewestGpus"),
+        *(
+            "--policy",
+            "my_documented_policies:FewestGpus,my_documented_policies:FewestGpus:per_gpu_s=0",
+        ),
     )
     assert result.code == 0, result.err
-    assert json.loads(result.out)["runs"][0]["jobs"] == 12
-    found = sys.modules["my_documented_policies"].FewestGpus
-    assert issubclass(found, Policy)
+    one, two = json.loads(result.out)["runs"]
+    assert one["jobs"] == 12
+    assert one["avg_jct_h"] < two["avg_jct_h"]
+    written = sys.modules["my_documented_policies"]
+    assert issubclass(written.FewestGpus, Policy)
+    written.test_a_small_job_passes_a_large_one()
