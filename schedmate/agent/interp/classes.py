@@ -41,7 +41,7 @@ def is_network(cls: Class) -> bool:
         root = base.replace("?", "").split(".")[0]
         if "Lightning" in name or "DataModule" in name:
             return False
-        if name in _NETWORKS and root in _NETWORK_PACKAGES:
+        if name in _NETWORKS and (root in _NETWORK_PACKAGES or cls.lookup("forward")):
             return True
         if name.endswith(_NETWORK_ENDINGS):
             return True

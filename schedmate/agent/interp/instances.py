@@ -184,6 +184,21 @@ def _enum_member(cls: Class, args: list[Value]) -> Value:
     return wanted
 
 
+def enum_members(value: Value) -> Value:
+    """What a loop over an enum class goes over; `value` itself for other classes."""
+    cls = value.data
+    if not isinstance(cls, Class) or not any(
+        classes.last(base) in ("Enum", "IntEnum", "StrEnum") for base in cls.external_bases()
+    ):
+        return value
+    members = [
+        enum_member(cls, name, held)
+        for name, held in cls.attrs.items()
+        if not name.startswith("_") and not isinstance(held.data, Function)
+    ]
+    return Value(members, value.origin)
+
+
 def enum_member(cls: Class, name: str, value: Value) -> Value:
     """`Class.MEMBER` of an enum: an object with `name` and `value`."""
     attrs = {"name": Value(name, value.origin), "value": value, "_value_": value}

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from schedmate.agent.interp import instances
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow
-from schedmate.agent.interp.objects import Call, RangeOf, Scope, Site
+from schedmate.agent.interp.objects import Call, Class, RangeOf, Scope, Site
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
 from schedmate.agent.interp.values_ops import iterate, truth
@@ -31,6 +32,8 @@ def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | Non
     if isinstance(source.data, Call) and source.data.args:
         first = source.data.args[0]
         source = first if isinstance(first.data, RangeOf) else source  # a progress bar over it
+    if isinstance(source.data, Class):
+        source = instances.enum_members(source)
     counted = _counted(source)
     if counted is not None:
         counted = _counted_from_one(node, source, counted)

@@ -103,8 +103,14 @@ class Repo:
         files = [file for file in self.files if not suffix or file.endswith(suffix)][:20_000]
         name = posixpath.basename(path)
         same = [file for file in files if posixpath.basename(file) == name]
-        names = {posixpath.basename(file): file for file in reversed(files)}
-        close = [names[near] for near in difflib.get_close_matches(name, names, 3, 0.6)]
+        # the common ending would make any two short names alike
+        stems = {posixpath.splitext(posixpath.basename(f))[0]: f for f in reversed(files)}
+        stem = posixpath.splitext(name)[0]
+        close = [
+            stems[near]
+            for near in difflib.get_close_matches(stem, stems, 9, 0.66)
+            if near[:1] == stem[:1] or difflib.SequenceMatcher(None, near, stem).ratio() >= 0.8
+        ]
         return list(dict.fromkeys(same + close))[:3]
 
     def module(self, name: str, roots: Sequence[str]) -> str | None:

@@ -21,6 +21,7 @@ from schedmate.agent.interp.libs import (
 from schedmate.agent.interp.libs.cli import (
     absl,
     argparse,
+    choices,
     dataclass_parsers,
     decorators,
     functions,
@@ -46,6 +47,7 @@ _MODELS = (
     iteration,
     argparse,
     ready_made,
+    choices,
     dataclass_parsers,
     functions,
     typer,

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.cli.choices import choose
 from schedmate.agent.interp.libs.cli.functions import call_with_flags
 from schedmate.agent.interp.libs.cli.records import (
     apply_file,
@@ -116,7 +117,7 @@ def from_command_line(state: State, call: Invocation) -> Value:
             skip = True
         else:
             rest.append(token)
-    left = fill(state, [record], rest)
+    left = fill(state, [record], choose(state, record, rest))
     loose = [token for token in left if not str(token.data).startswith("-")]
     if isinstance(kind.data, Class):
         for name, token in zip(_positional_fields(kind.data), loose, strict=False):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.objects import Call, Function, Scope
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
@@ -107,10 +109,32 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
             parser.options.append(
                 Option(name, (off,), default, None, "store_false", None, Value(False))
             )
+    argv = _with_file(state, data, parser, argv)
     namespace, _ = parse(state, parser, argv)
     state.trace.settings.append(Settings(data.name, Value(namespace), "arguments"))
     kwargs = {str(key): value for key, value in namespace.items()}
     return state.call(Value(data.undecorated()), [], kwargs, data.site)
+
+
+def _with_file(state: State, function: Function, parser: Parser, argv: list[Value]) -> list[Value]:
+    """`@use_yaml_config(param_name="config")` of typer-config: a file's values as defaults.
+
+    Gives the arguments that remain.
+    """
+    for decorator in function.decorators:
+        data = decorator.data
+        if not isinstance(data, Call) or not re.match(r"typer_config\.\w*use_\w+", data.path):
+            continue
+        named = data.kwargs.get("param_name") or (data.args[0] if data.args else Value("config"))
+        flag = f"--{named.data}"
+        place = next((i for i, token in enumerate(argv[:-1]) if token.data == flag), None)
+        values = read_file(state, argv[place + 1]) if place is not None else None
+        mapping = state.mapping(values) if values is not None else None
+        for option in parser.options:
+            option.default = (mapping or {}).get(option.dest, option.default)
+        if place is not None:
+            argv = [*argv[:place], *argv[place + 2 :]]
+    return argv
 
 
 HANDLERS: dict[str, Handler] = {"typer.Typer()": typer_app, "typer.run": typer_run}
