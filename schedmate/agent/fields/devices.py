@@ -88,8 +88,8 @@ def _ids(value: Value) -> int | None:
 def _listed(value: Value) -> int | None:
     data = value.data
     if isinstance(data, list | tuple):
-        numbers = [item.data for item in data]
-        plain = all(isinstance(n, int | str) and re.fullmatch(r"\d{1,3}", str(n)) for n in numbers)
+        numbers = [str(item.data).removeprefix("cuda:") for item in data]
+        plain = all(re.fullmatch(r"\d{1,3}", number) for number in numbers)
         return len(set(numbers)) if numbers and plain else None
     if isinstance(data, str) and re.search(r"[,-]", data.strip("()[] ")):
         return count_devices(data.strip("()[] ")) or None

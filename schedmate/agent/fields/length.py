@@ -156,6 +156,8 @@ def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
         return step, "step"  # libraries that take both end at the limit of steps
     if step_set >= 5 > epoch_set and step.score >= 60:
         return step, "step"
+    if epoch.data == 1 and not epoch_set and step_set and step.score >= 60:
+        return step, "step"  # one pass by default is no choice beside steps that were set
     return epoch, "epoch"
 
 

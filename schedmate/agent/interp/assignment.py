@@ -114,6 +114,8 @@ def set_item(state: State, base: Value, index: Value, value: Value) -> None:
     elif isinstance(data, Symbol) and data.path == "os.environ" and isinstance(key, str):
         if state.certain:
             state.environ[key] = value
+            if len(state.frames) == 1:  # for the whole program, not for one of its processes
+                state.shared.setdefault("os.environ", {})[key] = value
 
 
 def _overrides(state: State, held: Value | None, value: Value) -> bool:

@@ -63,8 +63,8 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
         state.trace.complete = False
         state.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
     state.trace.settings.append(Settings("__main__", Value(dict(module.scope.names)), "globals"))
-    visible = state.environ.get(VISIBLE)
-    if visible is not None and visible is not plan.env.get(VISIBLE):
+    visible = state.shared.get("os.environ", {}).get(VISIBLE)
+    if visible is not None:
         settings = Value({VISIBLE.lower(): visible})
         state.trace.settings.append(Settings("environment", settings, "config"))
     for name, value in state.configs:

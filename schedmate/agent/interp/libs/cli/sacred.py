@@ -7,9 +7,8 @@ command, and its updates; captured functions take what they are not given from t
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp.attributes import set_path
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.flags import plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
@@ -42,8 +41,7 @@ def _run(state: State, main: Function, argv: list[Value]) -> Value:
             origin = token.origin
             if origin is not None:
                 origin = Origin(origin.source, origin.file, origin.line, key)
-            value = plain_scalar(Value(given, origin))
-            set_path(state, Value(config), key.split("."), value)
+            _update(config, key.split("."), plain_scalar(Value(given, origin)))
     state.shared[_CONFIG] = config
     state.trace.settings.append(Settings("config", Value(config), "config"))
     spec = main.node.args
@@ -51,6 +49,16 @@ def _run(state: State, main: Function, argv: list[Value]) -> Value:
         a.arg: config[a.arg] for a in (*spec.args, *spec.kwonlyargs) if a.arg in config
     }
     return state.call(Value(main.undecorated()), [], kwargs, main.site)
+
+
+def _update(config: dict[Any, Value], path: list[str], value: Value) -> None:
+    """`a.b=c` of the command, which is certain whatever led here."""
+    for part in path[:-1]:
+        inner = config.setdefault(part, Value(AttrDict(flavour="sacred"))).data
+        if not isinstance(inner, dict):
+            return
+        config = inner
+    config[path[-1]] = value
 
 
 def _scope(state: State, function: Function, config: AttrDict) -> None:
