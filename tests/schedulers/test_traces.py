@@ -458,7 +458,9 @@ def test_every_result_says_what_its_trace_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "cluster", "message"),
     [
-        ("a,0,5,16,,", "1x8", "job a asks for 16 GPUs: more than its nodes can ever give"),
+        ("a,0,5,16,,", "1x8", "job a asks for 16 GPUs: more than its nodes can .* --max-gpus 15`"),
+        ("a,0,5,16,,\nb,0,5,9,,\nc,0,5,1,,", "1x8", "job a .* .1 more cannot run there either"),
+        ("a,0,5,1,,H100", "1x8:A100", "job a asks for 1 GPU of type H100: the cluster's GPUs are"),
         ("a,0,5,4,x,", "1x2@x,1x8@y", "job a asks for 4 GPUs in virtual cluster 'x': more than"),
         ("a,0,5,4,x,", "1x8@y", "in virtual cluster 'x': no node is open to it: .* are of y"),
         ("a,0,5,4,,H100", "1x8:A100", "4 GPUs of type H100: the cluster's GPUs are of type A100"),

@@ -12,6 +12,7 @@ from schedmate.schedulers.space import Space
 def check_sizes(jobs: Iterable[Job], space: Space) -> None:
     """Raises `InputError` for a job that does not fit into the space, which is empty."""
     fits: dict[tuple[object, ...], bool] = {}
+    unfit = []
     for job in jobs:
         key = (job.vc, job.gpu_type, job.gpus, job.min_gpus, job.share, job.cpus, job.memory_mb)
         if key not in fits:
@@ -19,12 +20,16 @@ def check_sizes(jobs: Iterable[Job], space: Space) -> None:
                 space.find(job, role, gpus=job.min_gpus) is not None for role in ("", PROFILING)
             )
         if not fits[key]:
-            raise InputError(_why(job, space))
+            unfit.append(job)
+    if unfit:
+        raise InputError(_why(unfit[0], space, len(unfit) - 1))
 
 
-def _why(job: Job, space: Space) -> str:
+def _why(job: Job, space: Space, others: int) -> str:
     where = f" in virtual cluster {job.vc!r}" if job.vc else ""
     kind = f" of type {job.gpu_type}" if job.gpu_type else ""
+    asked = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
+    part = ""
     vcs = {node.vc for node in space.cluster.nodes}
     types = {node.gpu_type for node in space.cluster.nodes}
     if "" not in vcs and job.vc not in vcs:
@@ -33,7 +38,9 @@ def _why(job: Job, space: Space) -> str:
         why = f"the cluster's GPUs are of type {', '.join(sorted(types))}"
     else:
         why = "more than its nodes can ever give"
+        part = f" --max-gpus {job.gpus - 1}" if job.gpus > 1 and not job.cpus else ""
+    more = f" ({others:,} more cannot run there either)" if others else ""
     return (
-        f"job {job.id} asks for {job.gpus} GPUs{kind}{where}: {why}. "
-        "Choose another cluster, or cut the trace with `schedmate traces sample`."
+        f"job {job.id} asks for {asked}{kind}{where}: {why}{more}. Choose another cluster, or cut "
+        f"the trace with `schedmate traces sample{part}`."
     )
