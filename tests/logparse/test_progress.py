@@ -625,3 +625,11 @@ def test_a_log_without_years_does_not_say_when() -> None:
 
     assert progress_of(*lines).step_time_s == pytest.approx(60.0)
     assert progress_of(*lines).updated is None
+
+
+def test_losses_with_a_step_time_need_no_counter() -> None:
+    chinese = progress_of(*["训练 步数: 10 损失: 1.2 每步耗时: 0.35秒"] * 30)
+
+    assert progress_of(*["loss: 1.2 | step time: 2 s | lr 0.1"] * 30).step_time_s == 2
+    assert (chinese.step_time_s, chinese.iteration) == (0.35, 10)
+    assert progress_of(*["loss: 1.2 | took 350 ms"] * 30).abstained

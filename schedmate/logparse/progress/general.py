@@ -129,8 +129,9 @@ def read_general(text: str) -> Sample | None:
             return sample
         if sample.loss is None or sample.part:
             return None
-        sample.group = "general loss"
-        sample.step_time_s = None
+        if not sample.unit:
+            sample.step_time_s = None
+        sample.group = "general loss" + " and time" * sample.timed
         return sample
     if "unnamed" in kinds and not sample.training and sample.bare:
         sample.step_time_s, sample.bare = None, False  # `12s` in any text
