@@ -80,7 +80,7 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
     else:
         value = argument(event, spec)
         text = text_of(value)
-        if rule.get("weak") and text is not None and _OF_A_MODEL.search(text):
+        if rule.get("weak") and text is not None and _BESIDE_DATA.search(text):
             return None
         if text is None or value is None or (rule.get("string") and text is not value.data):
             return None
@@ -119,8 +119,10 @@ def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
     return name
 
 
-_OF_A_MODEL = re.compile(
-    r"(^|/)(checkpoints?|ckpts?|pretrained\w*|weights|saved_models?)/", re.IGNORECASE
+_BESIDE_DATA = re.compile(
+    r"(^|/)(checkpoints?|ckpts?|pretrained\w*|weights|saved_models?)/|"
+    r"[-_](labels?|vocab|dict|stats|mean|std|classes|mapping)\.(npy|npz|pkl|pickle|pth?)$",
+    re.IGNORECASE,
 )
 _OPENS = ("open", "io.open", "codecs.open", "tensorflow.io.gfile.GFile", "tensorflow.gfile.*")
 
