@@ -48,7 +48,7 @@ def _assign(state: State, node: ast.Assign, scope: Scope) -> None:
     value = evaluate(state, node.value, scope)
     _name_event(state, node.targets[0], value)
     if isinstance(node.value, ast.Call) or (
-        isinstance(node.value, ast.DictComp | ast.ListComp | ast.Dict)
+        isinstance(node.value, ast.DictComp | ast.ListComp)
         and any(isinstance(part, ast.Call) for part in ast.walk(node.value))
     ):
         _note_assigned(state, node.targets[0], value, scope)
