@@ -346,9 +346,15 @@ def sensitivity(options: Options) -> None:
     """Detection rate, errors of profiles and estimates, latency, recall and false alarms."""
     rows = []
     rates = {"fail": True}
-    # Any pair that fits is made: the tracker has something to undo.
-    any_pair = f"{LUCID}:capacity=4:lookahead_s=0"
+    # Any pair that fits into 80 GB is made: the tracker has something to undo.
+    large = "gpu_memory_mb=81920"
+    any_pair = f"{LUCID}:capacity=4:lookahead_s=0:{large}"
     groups: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
+        "GPUs of 80 GB:": [
+            ("Lucid", f"lucid:{large}", "ga2m", {}),
+            ("Lucid+SchedMate", f"{LUCID}:{large}", "ga2m", {}),
+            ("perfect tracker", f"_bounds:KnowingLucid:{large}", "ga2m", {}),
+        ],
         "detection rate, any pair shares": [
             (f"{rate:g}", f"{any_pair}:detection_rate={rate}", "user-mean", {})
             for rate in (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -371,10 +377,12 @@ def sensitivity(options: Options) -> None:
         ]
         + [("the handler itself", SJF, "user-mean", rates)],
     }
+    queues = ("error of estimates, x e^", "latency of the advisor [s]")  # so as to matter
     shown: dict[str, list[Trace]] = {}
-    for name in options.traces:
-        shown[name] = options.several(name)
+    for trace in options.traces:
         for group, members in groups.items():
+            name = f"{trace}:2500" if group in queues else trace
+            shown[name] = shown.get(name) or options.several(name)
             base = None
             for title, policy, told, plan in members:
                 results = options.runs(shown[name], (policy, told), **plan)
