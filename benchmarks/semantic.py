@@ -2,7 +2,7 @@
 
     python benchmarks/semantic.py PART --data DATA --kept FOLDER [--seeds 1,2,3] [--jobs 2500]
 
-PART is case1, phillym, load, case3, estimation, sensitivity, ablation or beyond. DATA has
+PART is case1, phillym, pairs, load, case3, estimation, sensitivity, ablation or beyond; DATA has
 philly/philly.csv, phillym/phillym.csv and lucid/data/colocate_info.csv. Finished runs are kept in
 FOLDER.
 What jobs train is made up by a recipe on every trace (docs/traces.md), so that no row is wholly
@@ -28,6 +28,7 @@ from schedmate.schedulers.estimators import Estimator, UserMean
 from schedmate.schedulers.learned import Learned
 from schedmate.schedulers.model import Forecast, Job
 from schedmate.schedulers.sim.failures import FailureRates
+from schedmate.schedulers.sim.parameters import ColocationTable
 from schedmate.schedulers.sim.results import Result
 from schedmate.schedulers.sim.traces.assign import GROUP
 from schedmate.schedulers.sim.workload import Workload
@@ -152,6 +153,22 @@ def _cdfs(name: str, found: dict[str, dict[str, list[Result]]]) -> None:
         ]
         y = axes.linear("share of jobs", 0.0, 1.0, "share")
         save(RESULTS / f"{name}_{trace.lower()}.svg", f"JCT on {trace}", curves, (x, y))
+
+
+def pairs(options: Options) -> None:
+    """What there is to undo: how many of Lucid's measured pairs slow a job down by how much."""
+    table = ColocationTable.read(options.data / "lucid" / "data" / "colocate_info.csv").pairs
+    speeds = np.array([value for (one, two), value in table.items() if one <= two])
+    rows = [
+        {
+            "pairs": len(speeds),
+            "mean speed": f"{speeds.mean():.3f}",
+            "one loses 35 % or more": f"{(speeds.min(axis=1) <= 0.65).mean():.1%}",
+            "one loses 50 % or more": f"{(speeds.min(axis=1) <= 0.5).mean():.1%}",
+            "both together do less than one alone": f"{(speeds.sum(axis=1) < 1).mean():.1%}",
+        }
+    ]
+    record("semantic_pairs", rows, source="Lucid's measured pairs (S-Lab-System-Group/Lucid)")
 
 
 def load(options: Options) -> None:
@@ -433,6 +450,7 @@ def beyond(options: Options) -> None:
 PARTS = {
     "case1": (case1, "Seren,Venus,Saturn,Philly"),
     "phillym": (phillym, "PhillyM"),
+    "pairs": (pairs, ""),
     "load": (load, "Seren,Venus,Philly"),
     "case3": (case3, "Seren,Philly,Venus"),
     "estimation": (estimation, "Philly"),
