@@ -50,7 +50,7 @@ class Decisions:
         Raises `DecisionError` for the first decision that is impossible.
         """
         # Mostly a policy has booked just what it returns: then that is kept.
-        counts, leave = self.counts, self._view.pending.remove
+        counts, leave, starts = self.counts, self._view.pending.remove, 0
         execution = self._execution
         bookings: Sequence[Booking | Decision] = decisions
         for decision in decisions:
@@ -59,19 +59,23 @@ class Decisions:
                 break
         booked = self._space.settle(bookings)
         for decision in decisions:
-            counts[type(decision)] += 1
             if type(decision) is Start:
+                starts += 1
                 if not booked:
                     self._take(decision.job, decision.allocation, decision)
                 elif not leave(decision[0]):
                     raise self._impossible(decision, "the job is not waiting")
                 execution.begin(*decision)
-            elif type(decision) is Preempt:
+                continue
+            counts[type(decision)] += 1
+            if type(decision) is Preempt:
                 execution.booked = booked
                 self._preempt(decision)
                 execution.booked = False
             else:
                 self._apply[type(decision)](decision)
+        if starts:
+            counts[Start] += starts
 
     def _profile(self, decision: Profile) -> None:
         job, allocation, limit = decision

@@ -20,9 +20,11 @@ def fairness(workload: Workload, jct_s: Sequence[float]) -> dict[str, dict[str, 
     groups = {"user": [job.user for job in workload.jobs], "vc": workload.vcs}
     found = {}
     for kind, names in groups.items():
-        known, which = np.unique(np.array(names, dtype=object).astype(str), return_inverse=True)
+        known = sorted(set(names))
         if len(known) < 2:
             continue
+        number = {name: position for position, name in enumerate(known)}
+        which = np.fromiter(map(number.__getitem__, names), np.int64, len(names))
         jct = np.bincount(which, weights=np.asarray(jct_s))
         alone = np.bincount(which, weights=np.asarray(workload.duration_s))
         some = np.flatnonzero(alone > 0)
@@ -35,7 +37,7 @@ def fairness(workload: Workload, jct_s: Sequence[float]) -> dict[str, dict[str, 
             "jain": float(slowdown.sum() ** 2 / (len(some) * (slowdown**2).sum())),
             "median_slowdown": float(np.median(slowdown)),
             "max_slowdown": float(slowdown.max()),
-            "slowest": str(known[worst]),
+            "slowest": known[worst],
             "slowest_jobs": int((which == worst).sum()),
         }
     return found

@@ -6,7 +6,6 @@ Section numbers are those of the paper (Hu et al., ASPLOS'23).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -198,8 +197,7 @@ class Lucid(Policy):
         for score in range(room + 1):
             lane = (job.vc, job.gpu_type, job.gpus, score)
             first = packed.first.get(lane, 0)
-            others = islice(view.running.lane(lane), first, None)
-            for position, other in enumerate(others, first):
+            for position, other in enumerate(view.running.lane(lane, first), first):
                 if other.gpus * predicted_s(other) < needed:
                     break
                 # A job is alone in the profiler by design, and one evicted stays alone for good.

@@ -166,7 +166,8 @@ class TablePhysics(Observer):
         self._stopped[index] = self.watch.now
         if index in self._profiling:
             nodes = [node for node, _ in self._profiling.pop(index)]
-            self._measure(index, list({self.cluster.nodes[node].gpu_type for node in nodes}))
+            types = dict.fromkeys(self.cluster.nodes[node].gpu_type for node in nodes)
+            self._measure(index, list(types))
 
     # What agents learn.
 
