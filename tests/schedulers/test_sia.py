@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -174,6 +177,30 @@ def test_the_baselines_run_the_same_jobs(toys: Path, policy: str, mode: object) 
         assert any(len(one) > 1 for one in sizes.values())
     else:
         assert all(one == {1 + n % 4} for n, one in sizes.items())
+
+
+_LEARNT = """
+import sys
+from pathlib import Path
+from schedmate.schedulers import Cluster
+from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.runs import Plan, run_policy
+from schedmate.schedulers.sim.traces import read_trace
+
+workload = read_trace(Path(sys.argv[1]))
+plan = Plan(("sia",), Cluster.parse("2x4:slow,2x4:fast"), "none", HONEST)
+print(run_policy(workload, plan, "sia").outcome.end)
+print([list(job.agent.observations) for job in workload.jobs])
+"""
+
+
+def test_what_agents_learn_does_not_depend_on_the_hash_seed(toys: Path) -> None:
+    found = set()
+    for seed in ("0", "2"):  # under which a set of the two GPU types has another order
+        command = [sys.executable, "-c", _LEARNT, str(toys)]
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        found.add(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
+    assert len(found) == 1
 
 
 def test_gavel_gives_each_type_to_those_who_gain_most_from_it() -> None:
