@@ -7,6 +7,7 @@ the nearest other one had the right type and name four times in five
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +26,8 @@ THRESHOLD = 0.8
 AROUND = (40, 10)
 """Lines before and after the located one that are compared."""
 SHORTEST = 4
-"""Fewest words of a line that says something."""
+"""Fewest words of a line that says something; masked numbers and paths are none."""
+_WORD = re.compile(r"<\w+>|([A-Za-z]{2,})")
 
 
 class Nearest(NamedTuple):
@@ -42,7 +44,7 @@ def nearest(event: Event) -> Nearest | None:
     lines = [
         line
         for line in event.file.lines(first, last)
-        if len(line.text.split()) >= SHORTEST and load_rules().line(line.text) is None
+        if _says(line.text) and load_rules().line(line.text) is None
     ]
     if not lines:
         return None
@@ -51,6 +53,10 @@ def nearest(event: Event) -> Nearest | None:
     row, column = divmod(int(similar.argmax()), similar.shape[1])
     found = float(similar[row, column])
     return Nearest(rules[column], lines[row], found) if found >= THRESHOLD else None
+
+
+def _says(text: str) -> bool:
+    return sum(bool(word[1]) for word in _WORD.finditer(mask(text))) >= SHORTEST
 
 
 def labelled() -> list[tuple[str, Rule]]:
