@@ -9,7 +9,7 @@ OWNER/REPO@COMMIT:PATH of a file. Each was labelled before the Failure Handler h
 that is open. Batches were collected one after another, each with the code of its day measured at
 once: its first sight. Half `look` was then worked on; what that code made of half `report`, still
 unread, says what carries over. The last rows are of code for which both were read. Batch 4 is small
-and was sought to be hard: quotes of a line or a few, nearly all of infrastructure that other batches
+and was sought to be hard: quotes of a line or a few, nearly all of infrastructure that others
 had little of. `3828b6a` had not seen it, nor had `families`, the rules of whole subsystems by name.
 """
 
