@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from schedmate.errors import InputError
@@ -48,7 +49,7 @@ class Cluster:
 
     nodes: tuple[Node, ...]
 
-    @property
+    @cached_property
     def gpus(self) -> int:
         """GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
