@@ -27,6 +27,7 @@ from schedmate.commands import (
     tune,
 )
 from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
+from schedmate.garbage import collect_seldom
 from schedmate.terminal import clean, say
 
 app = typer.Typer(
@@ -89,6 +90,7 @@ def _options(
 
 def main() -> None:
     """Run the command line and exit with a documented code; never shows a traceback unasked."""
+    collect_seldom()
     # What the terminal's encoding lacks is printed as a question mark, not as a failure.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     logging.getLogger("schedmate").addHandler(_WARNINGS)  # once, however often it is called

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from typing import Any, Generic, TypeVar
 
+from schedmate.garbage import collect_seldom
+
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
@@ -126,6 +128,7 @@ def _begin(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     """Prepare one worker process."""
     # Ctrl-C reaches every process of the terminal; a worker just ends, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    collect_seldom()
     # One core a process: the libraries' own threads would only get in each other's way.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ.setdefault(variable, "1")

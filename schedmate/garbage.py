@@ -1,0 +1,15 @@
+"""How often a process of the command line looks for garbage in cycles."""
+
+from __future__ import annotations
+
+import gc
+
+
+def collect_seldom() -> None:
+    """Look for cycles a seventieth as often as Python does by itself.
+
+    Syntax trees, traces and jobs are many objects that live until the answer is there: going
+    through them again and again takes a quarter of an analysis and finds nothing. The library
+    leaves its host's collector as it is; only schedmate's own processes call this.
+    """
+    gc.set_threshold(50_000, 20, 100)
