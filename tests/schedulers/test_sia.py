@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import elastic_tables
 import numpy as np
@@ -27,6 +30,7 @@ from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisio
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Migrate, Preempt, Resize, View
 from schedmate.schedulers.sim.audit import audit
+from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
 from schedmate.schedulers.sim.runs import Plan, run_policy
@@ -162,6 +166,22 @@ def test_jobs_of_every_kind_end(tmp_path: Path, category: str, mode: object) -> 
     }
     if category == "rigid":
         assert all(sizes[n] == {1 + n % 4} for n in range(12))
+
+
+@pytest.mark.parametrize("clock", [lambda k: 60.0 * k, lambda k: math.nextafter(60.0 * k, 0.0)])
+@pytest.mark.parametrize("rounds", [1, 7, 64_003])
+def test_published_reports_come_after_now(
+    toys: Path, clock: Callable[[float], float], rounds: int
+) -> None:
+    workload = read_trace(toys)
+    tables = workload.tables
+    assert tables is not None
+    physics = tables.physics(workload, CLUSTER, PUBLISHED, Sia)
+    assert isinstance(physics, TablePhysics)
+    physics.attach(SimpleNamespace(now=clock(rounds)))  # type: ignore[arg-type]
+    done = 0.9 * physics.work[0]
+    speed, until = physics.pace(0, done, ((0, 0b1),), None)
+    assert done < until <= done + 60.001 * speed
 
 
 @pytest.mark.parametrize("policy", ["gavel", "gavel:objective=max-min", "pollux"])

@@ -21,6 +21,9 @@ PROFILED_BATCHES = 10
 _PUBLISHED_ROUND_S = 60.0
 """The published simulator steps jobs from round to round, and agents learn at the end of one."""
 
+_CLOCK_S = 1e-6
+"""Sums of times are exact to this, over years."""
+
 
 class TablePhysics(Observer):
     """Work is progress in iterations of the initial batch size, summed over epochs.
@@ -118,7 +121,9 @@ class TablePhysics(Observer):
         """Time for which the job has to run until its agent knows how fast it does [s]."""
         if not self.published:
             return self._report_s
-        return _PUBLISHED_ROUND_S - max(self.watch.now, agent.restoring_until) % _PUBLISHED_ROUND_S
+        left = _PUBLISHED_ROUND_S - max(self.watch.now, agent.restoring_until) % _PUBLISHED_ROUND_S
+        # A round that ends within the rounding of the clock has ended: the next one counts.
+        return left if left > _CLOCK_S else left + _PUBLISHED_ROUND_S
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
         """What the application takes to start, the first time too.
