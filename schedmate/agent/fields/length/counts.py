@@ -1,0 +1,29 @@
+"""A number that code or settings give, as a candidate for the length of training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedmate.agent.fields.candidates import Candidate, is_number, source_bonus
+from schedmate.agent.values import Value
+
+_ENDLESS = 10**8
+"""So many epochs or steps mean that something else ends the training."""
+LIMIT = "a limit of steps that was set for this launch"
+"""The note of such a setting."""
+LEAVES = "leaves at"
+"""Begins the note of a loop that is left at a count."""
+
+
+def whole(number: Any) -> Any:
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def positive(value: Value | None) -> bool:
+    return is_number(value) and value is not None and value.data > 0
+
+
+def counted(value: Value, score: float, note: str | None = None) -> Candidate:
+    if value.data >= _ENDLESS:
+        score -= 40
+    return Candidate(whole(value.data), value.origin, score + source_bonus(value.origin) / 10, note)

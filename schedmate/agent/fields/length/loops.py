@@ -1,0 +1,111 @@
+"""Lengths that training loops count up to."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import Candidate
+from schedmate.agent.fields.length.counts import LEAVES, counted, positive
+from schedmate.agent.interp.passes import Passes
+from schedmate.agent.interp.trace import LoopEvent
+
+_DEEPER = (0, 2, 12, 16)
+"""What a loop loses by standing inside others: what trains counts in the outer ones."""
+
+_EPOCH = re.compile(
+    r"epoch|(^|_)epi(sode)?s?($|_)|episode|(^|_)ep(s|och)?($|_)|nepoch", re.IGNORECASE
+)
+_STEP = re.compile(
+    r"(^|_|\.|\b)(global_?|train_?|curr?_?|current_?|n_?|num_?|total_?|max_?)*"
+    r"(step|steps|iter|iters|itrs|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
+    r"batch_num|niter|n_iter|num_iter|t|i_iter|frame_idx|steps_done)(_?(num|idx|no|count|i))?($|_|\b)",
+    re.IGNORECASE,
+)
+_NOT_TOTAL = re.compile(
+    r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
+    r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|adv_|n_step|"
+    r"batch_size|burn|ckpt|checkpoint|vis|plot|grad",
+    re.IGNORECASE,
+)
+_OTHER_EPISODES = re.compile(
+    r"per_epoch|mini_?ep|ppo_?epoch|update_?epoch|learning_epoch|eval|test|valid|warm|seed|random|demo",
+    re.IGNORECASE,
+)
+
+
+def is_inner(loop: LoopEvent, outer: LoopEvent | None) -> bool:
+    """Whether a loop passes over what one step of the training loop around it gathered."""
+    if outer is None or loop.kind != "for" or loop.function != outer.function:
+        return False
+    if not outer.has_backward or loop.site.file != outer.site.file:
+        return False
+    named = f"{outer.counter} {outer.bound_text}"
+    return bool(_STEP.search(outer.counter) or _STEP.search(outer.bound_text)) or (
+        bool(_EPOCH.search(named)) and not positive(outer.bound)
+    )
+
+
+def of_passes(
+    loop: LoopEvent, count: Passes, epochs: list[Candidate], steps: list[Candidate]
+) -> None:
+    """A loop whose bound hangs on the length of the data, but not what the bound was made from."""
+    made = count.epochs if count.steps is None else count.steps
+    text = f"{loop.counter} {loop.bound_text}"
+    if (
+        not loop.has_backward
+        or loop.depth > 0
+        or not positive(made)
+        or _OTHER_EPISODES.search(text)
+    ):
+        return
+    assert made is not None
+    score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
+    if count.steps is not None and _EPOCH.search(text):
+        steps.append(counted(made, score, note))
+    elif count.steps is None and made.data > 1:
+        epochs.append(counted(made, score, note))
+
+
+def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
+    if not positive(loop.bound):
+        return
+    counter = loop.counter.rsplit(".", 1)[-1]
+    text = loop.bound_text
+    bound_is_epoch, counter_is_epoch = bool(_EPOCH.search(text)), bool(_EPOCH.search(counter))
+    counter_is_step = bool(_STEP.search(counter))
+    note = f"loop over {text}" if loop.kind == "for" else f"{LEAVES} {text}"
+    if loop.kind == "for":
+        if not loop.has_backward and not counter_is_epoch:
+            return
+        if "episode" in text and loop.bound.data <= 1:
+            return
+        score = (
+            (88.0 if loop.certain else 66.0)
+            - (0 if loop.has_backward else 8)
+            - _DEEPER[min(max(0, loop.depth), 3)]
+        )
+        if counter_is_epoch or (bound_is_epoch and not counter_is_step):
+            if not _OTHER_EPISODES.search(text):
+                epochs.append(counted(loop.bound, score, note))
+        elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
+            steps.append(counted(loop.bound, score - 3, note))
+        return
+    if _NOT_TOTAL.search(text) or loop.bound.data <= 1:
+        return
+    score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
+    if counter_is_epoch and loop.kind == "while":
+        epochs.append(counted(loop.bound, score, note))
+    elif counter_is_epoch:
+        epochs.append(counted(loop.bound, score - 20, note))
+    elif counter_is_step or re.search(r"step|iter|itrs|update", text, re.IGNORECASE):
+        named_total = re.search(
+            r"max|total|num|n_|train|niter|iterations|steps$|limit|budget", text, re.IGNORECASE
+        )
+        if text.replace("_", "").isdigit():
+            score -= 26
+        elif not named_total:
+            score -= 22
+        elif re.search(r"global|total", f"{counter} {text}", re.IGNORECASE):
+            # leaving the loop at a count of all steps comes before the last epoch
+            score += 4
+        steps.append(counted(loop.bound, score, note))

@@ -1,0 +1,85 @@
+"""Lengths that settings name: arguments, configuration files, module constants."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import Candidate, Setting, named, rules, source_bonus
+from schedmate.agent.fields.length.counts import LIMIT, positive, whole
+
+_ENVIRONMENT_STEPS = frozenset(
+    [
+        "totaltimesteps",
+        "totalenvsteps",
+        "numenvsteps",
+        "numtimesteps",
+        "ntimesteps",
+        "maxtimesteps",
+        "totalframes",
+        "maxframes",
+        "numframes",
+        "numtrainframes",
+        "envsteps",
+        "totalenvironmentsteps",
+    ]
+)
+"""Reinforcement learning counts environment steps, whatever its loops count."""
+
+_CLIP = 1000
+"""Fewer frames than this are a clip's, not a training's."""
+
+_PARTS_OF_OTHERS = re.compile(
+    r"eval|valid|test|infer|generat|^val$|^env(ironment)?_?(args|kwargs|config|cfg|params?)$",
+    re.IGNORECASE,
+)
+_OPTIM = re.compile(r"optim\w*", re.IGNORECASE)
+_PARTS_NOT_LENGTH = re.compile(
+    r"warm|scheduler|sched|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
+    r"log|save|callback|distill|finetune_head|discriminator|ema|augment|profil",
+    re.IGNORECASE,
+)
+
+
+def _of_another(setting: Setting) -> bool:
+    """Whether a setting's section is about something else than the length of training."""
+    parents = setting.path[:-1]
+    if any("sched" in part.lower() or _PARTS_OF_OTHERS.search(part) for part in parents):
+        return True
+    if setting.key.startswith(("maxepoch", "maxsteps", "maxiter")):
+        return False
+    return any(_PARTS_NOT_LENGTH.search(part) for part in parents)
+
+
+def from_settings(settings: list[Setting], epochs: list[Candidate], steps: list[Candidate]) -> None:
+    names = rules("names")
+    for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
+        for rank, setting in named(settings, aliases):
+            if not positive(setting.value):
+                text = setting.value.data
+                if not (isinstance(text, str) and re.fullmatch(r"\d+", text)):
+                    continue
+            if _of_another(setting):
+                continue
+            number = setting.value.data
+            optim = target is steps and any(_OPTIM.fullmatch(p) for p in setting.path[:-1])
+            if optim and float(number) < 100:
+                continue  # of the optimiser's own search
+            data = int(number) if isinstance(number, str) else whole(number)
+            score = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
+            if setting.key in _ENVIRONMENT_STEPS:
+                if isinstance(data, int | float) and data < _CLIP:
+                    continue  # the frames of a video clip
+                score += 18
+            if setting.kind == "globals":
+                score -= 6
+            if isinstance(data, int | float) and data <= 1 and target is steps:
+                continue
+            if "episode" in setting.key:
+                if isinstance(data, int | float) and data <= 1:
+                    continue
+                score -= 8
+            if setting.explicit:
+                score += 2
+            limit = target is steps and setting.key.startswith("max")
+            note = LIMIT if limit and setting.explicit else None
+            target.append(Candidate(data, setting.value.origin, score, note))
