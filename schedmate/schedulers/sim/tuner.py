@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import yaml
-
+from schedmate.data import load
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers import registry
 from schedmate.schedulers.sim.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.workload import Workload
 
-CANDIDATES = Path(__file__).with_name("tuning.yaml")
+CANDIDATES = "schedulers/sim/tuning.yaml"
 """For each bundled policy, the values worth trying of each setting."""
 
 Settings = dict[str, Any]
@@ -44,7 +42,7 @@ def candidates(policy: str) -> dict[str, list[Any]]:
     Raises `UsageError` for a policy that has nothing to tune.
     """
     defaults = {one.name: one.default for one in registry.parameters(registry.policy_class(policy))}
-    listed = yaml.safe_load(CANDIDATES.read_text(encoding="utf-8")).get(policy)
+    listed = load(CANDIDATES).get(policy)
     if not listed:
         raise UsageError(
             f"nothing is known of what to try for policy {policy!r}; name settings and values, as "

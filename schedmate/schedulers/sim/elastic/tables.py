@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 from bisect import bisect_left
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
+from schedmate.data import load
 from schedmate.errors import InputError
 from schedmate.schedulers.goodput import Limits
 from schedmate.schedulers.goodput.throughput import Floats
@@ -26,8 +25,7 @@ from schedmate.schedulers.goodput.throughput import Floats
 @cache
 def applications() -> dict[str, dict[str, Any]]:
     """Named parameters of applications, from applications.yaml."""
-    text = (files(__package__) / "applications.yaml").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    found: dict[str, dict[str, Any]] = load("schedulers/sim/elastic/applications.yaml")
     return found
 
 

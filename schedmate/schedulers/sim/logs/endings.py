@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
 
-import yaml
+from schedmate.data import load
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class Ending:
 @cache
 def endings() -> tuple[Ending, ...]:
     """Every ending, from endings.yaml."""
-    text = (files(__package__) / "endings.yaml").read_text(encoding="utf-8")
-    return tuple(Ending(**one) for one in yaml.safe_load(text)["endings"])
+    return tuple(Ending(**one) for one in load("schedulers/sim/logs/endings.yaml")["endings"])
 
 
 def draw_ending(infrastructure: bool, seed: str) -> Ending:

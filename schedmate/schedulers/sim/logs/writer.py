@@ -12,11 +12,10 @@ import random
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
 from typing import Any
 
-import yaml
+from schedmate.data import load
 
 NOISE = 0.04
 """Standard deviation of the logarithm of step times."""
@@ -146,8 +145,7 @@ class JobLog:
 @cache
 def formats() -> tuple[Format, ...]:
     """Every format, from formats.yaml."""
-    text = (files(__package__) / "formats.yaml").read_text(encoding="utf-8")
-    return tuple(Format(**one) for one in yaml.safe_load(text)["formats"])
+    return tuple(Format(**one) for one in load("schedulers/sim/logs/formats.yaml")["formats"])
 
 
 def choose(seed: str, duration_s: float) -> JobLog:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from sys import intern
-from typing import Any
 
-import yaml
-
-from schedmate.durations import parse_duration
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.elastic import workload as elastic
-from schedmate.schedulers.sim.traces.row import FIELDS, TIMES, Entry, entry_of
+from schedmate.schedulers.sim.traces.layout import Layout, layout_of
+from schedmate.schedulers.sim.traces.row import Entry, entry_of
+from schedmate.schedulers.sim.traces.table import rows_of
 from schedmate.schedulers.sim.workload import Workload
 
 _SHOWN = 5
@@ -33,31 +28,6 @@ UNSTATED = (
 
 class TraceError(InputError):
     """A trace has rows that no simulation could make sense of."""
-
-
-@cache
-def formats() -> tuple[Mapping[str, Any], ...]:
-    """The known formats, from formats.yaml."""
-    text = (files(__package__) / "formats.yaml").read_text(encoding="utf-8")
-    return tuple(yaml.safe_load(text))
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where the fields are in the rows of one file."""
-
-    name: str
-    at: Mapping[str, int]
-    """Field -> position in the row."""
-    units: Mapping[str, float]
-    """Seconds in a unit of each time field."""
-    config: Sequence[int] = ()
-    others: Mapping[str, int] | None = None
-    """Columns that are no field."""
-    sums: bool = False
-    """Whether rows of one id are parts of one job."""
-    origin: str = ""
-    """What any file of this format is; empty: it has to say so itself."""
 
 
 def read_trace(
@@ -81,7 +51,7 @@ def read_trace(
     Raises `InputError` when the file cannot be read or no format has its columns, and `TraceError`
     naming the line and the reason of bad rows.
     """
-    names, rows = _table(path)
+    names, rows = rows_of(path)
     if not columns and set(names) >= elastic.COLUMNS:
         found = elastic.read(path, names, rows, tables=tables)
     else:
@@ -101,7 +71,7 @@ def _read(
     *,
     skip_bad: bool,
 ) -> Workload:
-    layout = _layout(path, names, columns)
+    layout = layout_of(path, names, columns)
     has = frozenset(layout.at)
     entries: list[Entry] = []
     others = list((layout.others or {}).values())
@@ -159,100 +129,6 @@ def _read(
     return _workload(path.name, entries, kept, layout, notes)
 
 
-def _table(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """The header, and each row with its line."""
-    if path.suffix == ".parquet":
-        return _parquet(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is no text in UTF-8; a trace is a CSV file.") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
-    header, _, _ = text.partition("\n")
-    delimiter = max(",|\t;", key=header.count)
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    names = [name.strip() for name in next(reader, [])]
-    return names, ((reader.line_num, row) for row in reader if row)
-
-
-def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    try:
-        from pyarrow import ArrowInvalid
-        from pyarrow.parquet import read_table
-    except ImportError:
-        raise UsageError(
-            f"{path} needs pyarrow: pip install 'schedmate[parquet]', or give a CSV file."
-        ) from None
-    try:
-        table = read_table(path)
-    except (OSError, ArrowInvalid) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"cannot read {path} as Parquet: {reason}.") from None
-    columns = [column.to_pylist() for column in table.columns]
-    rows = (
-        ["" if value is None else str(value) for value in row] for row in zip(*columns, strict=True)
-    )
-    return list(table.column_names), enumerate(rows, 1)
-
-
-def _layout(path: Path, names: list[str], columns: Mapping[str, str] | None) -> _Layout:
-    position = {name: at for at, name in enumerate(names)}
-    if columns:
-        return _mapped(path, names, columns)
-    for one in formats():
-        if set(one["needs"]) <= set(names):
-            used = one["fields"]
-            return _Layout(
-                one["name"],
-                {field: position[name] for field, name in used.items() if name in position},
-                dict.fromkeys(TIMES, float(one.get("unit", 1))),
-                [position[name] for name in one.get("config", ()) if name in position],
-                {name: at for name, at in position.items() if name not in used.values()},
-                one.get("sum", False),
-                one.get("origin", ""),
-            )
-    if not names:
-        raise InputError(f"{path} is empty; a trace has a header and a row for each job.")
-    nearest = max(formats(), key=lambda one: _likeness(one["needs"], names))
-    lacks = ""
-    if _likeness(nearest["needs"], names) > 0:
-        absent = [name for name in nearest["needs"] if name not in names]
-        lacks = f" (the format {nearest['name']} needs {' and '.join(absent)} too)"
-    raise InputError(
-        f"{path} has the columns {', '.join(names)}, which are those of no known trace{lacks}; "
-        "name them with --map submit=COLUMN,duration=COLUMN,gpus=COLUMN, or see "
-        "`schedmate traces list`."
-    )
-
-
-def _likeness(needs: Sequence[str], names: Sequence[str]) -> float:
-    return len(set(needs) & set(names)) / len(needs)
-
-
-def _mapped(path: Path, names: list[str], columns: Mapping[str, str]) -> _Layout:
-    at, units = {}, {}
-    for field, text in columns.items():
-        if field not in FIELDS:
-            raise UsageError(f"--map: no field {field!r}; there are {', '.join(sorted(FIELDS))}.")
-        column, _, unit = text.rpartition(":")
-        if text in names or field not in TIMES or unit not in ("s", "m", "h", "d"):
-            column, unit = text, "s"
-        if column not in names:
-            raise UsageError(
-                f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}."
-            )
-        at[field], units[field] = names.index(column), parse_duration(f"1{unit}")
-    asked = {"submit"} | (set() if "end" in at else {"duration"})
-    if missing := sorted(asked - set(at)):
-        raise UsageError(f"--map names no column for {missing[0]}; write {missing[0]}=COLUMN.")
-    if not any(field.startswith("gpus") for field in at):
-        raise UsageError("--map names no column for gpus; write gpus=COLUMN.")
-    used = set(at.values())
-    others = {name: position for position, name in enumerate(names) if position not in used}
-    return _Layout("mapped", at, units, others=others)
-
-
 def _sum(one: Entry, other: Entry) -> Entry:
     """Two parts of a job: their GPUs together, from the first start to the last end."""
     submit = min(one.submit, other.submit)
@@ -272,7 +148,7 @@ def _workload(
     name: str,
     entries: list[Entry],
     rows: list[tuple[str, list[float | None]]],
-    layout: _Layout,
+    layout: Layout,
     notes: list[str],
 ) -> Workload:
     if any(a.submit > b.submit for a, b in pairwise(entries)):
