@@ -4,7 +4,6 @@
     python benchmarks/sia.py baselines --data DIR --kept FOLDER
     python benchmarks/sia.py ties --data DIR --kept FOLDER
     python benchmarks/sia.py charge --data DIR --kept FOLDER [--only ...]
-    python benchmarks/sia.py case2 --data DIR --kept FOLDER
     python benchmarks/sia.py figure
     python benchmarks/sia.py solver
 
@@ -53,8 +52,7 @@ COUNTS = {"philly": 8, "saturn": 10, "newtrace": 5}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = {"fidelity": fidelity, "baselines": baselines, "ties": ties}
-    parts |= {"charge": charge, "case2": case2}
+    parts = {"fidelity": fidelity, "baselines": baselines, "ties": ties, "charge": charge}
     parser.add_argument("part", choices=(*parts, "solver", "figure"))
     parser.add_argument("--data", type=Path)
     parser.add_argument("--kept", type=Path)
@@ -191,12 +189,6 @@ def charge(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, An
     for trace, several in _by_trace(names).items():
         for seconds in (20, 120, 360):
             yield from _saved(where, trace, several, seconds, (0.5, 1.0))
-
-
-def case2(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Every workload (Table 3), at one charge between those that the paper's gain takes."""
-    for trace, several in _by_trace(names).items():
-        yield from _saved(where, trace, several, 120, (1.0,))
 
 
 def _by_trace(names: list[str]) -> dict[str, list[str]]:
