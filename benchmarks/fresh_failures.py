@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from _package import read_with
 from _record import record
 
 LABELS = Path(__file__).parent / "labels" / "fresh_failures.json"
@@ -57,7 +55,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     wrong: list[dict[str, Any]] = []
     for package, code in [*zip(options.package, options.code, strict=True), (here, "this")]:
-        found = read(package, paths)
+        found = read_with(package, READ, paths)
         pairs = list(zip(labels, found, strict=True))
         for batch in sorted({one["batch"] for one in labels}):
             for half in ("look", "report", "both"):
@@ -71,16 +69,6 @@ def main() -> None:
             wrong = [case(*pair) for pair in pairs if not all(right(*pair).values())]
     record("fresh_failures", rows, sources=len({one["source"] for one in labels}))
     record("fresh_failures_wrong", wrong, what="logs of which something differs from the label")
-
-
-def read(package: Path, paths: list[Path]) -> list[list[Any]]:
-    """What the Failure Handler of a package makes of each log."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ, *map(str, paths)],
-        env=os.environ | {"PYTHONPATH": str(package)}, cwd=package,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def right(label: dict[str, Any], found: list[Any]) -> dict[str, bool]:

@@ -93,12 +93,7 @@ def one(count: int, policy: str) -> dict[str, object]:
     before = _peak_mb()
     times, events = [], 0
     for _ in range(1 if count > 10**4 else 3):
-        simulation = Simulation(
-            workload,
-            make(policy),
-            Cluster.parse(f"{NODES}x{SIZE}"),
-            estimator=Table(workload.duration_s),
-        )
+        simulation = _simulation(workload, policy)
         began = time.process_time()
         events = simulation.run().events
         times.append(time.process_time() - began)
@@ -115,6 +110,12 @@ def one(count: int, policy: str) -> dict[str, object]:
     }
 
 
+def _simulation(workload: Workload, policy: str) -> Simulation:
+    """Not begun; the run times are known beforehand."""
+    cluster = Cluster.parse(f"{NODES}x{SIZE}")
+    return Simulation(workload, make(policy), cluster, estimator=Table(workload.duration_s))
+
+
 def _peak_mb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
@@ -128,12 +129,7 @@ def _compare(
     # In turn, so that a busy minute of the machine is nobody's alone.
     for _ in range(rounds):
         for policy in policies:
-            simulation = Simulation(
-                workload,
-                make(policy),
-                Cluster.parse(f"{NODES}x{SIZE}"),
-                estimator=Table(workload.duration_s),
-            )
+            simulation = _simulation(workload, policy)
             began = time.process_time()
             outcome = simulation.run()
             times[policy].append(time.process_time() - began)

@@ -19,11 +19,11 @@ import json
 import math
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from _package import read_with
 from _record import record
 
 LABELS = Path(__file__).parent / "labels" / "wild_logs.json"
@@ -65,7 +65,7 @@ def main() -> None:
         ]
         here = Path(__file__).parent.parent
         for package, code in [*zip(options.package, options.code, strict=True), (here, "this")]:
-            found = _read(package, paths)
+            found = read_with(package, READ, paths)
             for batch, half in sorted({(one["batch"], one["half"]) for one in labels}):
                 pairs = [
                     (a, b)
@@ -100,14 +100,6 @@ def _part(text: str, name: str, part: int) -> str:
     outputs = json.loads(text)["cells"][part]["outputs"]
     streams = [one["text"] for one in outputs if one["output_type"] == "stream"]
     return "".join(line for stream in streams for line in stream)
-
-
-def _read(package: Path, paths: list[Path]) -> list[list[Any]]:
-    done = subprocess.run(
-        [sys.executable, "-c", READ, *map(str, paths)],
-        cwd=package, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def _step_right(label: dict[str, Any], step: float | str | None) -> bool:

@@ -20,6 +20,7 @@ from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.steptime import one_stream, step_time
 from schedmate.logparse.reading import Log, LogError, LogFile
+from schedmate.logparse.reading.timestamps import dated
 
 NUMBERED = 1 << 30
 """In a larger file lines are not counted, as that would take longer than all else [bytes]."""
@@ -29,8 +30,6 @@ COARSE = 0.01
 """A rate of a whole run below this has lost its digits: they are printed with three decimals."""
 FEW = 5
 """Readings of a bar below which another one is believed."""
-DATED = 978_307_200
-"""Earlier times [s since epoch] are those of lines that leave out the year."""
 LISTED = 10
 """Lines listed in the answer."""
 
@@ -121,7 +120,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     progress.steps_seen = max(counts) - min(counts) + 1 if counts else 0
     progress.reader = used[0].reader
     written = next((s.time for s in used if s.time is not None), None)
-    progress.updated = written if written is not None and written >= DATED else None
+    progress.updated = dated(written, ())
     if file.size <= NUMBERED:
         numbers = dict.fromkeys(file.line_number(sample.offset) for sample in used[:LISTED])
         progress.lines = list(numbers)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from schedmate.schedulers.model import Allocation, Cluster
 from schedmate.schedulers.sim.fairness import fairness
 from schedmate.schedulers.sim.record import KINDS, Outcome
-from schedmate.schedulers.sim.spent import Spent
+from schedmate.schedulers.sim.spent import Spent, gpus_held
 from schedmate.schedulers.sim.workload import Workload
 
 HOUR = 3600.0
@@ -58,7 +58,8 @@ def summary(
     """The numbers of one run; hours where the name says `_h`."""
     first = workload.jobs[0].submit_time
     makespan = max(outcome.end) - first
-    held = _held_gpu_s(workload, outcome, per_job)
+    gpus = gpus_held(workload, outcome) if spent is None else spent.gpus
+    held = _held_gpu_s(outcome, gpus)
     return {
         **_distribution(per_job.jct_s / HOUR, per_job.queue_s / HOUR),
         "makespan_h": makespan / HOUR,
@@ -103,13 +104,10 @@ def _column(workload: Workload, name: str, kind: type[Number]) -> NDArray[Number
     return np.fromiter(map(attrgetter(name), workload.jobs), kind, len(workload))
 
 
-def _held_gpu_s(workload: Workload, outcome: Outcome, per_job: PerJob) -> float:
+def _held_gpu_s(outcome: Outcome, each: Floats) -> float:
+    """GPU time held [s], by the GPUs of each segment."""
     segments = outcome.segments
     allocations, starts, ends = segments.allocations, segments.starts, segments.ends
-    each = per_job.gpus * _column(workload, "share", np.float64)
-    each = each[np.array(segments.jobs, dtype=np.int64)]
-    if _column(workload, "min_gpus", np.int64).any():
-        each = np.array([sum(mask.bit_count() for _, mask in held) for held in allocations])
     total = float((each * (np.array(ends) - np.array(starts))).sum())
     # A pair holds its GPUs once: the one that joined is not counted while it shares.
     shared = {allocations[position] for position in _joined(outcome).tolist()}

@@ -58,6 +58,20 @@ class Spent(NamedTuple):
         }
 
 
+def gpus_held(workload: Workload, outcome: Outcome) -> Floats:
+    """GPUs held in each segment: those asked for (below 1: a part of one), or what an elastic job
+    was given."""
+    if not any(job.elastic for job in workload.jobs):
+        return _gpus_asked(workload, outcome)
+    given = outcome.segments.allocations
+    return np.array([float(sum(mask.bit_count() for _, mask in one)) for one in given])
+
+
+def _gpus_asked(workload: Workload, outcome: Outcome) -> Floats:
+    asked = np.array([job.gpus * job.share for job in workload.jobs])
+    return asked[np.array(outcome.segments.jobs, dtype=np.int64)]
+
+
 def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float]) -> Spent | None:
     """What became of the time of each segment; None where work is not seconds of the trace.
 
@@ -68,10 +82,7 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
     jobs, segments = workload.jobs, outcome.segments
     which = np.array(segments.jobs, dtype=np.int64)
     length = np.array(segments.ends) - np.array(segments.starts)
-    asked = np.array([job.gpus * job.share for job in jobs])[which]
-    held = asked
-    if any(job.elastic for job in jobs):
-        held = np.array([sum(m.bit_count() for _, m in one) for one in segments.allocations])
+    held = gpus_held(workload, outcome)
     profiling = np.frombuffer(bytes(segments.kinds), np.uint8) == KINDS.index("profile")
     restarts, failures = np.zeros(len(which)), np.zeros(len(which))
     # Whoever held GPUs before, other than to be profiled, goes on from where it was.
@@ -86,8 +97,9 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
     for position, (failure, again) in outcome.failures.items():
         failures[position] = failure.done - (failure.saved if again is None else again.work)
     useful = np.array(segments.works) - failures
-    # An elastic job on other GPUs than it asked for is counted by those that it had.
-    scale = asked / held
-    useful, failures = useful * scale, failures * scale
+    if any(job.elastic for job in jobs):
+        # One on other GPUs than it asked for is counted by those that it had.
+        scale = _gpus_asked(workload, outcome) / held
+        useful, failures = useful * scale, failures * scale
     other = length - restarts - failures - useful
     return Spent(useful, restarts, failures, other, profiling, held)
