@@ -143,11 +143,16 @@ def _starts_another(follower: Follower, call: Call, path: str) -> bool:
     target = follower.repo.normalise(token(call.words[1]), call.cwd)
     if target is None or target == path or not follower.repo.is_file(target):
         return False
-    target_text = follower.repo.read(target) or ""
-    imported = {name.split(".")[0] for name in _imports(target_text)}
-    if "__main__" not in target_text and not imported & _OF_PROGRAMS:
+    if not is_program_file(follower, target):
         return False  # a configuration file, given to a program that also starts others
     return any(_LAUNCHING_MODULES.match(name) for name in _imports(follower.repo.read(path) or ""))
+
+
+def is_program_file(follower: Follower, path: str) -> bool:
+    """Whether a Python file is a program, rather than a configuration."""
+    text = follower.repo.read(path) or ""
+    imported = {name.split(".")[0] for name in _imports(text)}
+    return "__main__" in text or bool(imported & _OF_PROGRAMS)
 
 
 def _imports(text: str) -> list[str]:

@@ -43,6 +43,12 @@ class Table:
     skip: int = 0
     assignments: bool = False
     plain: bool = False
+    image: bool = False
+    pairs: bool = False
+    program: frozenset[str] = frozenset()
+    binary: frozenset[str] = frozenset()
+    tasks: str | None = None
+    files: tuple[str, ...] = ()
 
 
 class Option(NamedTuple):
@@ -110,13 +116,14 @@ def rules() -> Rules:
 def _table(name: str, entry: dict[str, Any]) -> Table:
     sets = {
         key: frozenset(map(str, entry.get(key, ())))
-        for key in ("boolean", "module", "command", "env", "chdir", "wrap")
+        for key in ("boolean", "module", "command", "env", "chdir", "wrap", "program", "binary")
     }
     arity: dict[str, int] = {}
     for item in entry.get("values", ()):
         arity |= item if isinstance(item, dict) else {str(item): 1}
     facts: dict[str, str] = entry.get("facts", {})
-    arity |= dict.fromkeys((*facts, *sets["env"], *sets["chdir"], *sets["wrap"]), 1)
+    valued = (sets[key] for key in ("env", "chdir", "wrap", "program", "binary"))
+    arity |= dict.fromkeys((*facts, *(name for names in valued for name in names)), 1)
     return Table(
         name=name,
         run=entry.get("run"),
@@ -129,6 +136,10 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
         skip=entry.get("skip", 0),
         assignments=entry.get("assignments", False),
         plain=entry.get("plain", False),
+        image=entry.get("image", False),
+        pairs=entry.get("pairs", False),
+        tasks=entry.get("tasks"),
+        files=tuple(entry.get("files", ())),
         **sets,
     )
 
@@ -161,10 +172,13 @@ def parse_options(table: Table, words: Sequence[Value]) -> Options:
         if equals:
             given.append(Option(name, [_part(word, attached)], word))
             continue
-        if name in table.module or name in table.command:
+        if (name in table.module or name in table.command) and name not in table.program:
             given.append(Option(name, [], word))
             continue
         count = table.arity.get(name)
+        if count is None and any(option.name in table.program for option in given):
+            position -= 1
+            break  # the program's own
         if count is None:
             count = int(_unlisted_takes_value(table, name, words[position:]))
         given.append(Option(name, list(words[position : position + count]), word))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from schedmate.agent.launch import makefile
+from schedmate.agent.launch import jobfiles, makefile, tasks
+from schedmate.agent.launch.arguments import first_of_many, flags_of_pairs
 from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.dockerfile import entrypoint
 from schedmate.agent.launch.entry import (
     PYTHON,
     Call,
     console_script,
     find_file,
+    is_program_file,
     missing,
     python,
     python_file,
@@ -53,15 +57,21 @@ def start(follower: Follower, call: Call) -> Decision:
         if not table.plain:
             call.launchers.append(called or table.name)
             call.sets |= table.sets
+        started = _by_option(follower, call, table, options) or _kept(follower, call, table, options)
+        if started is not None:
+            return started()
         if not options.rest and not any(option.name in table.wrap for option in options.given):
             if table.run == "shell" and call.heredoc is not None:
                 return _heredoc(follower, call)
             return True
-        if table.run == "python":
+        if table.run == "python" or table.module & {option.name for option in options.given}:
             return _python_words(follower, call, table, options)
-        if table.run == "shell":
+        if table.run == "shell" and not table.binary & {option.name for option in options.given}:
             return _batch(follower, call, table, options)
-        if len(call.words) == 1 and " " in token(call.words[0]):
+        if table.run == "parallel":
+            call.words = first_of_many(call.words)
+        whole = len(call.words) == 1 or table.run == "text"
+        if whole and " " in token(call.words[0]):
             return _inline(follower, call, call.words[0], [])
     return None
 
@@ -108,7 +118,9 @@ def _apply(follower: Follower, call: Call, table: Table, options: Options) -> No
         rest = rest[1:]
     while table.assignments and rest and _set_variable(call, token(rest[0]), rest[0]):
         rest = rest[1:]
-    options.rest = call.words = rest
+    if table.image and (not rest or token(rest[0]).startswith("-")):
+        rest = entrypoint(follower.repo, rest)
+    options.rest = call.words = flags_of_pairs(rest) if table.pairs else rest
 
 
 def _set_variable(call: Call, text: str, value: Value) -> bool:
@@ -117,6 +129,33 @@ def _set_variable(call: Call, text: str, value: Value) -> bool:
         known = not isinstance(value.data, Unknown) or "$" not in match[2]
         call.env[match[1]] = Value(match[2] if known else Unknown(match[2]), value.origin)
     return match is not None
+
+
+def _by_option(
+    follower: Follower, call: Call, table: Table, options: Options
+) -> Callable[[], Decision] | None:
+    """The program that an option names: `--script train.py`, `-m pkg.train`."""
+    for option in options.given:
+        if option.name in table.program and option.values:
+            call.words = [option.values[0], *call.words]
+            return lambda: python_file(follower, call, as_module=option.name in table.module)
+    return None
+
+
+def _kept(
+    follower: Follower, call: Call, table: Table, options: Options
+) -> Callable[[], Decision] | None:
+    """What the project keeps in a file: a task by its name, or the description of a job."""
+    if table.tasks is not None:
+        if table.run == "tasks" or (call.words and tasks.named(follower, call, table.tasks)):
+            return lambda: tasks.follow(follower, call, table, options)
+    if table.run == "jobs":
+        path = jobfiles.file_of(follower, call, options, table)
+        if path is not None:
+            return lambda: jobfiles.follow(follower, call, path)
+        if table.files:
+            return lambda: None
+    return None
 
 
 def _python_words(follower: Follower, call: Call, table: Table, options: Options) -> Decision:
@@ -163,18 +202,44 @@ def _program(follower: Follower, call: Call) -> Decision:
             # a script that packaging installs as it is, `scripts=[...]` or `script-files`
             call.words = [Value(f"{call.cwd}/{installed}", call.words[0].origin), *call.words[1:]]
             return record(follower, call, entry=installed)
-        return record(follower, call, console=name)
+        wrapped = _wrapped(follower, call)
+        return record(follower, call, console=name) if wrapped is None else wrapped()
     return None
+
+
+def _wrapped(follower: Follower, call: Call) -> Callable[[], Decision] | None:
+    """What an unknown program runs where its words go on with a command: `tsp python train.py`."""
+    for position, word in enumerate(call.words[1:], start=1):
+        text = token(word)
+        quoted = " " in text.strip() and text.split()[0]
+        file = find_file(follower, call, word) if text.endswith(".py") and not quoted else None
+        if file is not None and is_program_file(follower, file):
+            call.launchers.append(call.name)
+            call.words = call.words[position:]
+            return lambda: python_file(follower, call, as_module=False)
+        if not is_program(follower, quoted or text) or text.startswith("-"):
+            continue
+        follower.warn(f"{call.name} is taken to run the command it is given")
+        call.launchers.append(call.name)
+        if quoted:
+            return lambda: _inline(follower, call, word, [])
+        call.words = call.words[position:]
+        return lambda: start(follower, call)
+    return None
+
+
+def is_program(follower: Follower, text: str) -> bool:
+    """Whether a word is by itself a program that runs others."""
+    name = posixpath.basename(text)
+    rules = follower.rules
+    return PYTHON.fullmatch(name) is not None or name in rules.launchers or name in rules.shells
 
 
 def _unknown_program(follower: Follower, call: Call) -> Decision:
     """`$LAUNCHER train.py ...`: go on at the first word that is a program by itself."""
-    rules = follower.rules
     for position, word in enumerate(call.words[1:], start=1):
         text = token(word)
-        name = posixpath.basename(text)
-        known = PYTHON.fullmatch(name) or name in rules.launchers or name in rules.shells
-        if known or (name.endswith(".py") and isinstance(word.data, str)):
+        if is_program(follower, text) or (text.endswith(".py") and isinstance(word.data, str)):
             follower.warn(f"{token(call.words[0])} is not set: it is taken to be a launcher")
             call.words = call.words[position:]
             return start(follower, call)

@@ -116,6 +116,12 @@ def _docker_gpus(text: str) -> Plain:
     return _devices(listed[1]) if listed else _whole("gpus")(text)
 
 
+def _replicas(text: str) -> Plain:
+    """TorchX's `2x8`, nodes by processes of each; `8` is one node."""
+    match = re.fullmatch(r"(?:(\d{1,5})(?::\d{1,5})?x)?(\d{1,4})", text)
+    return {"nodes": int(match[1] or 1), "procs_per_node": int(match[2])} if match else {}
+
+
 def _time(text: str) -> Plain:
     limit = seconds(text)
     return {} if limit is None else {"time_limit_s": limit}
@@ -135,6 +141,7 @@ READERS: dict[str, Callable[[str], Plain]] = {
     "deepspeed_devices": _deepspeed_devices,
     "hosts": _hosts,
     "docker_gpus": _docker_gpus,
+    "replicas": _replicas,
     "time": _time,
     "precision": _precision,
 }

@@ -1,0 +1,248 @@
+"""Commands that are kept in files (tasks, job descriptions, images), and programs that wrap them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from schedmate.agent.launch import LaunchPlan
+from schedmate.errors import InputError
+
+Plan = Callable[..., LaunchPlan]
+
+JUSTFILE = """
+epochs := "9"
+
+default: train
+
+[group('training')]
+train model="resnet50" *rest: prepare
+    # comment
+    uv run python train.py --epochs {{epochs}} \\
+        --model {{model}} {{rest}}
+
+prepare:
+    @echo ready
+"""
+PYPROJECT = """
+[tool.pixi.tasks]
+prepare = "echo ready"
+train = { cmd = ["python", "train.py", "--lr", "1"], depends-on = ["prepare"] }
+[tool.pixi.feature.gpu.tasks]
+fit = "python train.py --lr 2"
+[tool.poe.tasks]
+train = "python train.py --lr 3"
+all.sequence = ["train"]
+[tool.hatch.envs.default.scripts]
+train = "python train.py {args:--lr 4}"
+[tool.pdm.scripts]
+train = { shell = "python train.py --lr 5" }
+"""
+TASKFILE = """
+version: '3'
+vars:
+  LR: 6
+tasks:
+  train:
+    deps: [prepare]
+    cmds:
+      - task: prepare
+      - python train.py --lr {{.LR}} {{.CLI_ARGS}}
+  prepare:
+    cmds: [echo ready]
+"""
+PROJECT = """
+name: x
+entry_points:
+  main:
+    parameters:
+      lr: {type: float, default: 7}
+    command: "python train.py --lr {lr}"
+"""
+STAGES = """
+stages:
+  prepare: {cmd: echo ready}
+  train: {cmd: "python train.py --lr ${train.lr}"}
+"""
+KUBERNETES = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: fit}
+spec:
+  pytorchReplicaSpecs:
+    Master: &role
+      replicas: 1
+      template:
+        spec:
+          initContainers:
+          - {name: prepare, command: [python, prepare.py]}
+          containers:
+          - name: pytorch
+            image: lab/train
+            command: ["python", "train.py"]
+            args: ["--lr", "9"]
+            env: [{name: SEED, value: "1"}]
+            resources: {limits: {nvidia.com/gpu: 4}}
+    Worker: {<<: *role, replicas: 3}
+"""
+SKY = """
+resources: {accelerators: A100:8}
+num_nodes: 2
+envs:
+  LR: 10
+setup: python prepare.py
+run: |
+  cd ~/sky_workdir
+  torchrun --nnodes $SKYPILOT_NUM_NODES --nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE \\
+    train.py --lr $LR
+"""
+DSTACK = """
+type: task
+env:
+  - LR=11
+commands:
+  - pip install -r requirements.txt
+  - python train.py --lr $LR
+resources: {gpu: 80GB:4}
+"""
+COMPOSE = """
+services:
+  board: {command: tensorboard --logdir runs}
+  trainer:
+    environment: {LR: 12}
+    command: python train.py --lr 12
+"""
+FILES = {
+    "justfile": JUSTFILE,
+    "pyproject.toml": PYPROJECT,
+    "Taskfile.yml": TASKFILE,
+    "MLproject": PROJECT,
+    "dvc.yaml": STAGES,
+    "params.yaml": "train: {lr: 8}\n",
+    "k8s/job.yaml": KUBERNETES,
+    "task.yaml": SKY,
+    ".dstack.yml": DSTACK,
+    "docker-compose.yml": COMPOSE,
+    "Dockerfile": 'FROM python\nENTRYPOINT ["python", "train.py"]\nCMD ["--lr", "13"]\n',
+    "pkg/train.py": "import torch\n",
+    "pkg/__init__.py": "",
+    "prepare.py": "import torch\n",
+}
+
+
+def words(plan: LaunchPlan) -> list[object]:
+    return [value.plain() for value in plan.argv]
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        ("just train", ["--epochs", "9", "--model", "resnet50"]),
+        ("just", ["--epochs", "9", "--model", "resnet50"]),
+        (
+            "just epochs=3 train resnet18 --lr 1",
+            ["--epochs", "3", "--model", "resnet18", "--lr", "1"],
+        ),
+        ("pixi run train", ["--lr", "1"]),
+        ("pixi run -e gpu fit --wd 0", ["--lr", "2", "--wd", "0"]),
+        ("pixi run python train.py", []),
+        ("poe train", ["--lr", "3"]),
+        ("uv run poe all", ["--lr", "3"]),
+        ("hatch run train", ["--lr", "4"]),
+        ("hatch run train --lr 0.4", ["--lr", "0.4"]),
+        ("pdm run train", ["--lr", "5"]),
+        ("task train -- --wd 0", ["--lr", "6", "--wd", "0"]),
+        ("task train LR=0.6", ["--lr", "0.6"]),
+        ("mlflow run .", ["--lr", "7"]),
+        ("mlflow run . -P lr=0.7", ["--lr", "0.7"]),
+        ("dvc repro", ["--lr", "8"]),
+        ("dvc exp run train", ["--lr", "8"]),
+        ("kubectl apply -f k8s/job.yaml", ["--lr", "9"]),
+        ("sky launch -c mine task.yaml", ["--lr", "10"]),
+        ("sky launch task.yaml --env LR=0.1", ["--lr", "0.1"]),
+        ("sky launch --gpus A100:4 -- python train.py --lr 1", ["--lr", "1"]),
+        ("dstack apply", ["--lr", "11"]),
+        ("docker compose up", ["--lr", "12"]),
+        ("docker compose run --rm trainer python train.py a", ["a"]),
+        ("docker run --gpus all lab/train", ["--lr", "13"]),
+        ("docker run --gpus all lab/train --lr 1", ["--lr", "1"]),
+        ("apptainer run --nv lab.sif python train.py a", ["a"]),
+        ("kubectl exec -it pod -- python train.py a", ["a"]),
+        ("ssh node1 'cd repo && python train.py a'", ["a"]),
+        ("tmux new-session -d -s x 'python train.py a'", ["a"]),
+        ("tmux send-keys -t x 'python train.py a' Enter", ["a"]),
+        ("script -c 'python train.py a' log", ["a"]),
+        ("bsub -n 4 -q long python train.py a", ["a"]),
+        ("qsub -b y -l gpu=1 python train.py a", ["a"]),
+        ("parallel -j 2 python train.py --lr {} ::: 1 2", ["--lr", "1"]),
+        ("parallel 'python train.py --lr {1} --wd {2}' ::: 1 2 ::: 3", ["--lr", "1", "--wd", "3"]),
+        ("parallel python train.py --lr ::: 1 2", ["--lr", "1"]),
+        ("queue-it -G 1 python train.py a", ["a"]),
+        ("queue-it 'python train.py a'", ["a"]),
+        ("runner run --fast train.py a", ["a"]),
+        ("guild run train.py lr=1", ["--lr=1"]),
+        ("torchx run -s local_cwd dist.ddp -j 1x2 --script train.py -- --lr 1", ["--lr", "1"]),
+        ("torchx run dist.ddp -j 1x2 --script train.py --lr 1", ["--lr", "1"]),
+    ],
+)
+def test_what_runs(plan: Plan, command: str, argv: list[str]) -> None:
+    found = plan(command, FILES)
+
+    assert (found.entry, words(found)) == ("train.py", argv)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["uv run -m pkg.train a", "torchx run dist.ddp -j 2x8 -m pkg.train -- a"],
+)
+def test_modules_by_an_option(plan: Plan, command: str) -> None:
+    found = plan(command, FILES)
+
+    assert (found.entry, found.module, words(found)) == ("pkg/train.py", "pkg.train", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus", "nodes"),
+    [
+        ("kubectl apply -f k8s/job.yaml", 16, 4),
+        ("sky launch task.yaml", 16, 2),
+        ("dstack apply -f .dstack.yml", 4, None),
+        ("torchx run dist.ddp -j 2x8 --script train.py", 16, 2),
+    ],
+)
+def test_resources(plan: Plan, command: str, gpus: int, nodes: int | None) -> None:
+    facts = plan(command, FILES).facts
+
+    assert facts["gpus"].data == gpus
+    assert (facts["nodes"].data if "nodes" in facts else None) == nodes
+
+
+def test_the_evidence_is_the_line_of_the_file(plan: Plan) -> None:
+    found = plan("sky launch task.yaml", FILES)
+
+    places = [(v.origin.file, v.origin.line) for v in found.argv if v.origin is not None]
+    assert places[0] == ("task.yaml", 10)
+    assert found.env["LR"].origin is not None
+    assert (found.env["LR"].origin.file, found.env["LR"].origin.line) == ("task.yaml", 5)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("just nothing", "justfile has no task nothing"),
+        ("task train", "nothing that can be read says what it runs"),
+        ("kubectl apply -f k8s/job.yaml", "k8s/job.yaml has no command that is understood"),
+    ],
+)
+def test_what_cannot_be_read_is_said(plan: Plan, command: str, said: str) -> None:
+    files = {"justfile": JUSTFILE, "k8s/job.yaml": "kind: Service\nspec: {ports: [80]}\n"}
+
+    with pytest.raises(InputError, match=said):
+        plan(command, files)
+
+
+def test_tasks_that_run_each_other_end(plan: Plan) -> None:
+    files = {"justfile": "a: b\n    python train.py\nb: a\n    echo\n"}
+
+    assert plan("just a", files).entry == "train.py"
