@@ -33,7 +33,7 @@ MAX_DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Shell text with the line it begins on, variables and facts; `name` is its key's or its own."""
+    """A job's shell text, variables and facts, under its own name or its key."""
 
     name: str
     text: Value
@@ -164,9 +164,7 @@ def _variables(data: dict[Any, Value]) -> dict[str, Value]:
             if isinstance(pair, str) and (match := re.fullmatch(r"(\w+)=(.*)", pair, re.DOTALL)):
                 found[match[1]] = Value(match[2], item.origin)
             elif isinstance(pair, dict) and "name" in pair and "value" in pair:
-                found[str(pair["name"].data)] = Value(
-                    str(pair["value"].data), pair["value"].origin
-                )
+                found[str(pair["name"].data)] = Value(str(pair["value"].data), pair["value"].origin)
     return found
 
 

@@ -57,7 +57,9 @@ def start(follower: Follower, call: Call) -> Decision:
         if not table.plain:
             call.launchers.append(called or table.name)
             call.sets |= table.sets
-        started = _by_option(follower, call, table, options) or _kept(follower, call, table, options)
+        started = _by_option(follower, call, table, options) or _kept(
+            follower, call, table, options
+        )
         if started is not None:
             return started()
         if not options.rest and not any(option.name in table.wrap for option in options.given):

@@ -92,6 +92,8 @@ def _simple(shell: Shell, node: tree.Simple) -> Text | None:
         return ()
     if name == "pwd":
         return (Piece(shell.follower.absolute(shell.state.cwd), origin),)
+    if name == "eval":
+        return _block(shell, parse(" ".join(map(joined, arguments)), node.line))
     if name == "cat" and not arguments and node.heredoc is not None:
         return shell.expander.heredoc(node.heredoc)
     if name == "echo":
@@ -194,20 +196,47 @@ def _filter(text: str, words: list[str]) -> str | None:
             return "".join(char for char in text if char not in dropped)
         case ["tr", old, new] if len(old) == 1 and new in ("\\n", "\n", " "):
             return text.replace(old, "\n" if new == "\\n" else new)
-        case ["awk", separator, program] if re.fullmatch(r"-F\W", separator):
-            if re.sub(r"\s", "", program) == "{printNF}":
-                return str(len(text.rstrip("\n").split(separator[2])))
-            return None
-        case ["cut", "-d" | "--delimiter", separator, "-f", field] if field.isdigit():
-            return _item(text.rstrip("\n").split(separator), int(field))
-        case ["cut", separator, field] if re.fullmatch(r"-d.-f\d", separator + field):
-            return _item(text.rstrip("\n").split(separator[2]), int(field[2:]))
+        case ["awk", *options, program] if re.fullmatch(r"(-F\W)?", "".join(options)):
+            return _awk(text, "".join(options)[2:] or None, program)
+        case ["sed", *options, program] if all(re.fullmatch(r"-[Erne]", o) for o in options):
+            return _sed(text, program, bool({"-E", "-r"} & {*options}))
+        case ["cut", *options] if cut := re.fullmatch(
+            r"(?:-d|--delimiter)(.)-f(\d)", "".join(options)
+        ):
+            return _item(text.rstrip("\n").split(cut[1]), int(cut[2]))
         case ["head", "-n1" | "-1"] | ["head", "-n", "1"]:
             return text.partition("\n")[0]
+        case ["tail", "-n1" | "-1"] | ["tail", "-n", "1"]:
+            return text.rstrip("\n").rpartition("\n")[2]
         case ["xargs"]:
             return " ".join(text.split())
         case _:
             return None
+
+
+def _awk(text: str, separator: str | None, program: str) -> str | None:
+    """`{print NF}` and `{print $2}` of one line."""
+    fields = text.rstrip("\n").split(separator)
+    told = re.sub(r"\s", "", program)
+    if told == "{printNF}":
+        return str(len(fields))
+    which = re.fullmatch(r"\{print\$(NF|\d)\}", told)
+    if which is None or "\n" in text.rstrip("\n"):
+        return None
+    return _item(fields, len(fields) if which[1] == "NF" else int(which[1]))
+
+
+def _sed(text: str, program: str, extended: bool) -> str | None:
+    """`s/pattern/text/` where the pattern means the same to sed and to Python."""
+    told = re.fullmatch(r"s(\W)((?:(?!\1).)*)\1((?:(?!\1).)*)\1(g?)", program)
+    if told is None or re.search(r"[+?|(){}&]|\\[^./\[\]$^*-]", told[2] + told[3]) or extended:
+        return None
+    try:
+        pattern = re.compile(told[2])
+    except re.error:
+        return None
+    new, count = told[3].replace("\\", ""), 0 if told[4] else 1
+    return "\n".join(pattern.sub(new, line, count=count) for line in text.split("\n"))
 
 
 def _item(items: list[str], number: int) -> str:

@@ -1,4 +1,4 @@
-"""Commands that are kept in files (tasks, job descriptions, images), and programs that wrap them."""
+"""Commands that are kept in files (tasks, jobs, images), and programs that wrap commands."""
 
 from __future__ import annotations
 

@@ -173,3 +173,55 @@ def test_missing_files_in_a_script_give_way_to_what_is_there(plan: Plan) -> None
     assert "train_gone.py" in result.warnings[0]
     with pytest.raises(InputError, match=r"train_gone\.py, started by s\.sh:1, is not in project"):
         plan("bash s.sh", {"s.sh": "python train_gone.py\n"})
+
+
+PARSE_OPTIONS = """
+while true; do
+  [ -z "${1:-}" ] && break # no more
+  case "$1" in
+  --help | -h) exit 0 ;;
+  --*)
+    name=$(echo "$1" | sed s/^--// | sed s/-/_/g)
+    eval '[ -z "${'$name'+xxx}" ]' && echo "$0: invalid option $1" 1>&2 && exit 1
+    oldval="$(eval echo \\$$name)"
+    if [ "$oldval" == "true" ] || [ "$oldval" == "false" ]; then
+      was_bool=true
+    else
+      was_bool=false
+    fi
+    eval $name=\\"$2\\"
+    if $was_bool && [[ "$2" != "true" && "$2" != "false" ]]; then
+      exit 1
+    fi
+    shift 2
+    ;;
+  *) break ;;
+  esac
+done
+true
+"""
+
+
+def test_options_that_become_variables(plan: Plan) -> None:
+    """The way of Kaldi's recipes, and of ESPnet and WeNet after them."""
+    run = """
+stage=-1
+stop_stage=-1
+gpus="[0,1]"
+config=conf/a.yaml
+. tools/parse_options.sh || exit 1
+if [ ${stage} -le 2 ] && [ ${stop_stage} -ge 2 ]; then
+  python prepare.py
+fi
+if [ ${stage} -le 3 ] && [ ${stop_stage} -ge 3 ]; then
+  num_gpus=$(echo $gpus | awk -F ',' '{print NF}')
+  torchrun --nproc_per_node=$num_gpus train.py --config $config
+fi
+"""
+    files = {"run.sh": run, "tools/parse_options.sh": PARSE_OPTIONS, "prepare.py": ""}
+
+    found = plan("bash run.sh --stage 3 --stop-stage 3 --gpus [0,1,2]", files)
+
+    assert [value.plain() for value in found.argv] == ["--config", "conf/a.yaml"]
+    assert found.facts["gpus"].data == 3
+    assert not found.warnings
