@@ -72,7 +72,7 @@ class Diagnosis(BaseModel):
     checkpoint: Checkpoint | None = None
     plan: Recovery | None = None
     rule: str | None = Field(None, description="The rule that decided")
-    source: Literal["rules", "embedding", "model"] = "rules"
+    source: Literal["rules", "wording", "embedding", "model"] = "rules"
     reason: str = ""
     reference: str | None = Field(None, description="Where the meaning of the line was settled")
     attempt: int = Field(1, ge=1, description="The attempt of the job that was diagnosed")

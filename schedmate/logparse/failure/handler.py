@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +20,7 @@ from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
 from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.failure.suspect import suspect
+from schedmate.logparse.failure.wording import Subsystem, about
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
 from schedmate.logparse.reading.prefixes import origin_of_file
 from schedmate.logparse.reading.timestamps import dated
@@ -106,14 +108,25 @@ def diagnose(
     verdict = (
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
     )
-    known = verdict.root is not None
-    if not known and (ending := suspect(scans, rules)) is not None:
-        verdict = Verdict(
-            ending, "the log ends in an error that no rule knows", hints=verdict.hints
-        )
+    known = verdict.root
+    if known is None or known.rule is None or known.rule.role == "exit":
+        ending = suspect(scans, rules)
+        if ending is not None and (known is None or ending.rule is not None):
+            verdict = Verdict(
+                ending,
+                "no rule knows the line; its wording says so",
+                cascade=[] if known is None else [known, *verdict.cascade],
+                hints=verdict.hints,
+            )
+    elif known.rule.general:  # an exception's name does not say whose fault it is, its words may
+        subsystem = about(known.text)
+        if subsystem is not None and subsystem.type == "infrastructure":
+            verdict.root = replace(known, rule=subsystem)
     diagnosis = _describe(verdict, scans)
-    if known and verdict.root is not None and diagnosis.error_type == "unknown":
-        _resemble(diagnosis, verdict.root)
+    if isinstance(verdict.root and verdict.root.rule, Subsystem):
+        diagnosis.source = "wording"
+    elif known is not None and diagnosis.error_type == "unknown":
+        _resemble(diagnosis, known)
     diagnosis.attempt = diagnosis.attempts = tries
     diagnosis.locator = locator
     diagnosis.probes = probes if locator == "binary" else None

@@ -41,7 +41,7 @@ def is_open(diagnosis: Diagnosis) -> bool:
     """Whether there is something about the failure that rules left open."""
     if diagnosis.error_type == "infrastructure":
         return diagnosis.faulty_component is None
-    if diagnosis.error_type == "unknown":
+    if diagnosis.error_type == "unknown" or diagnosis.source == "wording":
         return True
     rule = load_rules().by_id.get(diagnosis.rule or "")
     return rule is not None and rule.general

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -64,6 +64,9 @@ class Rule(BaseModel):
         return self
 
 
+R = TypeVar("R", bound=Rule)
+
+
 class RuleSet:
     """All rules together. `first` in order of strength, then of their place in the files."""
 
@@ -114,18 +117,18 @@ def _bare(pattern: str) -> str:
     return "(?:" + re.sub(r"\(\?P<\w+>", "(?:", pattern) + ")"
 
 
-def read_rules(path: Path) -> list[Rule]:
-    """The rules of one file; raises `InputError` where one is not well formed."""
+def read_rules(path: Path, kind: type[R], key: str = "rules") -> list[R]:
+    """The rules of one file, under `key`; raises `InputError` where one is not well formed."""
     content = load(str(path))
     try:
         defaults, area = content.get("defaults", {}), content["area"]
         rules = []
-        for entry in content["rules"]:
+        for entry in content[key]:
             fields = {**defaults, **entry, "area": area}
             fields["counter_examples"] = fields.pop("not", ())
             if isinstance(fields.get("pattern"), list):  # one alternative a line
                 fields["pattern"] = "|".join(fields["pattern"])
-            rules.append(Rule(**fields))
+            rules.append(kind(**fields))
     except (ValidationError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} does not hold rules: {error}; correct it.") from error
     return rules
@@ -134,7 +137,9 @@ def read_rules(path: Path) -> list[Rule]:
 @cache
 def load_rules() -> RuleSet:
     """The rules that come with schedmate, compiled once."""
-    return RuleSet([rule for path in sorted(FOLDER.glob("*.yaml")) for rule in read_rules(path)])
+    return RuleSet(
+        [rule for path in sorted(FOLDER.glob("*.yaml")) for rule in read_rules(path, Rule)]
+    )
 
 
 def failed_examples(rules: RuleSet) -> list[str]:

@@ -41,7 +41,9 @@ _LEADS = re.compile(
 # An exception as `repr` writes it.
 _REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
 # The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
-_MILD = re.compile(r"(?:^|[\s\[|])(?:WARNING|INFO|DEBUG)(?:[\s\]:|]|$)")
+MILD = re.compile(
+    r"(?:^|[\s\[|])(?:WARNING|INFO|DEBUG)(?:[\s\]:|]|$)|<warn(?:ing)?>|\[warn(?:ing)?\]"
+)
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def _mild(rule: Rule, line: Line) -> bool:
     return (
         rule.role == "cause"
         and STRENGTH[rule.strength] < STRENGTH["strong"]
-        and _MILD.search(line.text[:80]) is not None
+        and MILD.search(line.text[:80]) is not None
     )
 
 

@@ -1,36 +1,84 @@
-"""A log that ends in trouble of which no rule knows a word: the first line that says so."""
+"""A log that ends in trouble that no rule knows: the first line that says so, and about what."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from schedmate.logparse.failure.rules import RuleSet
-from schedmate.logparse.failure.scan import Event, FileScan, event_at
+from schedmate.logparse.failure.scan import MILD, Event, FileScan, event_at
 from schedmate.logparse.failure.signs import last_sign, signs
+from schedmate.logparse.failure.wording import about, speaks_of_trouble
+from schedmate.logparse.reading import Line
 
 LAST = 15
-"""So many lines at the end of a log are looked at."""
+"""Trouble in which a log ends stands in its last lines, so many."""
+REACH = 200
+"""So many lines above them may belong to it."""
+GAP = 10
+"""Most other lines between two that speak of one trouble."""
+NEAR = 3
+"""The first line of a report is at most so far above the one that names the subsystem."""
+
+# The frame of a stack, which no log ends in.
+_FRAME = re.compile(
+    r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|\S+\(.*\[0x"
+)
 
 
 def suspect(scans: list[FileScan], rules: RuleSet) -> Event | None:
-    """The first line with the level or wording of an error among the last of any file.
+    """The first line that speaks of the trouble in which any of the files ends.
 
-    Lines before the last progress, or of a log that came to its proper end, do not count; nor do
-    those that a rule knows, such as noise.
+    Its rule is the subsystem that it names, or None. Lines before the last progress, or of a log
+    that came to its proper end, do not count; nor do those that a rule knows, such as noise.
     """
     found = [event for one in scans if (event := _of_file(one, rules)) is not None]
-    return min(found, key=lambda event: (event.time is None, event.time or 0.0), default=None)
+    return min(
+        found,
+        key=lambda event: (event.rule is None, event.time is None, event.time or 0.0),
+        default=None,
+    )
 
 
 def _of_file(one: FileScan, rules: RuleSet) -> Event | None:
     file, attempt = one.file, one.attempt
-    first = max(attempt.first_line, attempt.last_line - LAST)
+    if last_sign("finished", file, attempt.offset, attempt.end) is not None:
+        return None
+    first = max(attempt.first_line, attempt.last_line - REACH)
     start = file.line_offset(first)
     step = last_sign("progress", file, start, attempt.end)
     after = file.line_number(step.offset) if step is not None else 0
-    for line in file.lines(max(first, after + 1), attempt.last_line):
-        raw = line.text.encode("utf-8", "replace")
-        if signs("trouble").sign(raw) is None or rules.line(line.text) is not None:
+    lines = list(file.lines(max(first, after + 1), attempt.last_line))
+    trouble = _burst(lines, rules)
+    if not trouble or sum(_says(line) for line in lines if line.number > trouble[-1].number) > LAST:
+        return None
+    for line in trouble:
+        rule = about(line.text) if rules.line(line.text) is None else None
+        if rule is not None and (rule.type == "infrastructure" or _loud(line)):
+            near = [up for up in trouble if 0 <= line.number - up.number <= NEAR]
+            return event_at(rule, file, tuple(near), line)
+    ends = [one for one in trouble if _loud(one) and one.number >= attempt.last_line - LAST]
+    return event_at(None, file, (ends[0],), ends[0]) if ends else None
+
+
+def _loud(line: Line) -> bool:
+    return signs("trouble").sign(line.text.encode("utf-8", "replace")) is not None
+
+
+def _says(line: Line) -> bool:
+    return bool(line.text.strip()) and _FRAME.match(line.text) is None
+
+
+def _burst(lines: Iterable[Line], rules: RuleSet) -> list[Line]:
+    """The last lines that speak of trouble, with few others in between."""
+    found: list[Line] = []
+    for line in lines:
+        if not speaks_of_trouble(line.text) or MILD.search(line.text[:80]) is not None:
             continue
-        if last_sign("finished", file, attempt.offset, attempt.end) is not None:
-            return None
-        return event_at(None, file, (line,), line)
-    return None
+        rule = rules.line(line.text)
+        if rule is not None and rule.role in ("benign", "hint"):
+            continue
+        if found and line.number - found[-1].number > GAP:
+            found.clear()
+        found.append(line)
+    return found

@@ -11,7 +11,13 @@ from schedmate.data import load
 from schedmate.errors import InputError
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.plans import plan_for
-from schedmate.logparse.failure.rules import failed_examples, load_rules, match_text, read_rules
+from schedmate.logparse.failure.rules import (
+    Rule,
+    failed_examples,
+    load_rules,
+    match_text,
+    read_rules,
+)
 from schedmate.logparse.failure.signs import signs
 
 TAXONOMY = {
@@ -81,7 +87,7 @@ def test_a_malformed_rule_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("area: x\nrules: [{id: a, why: b.}]\n")
     with pytest.raises(InputError, match="does not hold rules"):
-        read_rules(path)
+        read_rules(path, Rule)
 
 
 def test_every_failure_has_a_plan_and_none_is_left_over() -> None:

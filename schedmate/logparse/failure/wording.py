@@ -1,0 +1,71 @@
+"""What a line that no rule knows says by its form, and about what: words of failure, subsystems.
+
+A line speaks of trouble by its level, by how it words a failure or by an errno; the subsystem that
+it names decides whose fault that is. Both are data (`subsystems.yaml`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from schedmate.data import load
+from schedmate.logparse.failure.rules import Rule, read_rules
+
+FILE = Path(__file__).parent / "subsystems.yaml"
+CHARACTERS = 600
+"""So much of a line is looked at: what it says stands at its beginning."""
+
+_PATH = re.compile(r"(?<![:/\w.])/(?!dev/)[\w.@+~-]+(?:/[\w.@+~-]+)+/?")
+"""Where a file lies names no subsystem."""
+
+
+class Subsystem(Rule):
+    """A rule whose `pattern` names what a line is about; `says` is what it must say of it.
+
+    Where `says` is None, any wording of a failure will do.
+    """
+
+    says: str | None = None
+
+
+@cache
+def subsystems() -> list[Subsystem]:
+    """All subsystems; of several that a line names, the first decides."""
+    return read_rules(FILE, Subsystem, "subsystems")
+
+
+def speaks_of_trouble(text: str) -> bool:
+    """Whether a line has the form of a failure."""
+    text = text[:CHARACTERS]
+    return _form("says")(text) and not _form("not")(text)
+
+
+def about(text: str) -> Subsystem | None:
+    """The subsystem of which a line says that it failed; None where it says no such thing."""
+    if not speaks_of_trouble(text):
+        return None
+    text = _PATH.sub("", text[:CHARACTERS])
+    return next((one for one, named, says in _compiled() if named(text) and says(text)), None)
+
+
+def _searcher(pattern: str) -> Callable[[str], bool]:
+    import re2
+
+    search = re2.compile(pattern).search
+    return lambda text: search(text) is not None
+
+
+@cache
+def _form(kind: str) -> Callable[[str], bool]:
+    return _searcher("|".join(f"(?:{entry['pattern']})" for entry in load(str(FILE))[kind]))
+
+
+@cache
+def _compiled() -> list[tuple[Subsystem, Callable[[str], bool], Callable[[str], bool]]]:
+    return [
+        (one, _searcher(one.pattern or ""), _searcher(one.says) if one.says else lambda _: True)
+        for one in subsystems()
+    ]

@@ -1,0 +1,99 @@
+"""Lines that no rule knows: what they say by their form, and about what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.data import load
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.failure.plans import plan_for
+from schedmate.logparse.failure.rules import load_rules
+from schedmate.logparse.failure.wording import FILE, about, speaks_of_trouble, subsystems
+from schedmate.logparse.reading import open_log
+
+STEPS = [f"iteration {n}/ 900 | lm loss: 2.{n} | 0.12 s/it" for n in range(1, 9)]
+
+
+def of(path: Path, lines: list[str]) -> Diagnosis:
+    path.write_text("".join(line + "\n" for line in lines))
+    with open_log(path) as log:
+        return diagnose(log)
+
+
+def test_every_form_and_every_subsystem_knows_its_examples() -> None:
+    for entry in load(str(FILE))["says"]:
+        assert speaks_of_trouble(entry["example"]), entry
+    for entry in load(str(FILE))["not"]:
+        assert not speaks_of_trouble(entry["example"]), entry
+    for one in subsystems():
+        for example in one.examples:
+            found = about(example)
+            assert found is not None, example
+            assert found.id == one.id, example
+
+
+def test_every_subsystem_has_a_name_of_the_taxonomy_and_a_plan() -> None:
+    names = {(rule.type, rule.name) for rule in load_rules().rules}
+    for one in subsystems():
+        assert (one.type, one.name) in names
+        assert one.source.startswith("https://")
+        plan = plan_for(
+            Diagnosis(error_type=one.type, error_name=one.name, source="wording", recoverable=True)
+        )
+        assert plan.isolate is None, "nothing is isolated on a wording alone"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "component"),
+    [
+        ("quartzfs: lost the metadata server, all file systems are offline", None, None),
+        ("blade-agent: fatal: nfs mount /home went stale", "infrastructure", "storage"),
+        ("E: hpc-relay: bond1 link lost on both ports", "infrastructure", "network"),
+        ("podrunner: node gpu-7 went down", "infrastructure", "node"),
+        ("zx-health: accelerator device 3: hardware fault", "infrastructure", "gpu"),
+        ("FATAL: vocabulary file vocab.bpe does not exist", "script", None),
+    ],
+)
+def test_trouble_that_a_log_ends_in(
+    tmp_path: Path, line: str, kind: str | None, component: str | None
+) -> None:
+    assert load_rules().line(line) is None, "this is about lines that no rule knows"
+    found = of(tmp_path / "job.out", [*STEPS, line])
+    if kind is None:
+        assert found.error_type in ("infrastructure", "unknown")
+    else:
+        assert (found.error_type, found.faulty_component) == (kind, component)
+        assert found.source == "wording"
+    assert found.line == 9
+    assert of(tmp_path / "job.out", [line, *STEPS]).error_type == "none"
+    ended = [*STEPS, line, "training completed"]
+    assert of(tmp_path / "job.out", ended).error_type == "none"
+
+
+def test_the_exit_below_says_nothing_against_the_wording(tmp_path: Path) -> None:
+    lines = [*STEPS, "zx-health: nvswitch 2 reported fatal", "wrapper: exited with exit code 1"]
+    found = of(tmp_path / "job.out", lines)
+    assert (found.error_name, found.line) == ("NVLink Error", 9)
+
+
+def test_an_exceptions_words_say_whose_fault_it_is(tmp_path: Path) -> None:
+    trace = ["Traceback (most recent call last):", '  File "a.py", line 5, in <module>', "    go()"]
+    said = "RuntimeError: shard server: lost connection to the broker"
+    found = of(tmp_path / "job.out", [*STEPS, *trace, said])
+    assert (found.error_type, found.error_name) == ("infrastructure", "Connection Error")
+    found = of(tmp_path / "job.out", [*STEPS, *trace, "RuntimeError: shapes do not match"])
+    assert (found.error_type, found.error_name) == ("framework", "Runtime Error")
+
+
+def test_where_a_file_lies_names_no_subsystem() -> None:
+    assert about("ERROR could not parse /nfs/lustre/gpfs/table.cfg") is None
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_an_answer(text: str) -> None:
+    assert about(text) is None or speaks_of_trouble(text)
