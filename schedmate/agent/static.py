@@ -207,7 +207,7 @@ def assemble(
 
     name = model.find(trace, settings, plan.entry, said)
     put("model_config", "model_name", name)
-    train, valid = dataset.find(trace, settings)
+    train, valid = dataset.find(trace, settings, str(name.data) if name is not None else "")
     put("dataset_config", "train", train)
     put("dataset_config", "valid", valid)
     domain = task.find(trace, settings, name, [d for d in (train,) if d is not None], said)

@@ -33,6 +33,9 @@ for epoch in range(3):
         ("/home/someone/data/prompt.json", "prompt"),
         ("../MNIST_data", "MNIST"),
         ("filelists/ljs_audio_text_train_filelist.txt", "ljs_audio_text"),
+        ("data/squad/train-v2.0.json", "squad"),
+        ("configs/an4_train_manifest.csv", "an4"),
+        ("./buffer", None),
         ("/path/to/shards/shard-{0000..0999}.tar", None),
     ],
 )
@@ -47,6 +50,7 @@ def test_a_path_names_its_dataset(path: str, name: str | None) -> None:
         ("LibriSpeechAsrDataModule", "LibriSpeech"),
         ("OurCIFAR10Dataset", "CIFAR10"),
         ("PytTrain", None),
+        ("DUTSDataset", "DUTS"),
     ],
 )
 def test_a_class_names_its_dataset(cls: str, name: str | None) -> None:
@@ -113,3 +117,15 @@ def test_a_place_may_be_named_for_its_dataset(tmp_path: Path) -> None:
     named = extract(tmp_path, "python main.py --voc_dir /mnt/disk1/")
     assert named.metadata.get("dataset_config.train") == "voc"
     assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") is None
+
+
+def test_a_folder_named_for_the_model_names_no_dataset(tmp_path: Path) -> None:
+    code = (
+        "import argparse\nimport os\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--model', default='tacotron')\nargs = parser.parse_args()\n"
+        "lines = open(os.path.expanduser('~/tacotron/training/train.txt'))\n"
+    )
+    (tmp_path / "main.py").write_text(code + _LOOP.format(data="lines"))
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("model_config.model_name") == "tacotron"
+    assert found.get("dataset_config.train") != "tacotron"

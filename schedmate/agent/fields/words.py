@@ -25,7 +25,7 @@ _EXTENSIONS = re.compile(
 )
 _SPLIT_SUFFIX = re.compile(
     r"([-_./]?(training|train|validation|valid|val|test|eval|dev)([-_]?(set|data|split|ing))?"
-    r"(?:19|20)?\d{0,4}([-_](files|list|filelist|labels?|annotations?|images?|ids?))?)$",
+    r"(?:19|20)?\d{0,4}([-_](files|list|filelist|labels?|annotations?|images?|ids?|manifest|meta|metadata|pairs))?)$",
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(
@@ -135,7 +135,8 @@ def _is_generic(stem: str) -> bool:
     lowered = stem.lower()
     if not lowered or lowered in _words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
         return True
-    return bool(re.fullmatch(r"(train|val|valid|test|eval|dev)(ing|set)?[-_]?\d*", lowered))
+    split = r"(train|val|valid|test|eval|dev)(ing|set)?([-_]?\d*|[-_]v\d[\d.]*)"
+    return bool(re.fullmatch(split, lowered))
 
 
 def is_path(text: str) -> bool:
@@ -258,7 +259,7 @@ def class_dataset(name: str) -> str | None:
     stripped = _bare(stripped)
     if stripped in _words("dataset_classes") or says_nothing(stripped):
         return None
-    plain = is_known(stripped, "datasets") or re.search(r"\d", stripped)
+    plain = is_known(stripped, "datasets") or re.search(r"\d|^[A-Z]{3,}$", stripped)
     if plain or re.search(r"(Train|Training|Validation|Val|Valid|Test|Eval)$", name):
         return stripped
     # an unknown name keeps its class's full form, which is what people search for

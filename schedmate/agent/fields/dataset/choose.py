@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate, Setting, best, rules, source_bonus
+from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
 from schedmate.agent.fields.dataset.named import from_loaders, from_sections, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
 from schedmate.agent.fields.dataset.roles import Use
@@ -16,23 +16,29 @@ from schedmate.agent.values import Origin
 OTHER_SPLIT = "another split of the training set"
 
 
-def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate | None, Candidate | None]:
-    """The training and the validation dataset; None where the code does not say."""
+def find(
+    trace: Trace, settings: list[Setting], model: str = ""
+) -> tuple[Candidate | None, Candidate | None]:
+    """The training and the validation dataset; None where the code does not say.
+
+    `model` is the model's name: a folder of that name is the program's, not the data's.
+    """
     uses = [
         use
         for event in trace.calls
         for use in uses_of(event)
+        if not (use.file and model and normal(str(use.candidate.data)) == normal(model))
         # a test set that is opened and never handed on is not evaluated by this run
         if use.evaluates is not True or _handed_on(trace, event)
     ]
-    told = from_settings(settings, rules("names")["dataset"])
+    told = from_settings(settings)
     _files_of_settings(uses, told)
     told.extend(from_sections(settings))
     train = best([*(u.candidate for u in uses if u.evaluates is not True), *told])
     loader = from_loaders(settings, "train")
     if loader is not None and (train is None or loader.score >= train.score):
         train = loader
-    explicit_valid = best(from_settings(settings, rules("names")["valid"]))
+    explicit_valid = best(from_settings(settings, evaluates=True))
     if explicit_valid is not None and _launched(explicit_valid):
         explicit_valid.score += 5  # named for this launch
     valid = best([u.candidate for u in uses if u.evaluates is True])

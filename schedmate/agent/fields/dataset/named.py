@@ -33,9 +33,10 @@ _TASK_WORDS = (
 )
 
 
-def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
+def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Candidate]:
+    """Datasets that a setting names, for training or (`evaluates`) for validation."""
     out: list[Candidate] = []
-    for rank, setting in [*named(settings, names), *_by_pattern(settings, names)]:
+    for rank, setting in _for_validation(settings) if evaluates else _for_training(settings):
         if any(
             re.search(
                 r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric",
@@ -68,12 +69,7 @@ def from_settings(settings: list[Setting], names: list[str]) -> list[Candidate]:
             continue
         if setting.key in _SOMETIMES and not is_known(name, "datasets"):
             continue
-        if (
-            not as_written
-            and names is rules("names")["valid"]
-            and is_path(text)
-            and from_path(_tail(text)) is None
-        ):
+        if not as_written and evaluates and is_path(text) and from_path(_tail(text)) is None:
             # `val.csv` beside `train.csv`: what it is of is the training set's name
             continue
         name = _with_config_name(settings, setting, name)
@@ -121,6 +117,13 @@ _DATA_KEY = re.compile(
     r"(_?(dir|path|file|folder|root|list|name)s?)?$",
     re.IGNORECASE,
 )
+_EVAL_KEY = re.compile(
+    r"^(val|valid|validate|validation|eval|evaluation|dev)_?(rec|record|lmdb|csv|json|jsonl|list|"
+    r"tfrecord|img|image|text|txt|src|input|data|dataset|shard|prefix|pref|set|hdf5|h5|npz|parquet|"
+    r"pattern|glob|location|source|path|file|manifest|folder|root|scp)s?"
+    r"(_?(dir|path|file|folder|root|list|name|prefix)s?)?$",
+    re.IGNORECASE,
+)
 _NOT_DATA_KEY = re.compile(
     r"out|log|cache|save|model|num|worker|aug|loader|type|format|meta|stat|size|label|class|result|"
     r"ckpt|checkpoint|feature|parallel|backend|column|key$|field|split|mode|cls|norm|sampler|seed|"
@@ -134,10 +137,48 @@ _NOT_TRAIN_KEY = re.compile(
 )
 
 
-def _by_pattern(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]]:
+def _for_training(settings: list[Setting]) -> list[tuple[int, Setting]]:
+    """Settings that tell the training data, by their name or what it looks like, with its rank."""
+    usual = named(settings, rules("names")["dataset"])
+    return [
+        (rank, setting)
+        for rank, setting in [*usual, *_by_pattern(settings)]
+        if not section_evaluates(setting)
+    ]
+
+
+def _for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
+    """The same of the validation data, which also has sections: `val_dataset: {name: ...}`."""
+    return [
+        *named(settings, rules("names")["valid"]),
+        *(
+            (30, setting)
+            for setting in settings
+            if _EVAL_KEY.match(setting.path[-1]) and not _NOT_TRAIN_KEY.search(setting.path[-1])
+        ),
+        *(
+            (rank, setting)
+            for rank, setting in named(settings, rules("names")["dataset"])
+            if setting.kind != "globals" and section_evaluates(setting)
+        ),
+    ]
+
+
+_EVAL_SECTION = re.compile(
+    r"(^|_)(val|valid|validation|eval|evaluation|dev|test|testing)(_|$|data|set|loader)",
+    re.IGNORECASE,
+)
+
+
+def section_evaluates(setting: Setting) -> bool:
+    """Whether a setting stands in a section about evaluation: `data.val.name`."""
+    return any(_EVAL_SECTION.search(part) for part in setting.path[:-1]) and not any(
+        re.search("train", part, re.IGNORECASE) for part in setting.path[:-1]
+    )
+
+
+def _by_pattern(settings: list[Setting]) -> list[tuple[int, Setting]]:
     """Settings that look like the training data's place without one of the usual names."""
-    if names is not rules("names")["dataset"]:
-        return []
     # alone, `train_dir` is as often where the run writes
     paired = any(re.fullmatch(r"(val|valid|validation|test|eval|dev)dir", s.key) for s in settings)
     return [

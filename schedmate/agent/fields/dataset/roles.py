@@ -17,7 +17,7 @@ EVAL = re.compile(
 )
 EVAL_WORD = re.compile(
     r"val(id|idation)?$|^(val(?!u)|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
-    r"(val|valid|test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split|env)",
+    r"((?<!inter)val|valid|(?<!la)test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split|env)",
     re.IGNORECASE,
 )
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)

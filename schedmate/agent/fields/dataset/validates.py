@@ -40,9 +40,19 @@ _HELD_OUT = re.compile(
 )
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
 _LOADED = r"load|set|data|dl|ds|iter|env|queue|generator|gen$|batch(er|es)"
+_ADJECTIVE = re.compile(rf"valid_(?!({_LOADED}))[a-z]+_?({_LOADED})", re.IGNORECASE)
+"""`valid` that says of something that it is allowed."""
+_HELD_OUT_PART = re.compile(
+    r"(i|idx|ids?|ind|inds|indices|index|x|y|xs|ys|mask|masks|df)_(val|valid|validation|dev)|(val|valid|validation|dev)_(i|idx|idxs|ids?|inds?|indices|index|x|y|xs|ys|"
+    r"mask|df|images?|labels?|texts?)",
+    re.IGNORECASE,
+)
+"""Names of the held out part of arrays: `idx_val`, `X_val`, `val_mask`."""
 _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
-    r"n?(eval|val|valid|validation)(iters?|steps?|batches|interval|freq|every)"
+    r"(n|num|i)?(eval|val|valid|validation|validate|evaluation)"
+    r"(iters?|steps?|batches|intervals?|freq|frequency|every|everyn|everynepochs?|period|epochs?)|"
+    r"(check)?valevery(n|nepochs?|nsteps)?|checkvaleverynepochs?"
 )
 
 
@@ -56,6 +66,8 @@ _RESULT = re.compile(
 _ASKED = re.compile(r"(validate|dovalid(ation)?|doval|runvalidation|usevalidation)")
 """Switches that are off unless the user asks for validation."""
 
+_EVAL_EPISODES = re.compile(r"(n|num|max)?(eval|evaluation)(episodes|rollouts|trials)|itestset")
+_DO_EVAL = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
 _NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|eval|evaluation)")
 
 
@@ -72,7 +84,7 @@ def switched_off(settings: list[Setting]) -> bool:
         and (
             (setting.value.data is True and _NO_EVAL.fullmatch(setting.key))
             or (
-                setting.value.data in (0, "0")
+                setting.value.data in (0, "0", -1, "-1")
                 and not isinstance(setting.value.data, bool)
                 and _EVAL_COUNT.fullmatch(setting.key)
             )
@@ -89,7 +101,10 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
         if _TEST_SHARE.fullmatch(setting.key) and isinstance(share, float) and 0 < share < 1:
             return setting.value.origin or Origin("config")
         if _HELD_OUT.fullmatch(setting.key) and isinstance(share, int | float) and share >= 0:
-            if share == 0 and setting.value.origin is not None and setting.explicit:
+            told = setting.explicit or (
+                setting.value.origin is not None and setting.value.origin.source == "config"
+            )
+            if share == 0 and told:
                 return False
             if share > 0:
                 return setting.value.origin or Origin("config")
@@ -100,12 +115,44 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     if evaluation is not None:
         return Origin("code", evaluation.file, evaluation.line)
     for name, site in trace.assigned.items():
-        if _RESULT.fullmatch(name) or (
-            EVAL_WORD.search(name) and re.search(_LOADED, name, re.IGNORECASE)
-        ):
+        if _RESULT.fullmatch(name) or _HELD_OUT_PART.fullmatch(name) or _loaded(name):
             return Origin("code", site.file, site.line)
     found = next((event.site for event in trace.calls if _is_evaluation(event)), None)
-    return Origin("code", found.file, found.line) if found is not None else None
+    if found is not None:
+        return Origin("code", found.file, found.line)
+    return _scheduled(settings, seen=any(loop.has_backward for loop in trace.loops))
+
+
+def _scheduled(settings: list[Setting], seen: bool) -> Origin | None:
+    """The setting that says that and how often to evaluate, where no evaluation was seen.
+
+    Where the training loop itself was `seen`, an interval may be for samples to look at.
+    """
+    if any(setting.key == "doeval" and setting.value.data is False for setting in settings):
+        return None
+    for setting in settings:
+        value, origin = setting.value.data, setting.value.origin
+        if setting.kind == "globals" or origin is None:
+            continue
+        whole = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        counted = whole and (origin.source == "config" or setting.explicit)
+        if (
+            (counted and _EVAL_COUNT.fullmatch(setting.key) and not seen)
+            or (whole and _EVAL_EPISODES.fullmatch(setting.key))
+            or (value is False and _NO_EVAL.fullmatch(setting.key))
+            or (value is True and setting.explicit and _DO_EVAL.fullmatch(setting.key))
+        ):
+            return origin
+    return None
+
+
+def _loaded(name: str) -> bool:
+    """Whether a name is that of loaded evaluation data: `val_loader`, not `valid_symbol_set`."""
+    return (
+        EVAL_WORD.search(name) is not None
+        and re.search(_LOADED, name, re.IGNORECASE) is not None
+        and not _ADJECTIVE.search(name)
+    )
 
 
 _EVAL_ARGUMENTS = ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
@@ -117,7 +164,7 @@ def _is_evaluation(event: CallEvent) -> bool:
     word = event.target
     return (
         event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy"))
-        or bool(word and EVAL_WORD.search(word) and re.search(_LOADED, word, re.IGNORECASE))
+        or bool(word and _loaded(word))
         or bool(word and _RESULT.fullmatch(word))
         or any(
             key in event.kwargs and event.kwargs[key].data is not None for key in _EVAL_ARGUMENTS

@@ -1,0 +1,120 @@
+"""Whether a run validates, and on what, told by code and settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedmate.agent.static import extract
+
+_LOOP = """
+import torch
+from torchvision import datasets
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = datasets.MNIST('data')
+for epoch in range(3):
+    for batch in data:
+        loss = model(batch).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
+    (repo / "main.py").write_text(code)
+    return extract(repo, command).metadata.get("dataset_config.valid")
+
+
+@pytest.mark.parametrize(
+    ("code", "valid"),
+    [
+        ("idx_val = torch.arange(5)", "MNIST"),
+        ("val_loader = iter(data)", "MNIST"),
+        ("valid_symbol_set = set('abc')", None),
+        ("latest_iteration = max([3, 4])", None),
+    ],
+)
+def test_names_tell_held_out_data(tmp_path: Path, code: str, valid: str | None) -> None:
+    assert _valid(tmp_path, f"{_LOOP}{code}\n") == valid
+
+
+_ELSEWHERE = """
+import argparse
+from torchvision import datasets
+import trainlib
+parser = argparse.ArgumentParser()
+parser.add_argument('--eval_freq', type=int, default=5)
+parser.add_argument('--num_eval_episodes', type=int, default=0)
+parser.add_argument('--disable_eval', action='store_true')
+args = parser.parse_args()
+trainlib.run(datasets.MNIST('data'), args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "valid"),
+    [
+        (_ELSEWHERE, "", "MNIST"),  # there is a switch that would turn it off
+        (_ELSEWHERE, "--disable_eval", None),
+        (_ELSEWHERE.replace("disable_eval", "debug"), "", None),
+        (_ELSEWHERE.replace("disable_eval", "debug"), "--eval_freq 10", "MNIST"),
+        (_ELSEWHERE.replace("disable_eval", "debug"), "--num_eval_episodes 4", "MNIST"),
+        (_ELSEWHERE.replace("disable_eval", "debug"), "--eval_freq -1", None),
+    ],
+)
+def test_settings_tell_of_an_evaluation_out_of_sight(
+    tmp_path: Path, code: str, flags: str, valid: str | None
+) -> None:
+    assert _valid(tmp_path, code, f"python main.py {flags}") == valid
+
+
+def test_a_section_for_evaluation_names_the_validation_set(tmp_path: Path) -> None:
+    sections = {
+        "train_dataset_params": {"dataset_name": "FER2013", "dataset_path": "/d/FER2013"},
+        "val_dataset_params": {"dataset_name": "RAFDB", "dataset_path": "/d/RAF-DB"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(sections))
+    code = (
+        "import json\nimport sys\nimport loaders\n"
+        "config = json.load(open(sys.argv[1]))\n"
+        "train_set = loaders.create(config['train_dataset_params'])\n"
+        "val_set = loaders.create(config['val_dataset_params'])\n"
+    )
+    (tmp_path / "main.py").write_text(code)
+    found = extract(tmp_path, "python main.py config.json").metadata
+    assert found.get("dataset_config.train") == "FER2013"
+    assert found.get("dataset_config.valid") == "RAFDB"
+
+
+@pytest.mark.parametrize("flag", ["validate_path", "eval_jsonl", "dev_prefix", "validation"])
+def test_a_flag_for_validation_data_needs_no_usual_name(tmp_path: Path, flag: str) -> None:
+    code = (
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--train_path')\n"
+        f"parser.add_argument('--{flag}')\nargs = parser.parse_args()\n"
+    )
+    command = f"python main.py --train_path /d/pile03 --{flag} /d/pile04"
+    assert _valid(tmp_path, code, command) == "pile04"
+
+
+def test_a_share_of_zero_in_the_configuration_is_no_validation(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("val_set_size: 0.0\n")
+    code = f"import yaml\nconfig = yaml.safe_load(open('c.yaml'))\n{_LOOP}val_loader = iter(data)\n"
+    assert _valid(tmp_path, code) is None
+
+
+def test_an_estimators_mode_decides_what_runs(tmp_path: Path) -> None:
+    code = (
+        "import argparse\nimport tensorflow as tf\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--mode')\n"
+        "args = parser.parse_args()\n"
+        "def train():\n    tf.keras.datasets.mnist\n"
+        "def evaluate():\n    pass\n"
+        "if args.mode == tf.estimator.ModeKeys.TRAIN:\n    from torchvision import datasets\n"
+        "    data = datasets.MNIST('data')\n"
+        "elif args.mode == tf.estimator.ModeKeys.EVAL:\n    evaluate()\n"
+    )
+    assert _valid(tmp_path, code, "python main.py --mode train") is None
