@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from schedmate.logparse.reading import LogError, open_log, storage
-from schedmate.logparse.reading.storage import store_stream
+from schedmate.logparse.reading.storage import LONG_LINE, TAIL, store_stream
 
 TEXT = b"".join(b"step %d loss 0.5\n" % number for number in range(5000))
 
@@ -82,6 +82,39 @@ def test_a_gzip_bomb_is_refused_before_it_fills_anything(
     path.write_bytes(gzip.compress(b"\0" * (1 << 24)))
 
     with pytest.raises(LogError, match="unpacks to more than 6 MiB, which no log should"):
+        open_log(path)
+
+
+def test_of_a_line_without_end_only_both_ends_are_unpacked() -> None:
+    long = b"a" * 1000 + b"\0" * (3 * LONG_LINE) + b"z" * 1000
+    text = b"step 1\n" + long + b"\nstep 2\n" + long
+
+    opened, warning = store_stream(io.BytesIO(gzip.compress(text, 1)), "standard input")
+
+    assert opened.size < 2 * (LONG_LINE + storage.BLOCK + TAIL)
+    lines = opened.read(0, opened.size).split(b"\n")
+    assert (lines[0], lines[2], len(lines), warning) == (b"step 1", b"step 2", 4, None)
+    for line in (lines[1], lines[3]):
+        assert line.startswith(b"a" * 1000 + b"\0")
+        assert line.endswith(b"\0" + b"z" * 1000)
+
+
+def test_much_that_is_all_alike_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "IN_MEMORY", 1 << 16)
+    monkeypatch.setattr(storage, "MUCH", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"step 1 loss 0.5, and so on and on\n" * 100_000))
+
+    with pytest.raises(LogError, match="unpacks to more than 1 MiB, which no log should"):
+        open_log(path)
+
+
+@pytest.mark.parametrize("size", [1 << 14, 1 << 20])
+def test_nothing_but_zeros_is_no_log(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "hole.log"
+    path.write_bytes(b"\0" * size)
+
+    with pytest.raises(LogError, match="it is no text"):
         open_log(path)
 
 

@@ -36,7 +36,7 @@ def probe(
         else:
             high = middle
     first = max(0, min(low, count - 1) - MARGIN)
-    offset = max(attempt.offset, file.align(attempt.offset + first * chunk))
+    offset = max(attempt.offset, file.align(attempt.offset + first * chunk, 16 * chunk))
     line = file.line_number(offset)
     return attempt._replace(first_line=line, offset=offset), used
 

@@ -11,6 +11,7 @@ from itertools import islice
 from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.signs import horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
+from schedmate.logparse.reading.escapes import uncoloured
 
 # A line that goes on with the message of the exception above it.
 _GOES_ON = re.compile(r"[,;)]")
@@ -116,16 +117,17 @@ def _passing(event: Event) -> bool:
 def hits(file: LogFile, start: int, end: int, rules: RuleSet) -> Iterator[tuple[int, int]]:
     """Number and byte of each line between two bytes of a file that a rule may know."""
     for chunk in file.chunks(start, end):
+        data, origin = uncoloured(chunk.data)
         line, counted, stop = chunk.first_line, 0, -1
-        for match in rules.prefilter.finditer(chunk.data):
+        for match in rules.prefilter.finditer(data):
             at = match.start()
             if at < stop:
                 continue
-            line += chunk.data.count(b"\n", counted, at)
+            line += data.count(b"\n", counted, at)
             counted = at
-            stop = chunk.data.find(b"\n", at)
-            stop = stop if stop >= 0 else len(chunk.data)
-            yield line, chunk.offset_of(at)
+            stop = data.find(b"\n", at)
+            stop = stop if stop >= 0 else len(data)
+            yield line, chunk.offset_of(origin(at))
 
 
 def windows(numbers: list[int], attempt: Attempt) -> Iterator[tuple[int, int]]:

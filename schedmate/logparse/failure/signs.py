@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from schedmate.data import load
 from schedmate.logparse.reading import LogFile
+from schedmate.logparse.reading.escapes import uncoloured
 
 STEPS = 3
 """So many further steps show that what went before them was no failure."""
@@ -47,16 +48,14 @@ class Signs:
         """All signs between two bytes of a file, the last one first."""
         size = WINDOW
         while end > start:
-            begin = max(start, end - size)
-            aligned = max(start, file.align(begin))
-            if begin - aligned <= LARGEST:  # else one line of redraws, which may be cut anywhere
-                begin = aligned
-            data = file.read(begin, end - begin)
+            # one long line of redraws may be cut anywhere
+            begin = max(start, file.align(max(start, end - size), LARGEST))
+            data, origin = uncoloured(file.read(begin, end - begin))
             spans = [match.span() for match in self.together.finditer(data)]
             for first, last in reversed(spans):
-                found = self.sign(data[max(0, first - 1) : last + 64], begin + max(0, first - 1))
+                found = self.sign(data[max(0, first - 1) : last + 64], max(0, first - 1))
                 if found is not None:
-                    yield found
+                    yield found._replace(offset=begin + origin(found.offset))
             end, size = begin, min(2 * size, LARGEST)
 
 

@@ -15,12 +15,10 @@ from typing import Any, NamedTuple
 
 from schedmate.logparse.reading.lines import Line, parse_line, sniff
 from schedmate.logparse.reading.prefixes import Layout
-from schedmate.logparse.reading.storage import BLOCK, Storage
+from schedmate.logparse.reading.storage import BLOCK, LONG_LINE, TAIL, Storage
 
-LONG_LINE = 1 << 23
-"""Of a line longer than this (8 MiB) only both ends are kept."""
-HEAD, TAIL = 1 << 16, 1 << 20
-"""How much of either end of such a line is kept [bytes]."""
+HEAD = 1 << 16
+"""How much of the beginning of a line longer than `LONG_LINE` is kept [bytes]."""
 SAMPLE = 1 << 16
 """Bytes from either end of the file from which its layout is told."""
 
@@ -152,11 +150,17 @@ class LogFile:
                 yield start + first + 1, data[first + 1 :]
             position, block = start, min(2 * block, BLOCK)
 
-    def align(self, offset: int) -> int:
-        """The first byte of the line that holds byte `offset`."""
+    def align(self, offset: int, within: int | None = None) -> int:
+        """The first byte of the line that holds byte `offset`.
+
+        `offset` itself where that is more than about `within` [bytes] away: of a log without line
+        feeds every search for one would read all that is before.
+        """
         end = min(offset, self.size)
         step = 1 << 12
         while end > 0:
+            if within is not None and offset - end > within:
+                return offset
             start = max(0, end - step)
             found = self.read(start, end - start).rfind(b"\n")
             if found >= 0:

@@ -103,6 +103,8 @@ def is_text(file: LogFile) -> bool:
     if not sample:
         # NULs only: perhaps the log begins after them
         sample = file.read(max(0, file.size - SAMPLE), SAMPLE).replace(b"\0", b"")
+    if not sample:
+        return False
     control = sum(map(sample.count, _CONTROL))
     try:
         sample.decode("utf-8")

@@ -23,8 +23,14 @@ IN_MEMORY = 1 << 25
 MAX_UNPACKED = 1 << 33
 """Most bytes that a compressed log or standard input may unpack to (8 GiB)."""
 MAX_RATIO = 400
-"""An input that unpacks to more than this many times its size is refused past `IN_MEMORY`; real
-logs stay below 100, and a gzip bomb reaches 1,000."""
+"""An input that unpacks to more than this many times its size is refused past `IN_MEMORY`; a gzip
+bomb reaches 1,000."""
+USUAL_RATIO, MUCH = 100, 1 << 30
+"""Real logs stay below this ratio; one above it is refused past this size [bytes]."""
+LONG_LINE = 1 << 23
+"""Of a line longer than this (8 MiB) only both ends are kept."""
+TAIL = 1 << 20
+"""How much of the end of such a line is kept [bytes]."""
 
 
 class LogError(InputError):
@@ -189,19 +195,56 @@ def _from_utf16(blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield decoder.decode(block).encode("utf-8", "replace")
 
 
+def _limited(pieces: Iterator[bytes], name: str, packed: int | None) -> Iterator[bytes]:
+    """The pieces, as long as they are not too much for `packed` bytes (None: unknown)."""
+    limit, size = MAX_UNPACKED, 0
+    if packed is not None:
+        limit = min(limit, MAX_RATIO * packed, max(USUAL_RATIO * packed, MUCH))
+        limit = max(limit, IN_MEMORY)
+    for piece in pieces:
+        size += len(piece)
+        if size > limit:
+            raise LogError(
+                f"{name} unpacks to more than {limit >> 20} MiB, which no log should; "
+                "unpack it yourself and give the plain file."
+            )
+        yield piece
+
+
+def _shortened(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces without the middle of very long lines: zeros without end are not kept."""
+    length, tail = (
+        0,
+        bytearray(),
+    )  # of the line that is being read; its end so far, once it is too long
+    try:
+        for piece in pieces:
+            first = piece.find(b"\n") + 1
+            if length > LONG_LINE:
+                tail += piece[:first] if first else piece
+                if len(tail) > 16 * TAIL or first:
+                    tail = tail[-TAIL:]
+                if not first:
+                    continue
+                yield bytes(tail)
+                tail = bytearray()
+                yield piece[first:]
+            else:
+                yield piece
+            length = len(piece) - piece.rfind(b"\n") - 1 if first else length + len(piece)
+    except _CutShortError:
+        yield bytes(tail[-TAIL:])
+        raise
+    yield bytes(tail[-TAIL:])
+
+
 def _spool(pieces: Iterator[bytes], name: str, packed: int | None) -> tuple[Storage, str | None]:
     held: list[bytes] = []
     stream: IO[bytes] | None = None
     size, warning = 0, None
     try:
-        for piece in pieces:
+        for piece in _shortened(_limited(pieces, name, packed)):
             size += len(piece)
-            limit = MAX_UNPACKED if packed is None else min(MAX_UNPACKED, MAX_RATIO * packed)
-            if size > max(limit, IN_MEMORY):
-                raise LogError(
-                    f"{name} unpacks to more than {max(limit, IN_MEMORY) >> 20} MiB, which no log "
-                    "should; unpack it yourself and give the plain file."
-                )
             if stream is None:
                 held.append(piece)
                 if size > IN_MEMORY:

@@ -38,7 +38,9 @@ def strip(log: Log, found: Diagnosis) -> Strip | None:
     if not files or not files[0].size:
         return None
     file, kinds = files[0], _Kinds()
-    starts = sorted({file.align(file.size * cell // CELLS) for cell in range(CELLS)})
+    starts = sorted(
+        {file.align(file.size * cell // CELLS, file.size // CELLS) for cell in range(CELLS)}
+    )
     ends = [*starts[1:], file.size]
     cells = [
         Cell(kinds.of(file.read(start, min(SAMPLE, end - start))), file.line_number(start))

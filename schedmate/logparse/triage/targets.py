@@ -78,13 +78,15 @@ def find_targets(source: str) -> Batch:
 
 
 def _plain(source: str, paths: list[Path]) -> Batch:
-    paths = [path for path in paths if path.is_file() or path.is_dir()]
+    odd = [path for path in paths if not (path.is_file() or path.is_dir())]
+    paths = sorted(set(paths).difference(odd))
     if not paths:
         raise InputError(f"{source} holds no logs; each file or sub-directory there is one job.")
     names = [path.name.removesuffix(".gz").removesuffix(".zst") for path in paths]
     stems = [Path(name).stem or name for name in names]
     ids = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
-    return Batch(source, [Target(i, ids[i], path) for i, path in enumerate(paths)])
+    targets = [Target(i, ids[i], path) for i, path in enumerate(paths)]
+    return Batch(source, targets, [f"{path} is no file and was left out." for path in odd])
 
 
 def _listed(path: Path) -> Batch:

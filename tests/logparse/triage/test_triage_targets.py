@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,20 @@ def test_in_a_directory_each_file_and_each_subdirectory_is_a_job(tmp_path: Path)
     assert [(one.index, one.job_id, one.log.name) for one in batch.targets] == [
         (0, "a", "a"),
         (1, "b", "b.log"),
+    ]
+
+
+def test_what_is_no_file_is_left_out_and_said(tmp_path: Path) -> None:
+    (tmp_path / "1.out").write_text("text\n")
+    (tmp_path / "2.out").symlink_to(tmp_path / "gone")
+    os.mkfifo(tmp_path / "3.out")
+
+    batch = find_targets(str(tmp_path))
+
+    assert [target.job_id for target in batch.targets] == ["1"]
+    assert [warning.split()[0] for warning in batch.warnings] == [
+        str(tmp_path / "2.out"),
+        str(tmp_path / "3.out"),
     ]
 
 
