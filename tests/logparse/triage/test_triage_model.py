@@ -20,7 +20,7 @@ OPEN = (
     "transport: peer gpu-{0} went away while 4 flows were open\n"
     "Traceback (most recent call last):\n"
     '  File "train.py", line 5, in <module>\n'
-    "mylib.comm.StrangeError: no route to peer {0}\n"
+    "mylib.comm.StrangeError: flow 3 of peer {0}\n"
 )
 
 
@@ -28,7 +28,7 @@ def answer(request: Any) -> Any:
     """Cites the very lines of the log that it is shown."""
     asked = request["messages"][-1]["content"]
     fields = request["response_format"]["json_schema"]["schema"]["properties"]
-    what, quote = ("StrangeError", "StrangeError: no route"), ("went away", "went away while")
+    what, quote = ("StrangeError", "StrangeError: flow 3"), ("went away", "went away while")
     if "faulty_component" in fields:
         line = re.search(rf"(\d+)\| .*{quote[0]}", asked)
         assert line
