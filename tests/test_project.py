@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,91 @@ def test_make_says_what_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(["make", "test", "PYTHON="], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
     assert "schedmate needs Python >= 3.11" in done.stderr
+
+
+# The map of ARCHITECTURE.md: every place is on it, with all that it imports.
+
+PACKAGE = ROOT / "schedmate"
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+EVERYTHING, GROUND = "everything", "the ground floor"
+
+
+def places_of_the_map() -> list[tuple[list[str], str]]:
+    """The rows of the map: its places in the package, without `.py` and `/`, and its last cell."""
+    found = []
+    for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        places = [
+            name.removesuffix("/").removesuffix(".py") for name in re.findall("`(.+?)`", cells[0])
+        ]
+        if len(cells) == 3 and any(
+            (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir() for name in places
+        ):
+            found.append((places, cells[2]))
+    return found
+
+
+ROWS = places_of_the_map()
+ALLOWED = {place: allowed for places, allowed in ROWS for place in places}
+ROW = {place: row for row, (places, _) in enumerate(ROWS) for place in places}
+
+
+def place(module: str) -> str:
+    """The narrowest place of the map that holds a module."""
+    path = module.removeprefix("schedmate").removeprefix(".").replace(".", "/") or "__init__"
+    while path and path not in ALLOWED:
+        path = path.rpartition("/")[0]
+    return path
+
+
+@cache
+def imported(module: str) -> set[str]:
+    """The modules of the package that one imports anywhere in it, also only for types."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("schedmate.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("schedmate"):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in names}
+            if names == {"schedmate.__version__"}:
+                found.discard("schedmate")
+    return found
+
+
+def test_every_module_has_its_place() -> None:
+    lost = [name for name in MODULES if not place(name) and imported(name)]
+    assert not lost, f"ARCHITECTURE.md has no place for {lost}"
+
+
+def test_every_place_of_the_map_exists() -> None:
+    gone = [
+        name
+        for name in ALLOWED
+        if not ((PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists())
+    ]
+    assert not gone, f"ARCHITECTURE.md lists {gone}, which are not in schedmate/"
+
+
+@pytest.mark.parametrize("row", range(len(ROWS)), ids=[" ".join(places) for places, _ in ROWS])
+def test_a_place_imports_what_the_map_says(row: int) -> None:
+    places, allowed = ROWS[row]
+    if allowed == EVERYTHING:
+        return
+    ground = {name for name, cell in ALLOWED.items() if cell == GROUND}
+    arrows = {
+        place(target): f"{module} imports {target}"
+        for module in MODULES
+        if place(module) in places
+        for target in imported(module)
+        if ROW[place(target)] != row and place(target) not in ground
+    }
+    listed = set() if allowed == GROUND else set(re.findall(r"[\w/]+", allowed))
+    unlisted = {target: arrow for target, arrow in arrows.items() if target not in listed}
+    assert not unlisted, f"not among what ARCHITECTURE.md lets {places} import: {unlisted}"
+    assert listed <= arrows.keys(), (
+        f"ARCHITECTURE.md lets {places} import {listed - arrows.keys()}, which nothing there does"
+    )
