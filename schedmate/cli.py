@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import traceback
 from typing import Annotated
@@ -26,7 +27,7 @@ from schedmate.commands import (
     triage,
     tune,
 )
-from schedmate.errors import EXIT_CODES, INTERNAL, SchedmateError
+from schedmate.errors import EXIT_CODES, INTERNAL, TERMINATED, SchedmateError
 from schedmate.garbage import collect_seldom
 from schedmate.terminal import clean, say
 
@@ -88,9 +89,15 @@ def _options(
     _debug = debug
 
 
+def _terminated(_signal: int, _frame: object) -> None:
+    # An exception, so that what was begun is tidied up as after Ctrl-C.
+    sys.exit(TERMINATED)
+
+
 def main() -> None:
     """Run the command line and exit with a documented code; never shows a traceback unasked."""
     collect_seldom()
+    signal.signal(signal.SIGTERM, _terminated)
     # What the terminal's encoding lacks is printed as a question mark, not as a failure.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     logging.getLogger("schedmate").addHandler(_WARNINGS)  # once, however often it is called

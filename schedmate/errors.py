@@ -22,6 +22,7 @@ ABSTAINED = 4
 MODEL = 5
 FAILED_JOB = 6
 INTERRUPTED = 130
+TERMINATED = 143
 
 EXIT_CODES: dict[int, str] = {
     OK: "success",
@@ -33,6 +34,7 @@ EXIT_CODES: dict[int, str] = {
     MODEL: "the language model gave no usable answer (only where nothing else could answer)",
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
     INTERRUPTED: "interrupted (Ctrl-C)",
+    TERMINATED: "ended by SIGTERM, as `scancel` and `timeout` send it",
 }
 """Exit codes of the `schedmate` command and what each means."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any, Generic, TypeVar
 
 from schedmate.garbage import collect_seldom
@@ -86,6 +86,7 @@ def unordered(
         return ProcessPoolExecutor(size, get_context("spawn"), _begin, (start, arguments))
 
     threading.Thread(target=feed, daemon=True).start()
+    others = set(active_children())
     workers = pool(processes)
     running: dict[Future[R], T] = {}
     suspects: list[T] = []
@@ -97,11 +98,11 @@ def unordered(
                 reading = False
             elif isinstance(event, _Item):
                 try:
-                    future = workers.submit(work, event.value)
+                    future = _submit(workers, work, event.value)
                 except BrokenProcessPool:
                     workers.shutdown(wait=False)
                     workers = pool(processes)
-                    future = workers.submit(work, event.value)
+                    future = _submit(workers, work, event.value)
                 running[future] = event.value
                 future.add_done_callback(events.put)
             elif isinstance(event, Future):
@@ -114,20 +115,34 @@ def unordered(
             else:
                 raise event
     finally:
+        if running:  # whoever reads has left, as at Ctrl-C: nobody waits for what is unfinished
+            for process in set(active_children()) - others:
+                process.terminate()
         workers.shutdown(wait=False, cancel_futures=True)
     # A dying process takes down all that ran beside it: run each again, alone.
     for value in suspects:
         with pool(1) as single:
             try:
-                yield value, single.submit(work, value).result()
+                yield value, _submit(single, work, value).result()
             except BrokenProcessPool:
                 yield value, None
+
+
+def _submit(workers: ProcessPoolExecutor, work: Callable[[T], R], value: T) -> Future[R]:
+    """Hand work to a pool, which may start a process for it."""
+    # Ctrl-C while that imports its modules would print a traceback; `_begin` lets it through.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return workers.submit(work, value)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     """Prepare one worker process."""
     # Ctrl-C reaches every process of the terminal; a worker just ends, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     collect_seldom()
     # One core a process: the libraries' own threads would only get in each other's way.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):

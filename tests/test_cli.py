@@ -127,8 +127,12 @@ def waiting_batch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str
             process.kill()
 
 
-def test_ctrl_c_is_130_and_leaves_no_file(
-    tmp_path: Path, waiting_batch: Callable[..., subprocess.Popen[str]]
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_being_stopped_leaves_no_file(
+    tmp_path: Path,
+    waiting_batch: Callable[..., subprocess.Popen[str]],
+    sent: signal.Signals,
+    code: int,
 ) -> None:
     process = waiting_batch("-o", "out")
     deadline = time.monotonic() + 30
@@ -136,8 +140,8 @@ def test_ctrl_c_is_130_and_leaves_no_file(
         time.sleep(0.05)
     assert list(tmp_path.iterdir()), "the temporary output file was never opened"
     time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    os.killpg(process.pid, sent)
+    assert process.wait(timeout=30) == code
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     assert list(tmp_path.iterdir()) == []
@@ -157,6 +161,26 @@ def test_ctrl_c_ends_the_workers_too(
     assert process.wait(timeout=30) == 130
     # The pipe ends only when the last worker that holds it has gone.
     assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists children by /proc")
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_worker_that_is_still_starting_ends_quietly(
+    waiting_batch: Callable[..., subprocess.Popen[str]], sent: signal.Signals, code: int
+) -> None:
+    process = waiting_batch("--processes", "1")
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write('{"repo": "missing"}\n')
+    process.stdin.flush()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 30
+    while len(children.read_text().split()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.1)  # it imports its modules
+    (os.killpg if sent == signal.SIGINT else os.kill)(process.pid, sent)
+    assert process.wait(timeout=30) == code
+    assert process.stderr.read() == ""
 
 
 def test_every_exit_code_is_documented() -> None:
