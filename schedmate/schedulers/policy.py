@@ -99,6 +99,10 @@ class View:
         self.load = Load() if load is None else load
         """Forecasts how many are to come."""
 
+    def jobs(self) -> list[Job]:
+        """All who wait or run, in order of submission."""
+        return sorted((*self.pending, *self.running), key=lambda job: job.index)
+
     def warn(self, what: str) -> None:
         """Count something that went wrong and was worked around."""
         self.warnings[what] += 1

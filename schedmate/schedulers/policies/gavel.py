@@ -11,7 +11,7 @@ from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.throughput import Floats
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.sia.configurations import groups, of_size
+from schedmate.schedulers.policies.sia.configurations import of_size
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
 from schedmate.schedulers.policy import Decision, Policy, View
 
@@ -39,21 +39,20 @@ class Gavel(Policy):
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
-        types = [gpu_type for gpu_type, _, _ in groups(cluster)]
-        capacity = capacity_of(view, types)
-        jobs = sorted((*view.pending, *view.running), key=lambda job: job.index)
+        capacity = capacity_of(view)
+        types, jobs = list(capacity), view.jobs()
         if not jobs:
             return []
         speeds = np.array([_speeds(job, cluster, types) for job in jobs])
-        shares = self._shares(speeds, np.array([job.gpus for job in jobs]), capacity)
+        shares = self._shares(speeds, np.array([job.gpus for job in jobs]), list(capacity.values()))
         if shares is None:
             view.warn("the linear program was not solved: allocations kept")
             return []
         wishes = []
         given: set[int] = set()
         for job, kind in _by_priority(view, jobs, types, shares, speeds):
-            if job.index not in given and job.gpus <= capacity[kind]:
-                capacity[kind] -= job.gpus
+            if job.index not in given and job.gpus <= capacity[types[kind]]:
+                capacity[types[kind]] -= job.gpus
                 given.add(job.index)
                 wishes.append(Wish(job, _shape(job, cluster, types[kind])))
         return decisions(view, Placement(view, wishes).placed, jobs)

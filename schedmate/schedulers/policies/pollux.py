@@ -40,9 +40,7 @@ class Pollux(Policy):
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
-        jobs = sorted((*view.pending, *view.running), key=lambda job: job.index)
-        types = sorted({node.gpu_type for node in cluster.nodes if not node.role})
-        capacity = dict(zip(types, capacity_of(view, types), strict=True))
+        capacity, jobs = capacity_of(view), view.jobs()
         chosen: dict[int, int] = {}
         wishes: list[Wish] = []
         offered: list[tuple[Job, dict[int, float], dict[int, list[Shape]]]] = []

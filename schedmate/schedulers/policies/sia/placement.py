@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.policies.sia.configurations import groups
 from schedmate.schedulers.policy import Decision, Migrate, Preempt, Resize, Start, View
 from schedmate.schedulers.pools import lowest
 
@@ -182,15 +183,15 @@ def _size(allocation: Allocation) -> int:
     return sum(mask.bit_count() for _, mask in allocation)
 
 
-def capacity_of(view: View, types: list[str]) -> list[int]:
+def capacity_of(view: View) -> dict[str, int]:
     """GPUs of each type that are free or held by jobs that can be moved."""
-    nodes, free = view.space.cluster.nodes, list(view.space.free)
+    cluster, free = view.space.cluster, list(view.space.free)
     for job in view.running:
         if not job.profiling:
             for position, mask in job.allocation:
                 free[position] |= mask
-    capacity = [0] * len(types)
-    for node, mask in zip(nodes, free, strict=True):
+    capacity = {gpu_type: 0 for gpu_type, _, _ in groups(cluster)}
+    for node, mask in zip(cluster.nodes, free, strict=True):
         if not node.role:
-            capacity[types.index(node.gpu_type)] += mask.bit_count()
+            capacity[node.gpu_type] += mask.bit_count()
     return capacity

@@ -11,7 +11,7 @@ from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.throughput import Floats
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.sia.configurations import allowed, groups, shape_of
+from schedmate.schedulers.policies.sia.configurations import allowed, shape_of
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Decision, Policy, Profile, View
@@ -62,26 +62,24 @@ class Sia(Policy):
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
-        types = [gpu_type for gpu_type, _, _ in groups(cluster)]
-        capacity = capacity_of(view, types)
-        jobs = sorted((*view.pending, *view.running), key=lambda job: job.index)
-        jobs = [job for job in jobs if not job.profiling]
+        capacity = capacity_of(view)
+        jobs = [job for job in view.jobs() if not job.profiling]
         wishes: list[Wish] = []
         for job in jobs:
             if job.allocation and (_is_restoring(job, view.now) or not job.migratable):
                 held = shape_of(cluster, job.allocation)
-                capacity[types.index(held.gpu_type)] -= held.gpus
+                capacity[held.gpu_type] -= held.gpus
                 wishes.append(Wish(job, held, pinned=True))
         busy = {wish.job.index for wish in wishes}
-        profiles = self._profiles(jobs, cluster, types, capacity, wishes)
+        profiles = self._profiles(jobs, cluster, capacity, wishes)
         offered, choices = [], []
         for job in jobs:
             if job.index not in busy and job.index not in profiles:
                 shapes = self._shapes(job, cluster, view)
                 offered.append((job, shapes))
-                choices.append(self._choices(job, shapes, types, view))
+                choices.append(self._choices(job, shapes, list(capacity), view))
         try:
-            chosen = solve(choices, capacity, time_limit_s=self.solver_s)
+            chosen = solve(choices, list(capacity.values()), time_limit_s=self.solver_s)
         except ProgramError as error:
             view.warn(f"allocations kept, as the integer program was not solved: {error}")
             return []
@@ -105,12 +103,7 @@ class Sia(Policy):
         return found
 
     def _profiles(
-        self,
-        jobs: list[Job],
-        cluster: Cluster,
-        types: list[str],
-        capacity: list[int],
-        wishes: list[Wish],
+        self, jobs: list[Job], cluster: Cluster, capacity: dict[str, int], wishes: list[Wish]
     ) -> dict[int, tuple[Job, list[int]]]:
         """Who has to be measured first, one replica on each type that it was not measured on.
 
@@ -120,7 +113,7 @@ class Sia(Policy):
         found: dict[int, tuple[Job, list[int]]] = {}
         if not self.profile_s:
             return found
-        room = [(left + 1) // 2 for left in capacity]
+        room = {gpu_type: (left + 1) // 2 for gpu_type, left in capacity.items()}
         for job in jobs:
             agent = job.agent
             if agent is None or job.profiled or job.allocation or agent.ratios is not None:
@@ -130,19 +123,19 @@ class Sia(Policy):
                 for shape in sorted(allowed(job, cluster), key=lambda one: -one.gpus)
                 if not agent.knows(shape.gpu_type)
             }
-            parts = [(types.index(one), agent.limits[one].gpus) for one in unknown]
+            parts = [(one, agent.limits[one].gpus) for one in unknown]
             if not parts:
                 continue
             found[job.index] = (job, [])
             left = room if len(found) > 1 else capacity
-            if any(left[kind] < gpus for kind, gpus in parts):
+            if any(left[gpu_type] < gpus for gpu_type, gpus in parts):
                 continue
-            for kind, gpus in parts:
-                room[kind] -= gpus
-                capacity[kind] -= gpus
+            for gpu_type, gpus in parts:
+                room[gpu_type] -= gpus
+                capacity[gpu_type] -= gpus
                 # A stand-in for each part, so that placement finds it GPUs like anybody's.
                 part = Job(job.id, -1 - len(wishes), job.submit_time, gpus)
-                wishes.append(Wish(part, Shape(types[kind], 1, gpus)))
+                wishes.append(Wish(part, Shape(gpu_type, 1, gpus)))
                 found[job.index][1].append(part.index)
         return found
 

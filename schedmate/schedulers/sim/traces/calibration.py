@@ -5,16 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from schedmate.errors import InputError, UsageError
+from schedmate.schedulers.sim.traces.bundled import choose, names
 from schedmate.schedulers.sim.traces.sample import facts
 from schedmate.schedulers.sim.workload import Workload
+
+FOLDER = "calibrations"
 
 
 @dataclass(frozen=True)
@@ -46,35 +43,21 @@ class Calibration:
 
         Raises `UsageError` for neither, `InputError` for a file that is none.
         """
-        if name in calibrations():
-            place = files(__package__) / "calibrations" / f"{name}.yaml"
-            text = place.read_text(encoding="utf-8")
-        else:
-            try:
-                text = Path(name).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                raise UsageError(
-                    f"no calibration {name!r}; there are {', '.join(calibrations())}, or a YAML "
-                    "file of your own with the same keys."
-                ) from None
-        try:
-            document = yaml.safe_load(text)
-            cluster, targets = document["cluster"], document["targets"]
-            vcs = {str(vc): int(gpus) for vc, gpus in cluster.get("vcs", {}).items()}
-            size = int(cluster["gpus_of_a_node"])
-            nodes = int(cluster.get("nodes", 0)) or sum(vcs.values()) // size
-            for key in ("jobs", "days", "median_s", "mean_s", "max_s", "mean_gpus"):
-                if not float(targets[key]) > 0:
-                    raise ValueError(f"targets.{key} is not above 0")
-            for key in ("start", "hours", "weekdays", "shares", "sizes", "recipe"):
-                document["assumed"][key]
-        except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"{name} is no calibration: {type(error).__name__} {reason}; see docs/traces.md."
-            ) from None
+        return choose("calibration", FOLDER, name, cls._of)
+
+    @classmethod
+    def _of(cls, name: str, document: Any) -> Calibration:
+        cluster, targets = document["cluster"], document["targets"]
+        vcs = {str(vc): int(gpus) for vc, gpus in cluster.get("vcs", {}).items()}
+        size = int(cluster["gpus_of_a_node"])
+        nodes = int(cluster.get("nodes", 0)) or sum(vcs.values()) // size
+        for key in ("jobs", "days", "median_s", "mean_s", "max_s", "mean_gpus"):
+            if not float(targets[key]) > 0:
+                raise ValueError(f"targets.{key} is not above 0")
+        for key in ("start", "hours", "weekdays", "shares", "sizes", "recipe"):
+            document["assumed"][key]
         title = str(document.get("title", name))
-        return cls(Path(name).stem, title, targets, nodes, size, vcs, document["assumed"])
+        return cls(name, title, targets, nodes, size, vcs, document["assumed"])
 
 
 @dataclass(frozen=True)
@@ -119,11 +102,9 @@ def matches(workload: Workload, calibration: Calibration) -> list[Match]:
     return rows
 
 
-@cache
 def calibrations() -> tuple[str, ...]:
     """Names of the bundled calibrations."""
-    names = (one.name for one in (files(__package__) / "calibrations").iterdir())
-    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+    return names(FOLDER)
 
 
 def _rate(workload: Workload, calibration: Calibration) -> float:

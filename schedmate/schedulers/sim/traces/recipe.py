@@ -5,16 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cache
-from importlib.resources import files
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, Self
 
-import yaml
-
 from schedmate.errors import InputError, UsageError
+from schedmate.schedulers.sim.traces.bundled import choose, names
 
+FOLDER = "recipes"
 WEIGHTS = ("heavy", "medium", "light")
 """How much of a GPU a type uses; each size class draws among them with shares of its own."""
 
@@ -90,23 +87,7 @@ class Recipe:
 
         Raises `UsageError` for neither, `InputError` for a file that is no recipe.
         """
-        if name in recipes():
-            text = (files(__package__) / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
-        else:
-            try:
-                text = Path(name).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                raise UsageError(
-                    f"no recipe {name!r}; there are {', '.join(recipes())}, or a YAML file of "
-                    "your own with the same keys."
-                ) from None
-        try:
-            return cls(Path(name).stem, yaml.safe_load(text))
-        except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"{name} is no recipe: {type(error).__name__} {reason}; see docs/traces.md."
-            ) from None
+        return choose("recipe", FOLDER, name, cls)
 
     def shares(self, gpus: int, hours: float) -> tuple[float, ...]:
         """The share of each of `WEIGHTS` among workloads of this size."""
@@ -123,13 +104,9 @@ class Recipe:
         return choices[int(random[2] * len(choices))]
 
 
-@cache
 def recipes() -> tuple[str, ...]:
     """Names of the bundled recipes."""
-    folder = files(__package__) / "recipes"
-    return tuple(
-        sorted(one.name.removesuffix(".yaml") for one in folder.iterdir() if one.name[0] != "_")
-    )
+    return names(FOLDER)
 
 
 def parse(text: str) -> tuple[Recipe, Settings]:

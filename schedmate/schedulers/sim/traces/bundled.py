@@ -1,0 +1,45 @@
+"""Recipes and calibrations by name: those that come with schedmate, or a YAML file of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from schedmate.data import parse
+from schedmate.errors import InputError, UsageError
+
+T = TypeVar("T")
+TRACES = Path(__file__).parent
+
+
+@cache
+def names(folder: str) -> tuple[str, ...]:
+    """The YAML files of a folder here, without their ending."""
+    return tuple(sorted(path.stem for path in (TRACES / folder).glob("*.yaml")))
+
+
+def choose(what: str, folder: str, name: str, make: Callable[[str, Any], T]) -> T:
+    """What `make` makes of a name and a document: the bundled one called `name`, or a file's.
+
+    Bundled are the YAML files of a folder here; `what` is one of them in words. Raises
+    `UsageError` for neither, `InputError` for a file of which nothing can be made.
+    """
+    path = TRACES / folder / f"{name}.yaml" if name in names(folder) else Path(name)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(
+            f"no {what} {name!r}; there are {', '.join(names(folder))}, or a YAML file of your own "
+            "with the same keys."
+        ) from None
+    try:
+        return make(path.stem, parse(text))
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{name} is no {what}: {type(error).__name__} {reason}; see docs/traces.md."
+        ) from None
