@@ -29,7 +29,7 @@ from schedmate.commands import (
 )
 from schedmate.errors import EXIT_CODES, INTERNAL, TERMINATED, SchedmateError
 from schedmate.garbage import collect_seldom
-from schedmate.terminal import clean, say
+from schedmate.terminal import say
 
 app = typer.Typer(
     name="schedmate",
@@ -64,7 +64,7 @@ class _Warnings(logging.Handler):
     """Shows what the library warns of as a line of talk."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"warning: {clean(record.getMessage())}")
+        say(f"warning: {record.getMessage()}")
 
 
 _WARNINGS = _Warnings(logging.WARNING)
@@ -115,5 +115,5 @@ def main() -> None:
         )
     if _debug:
         traceback.print_exception(failure)
-    say(f"error: {clean(message)}")
+    say(f"error: {message}")
     sys.exit(code)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.durations import format_duration
 from schedmate.jobs import Estimate, ModelUse, Neighbour, WorkloadMetadata
-from schedmate.terminal import clean
+from schedmate.terminal import clean, counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,7 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
     if estimate.abstained:
         size = analysis.history_size
         reason = clean(estimate.reason or "no past job was close enough")
-        return job, f"no similar job in {size:,} record{_s(size)}", f"because {reason}"
+        return job, f"no similar job in {counted(size, 'record')}", f"because {reason}"
     neighbours = estimate.neighbours
     named = [
         f"{clean(one.job_id, 40)} "
@@ -58,7 +58,7 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
     if len(neighbours) > NAMED:
         named.append(f"{len(neighbours) - NAMED} more")
     count = len(neighbours)
-    return job, _forecast(estimate), f"because of {count} past job{_s(count)}: {', '.join(named)}"
+    return job, _forecast(estimate), f"because of {counted(count, 'past job')}: {', '.join(named)}"
 
 
 def _model(use: ModelUse) -> str:
@@ -70,12 +70,8 @@ def _model(use: ModelUse) -> str:
     tokens = use.input_tokens + use.output_tokens
     return (
         f"{name}: decided {fields} of {len(use.asked)} asked; {len(use.dropped)} findings without "
-        f"proof; {use.calls} call{_s(use.calls)}, {tokens:,} tokens, {use.seconds:.1f} s"
+        f"proof; {counted(use.calls, 'call')}, {tokens:,} tokens, {use.seconds:.1f} s"
     )
-
-
-def _s(count: float) -> str:
-    return "" if count == 1 else "s"
 
 
 def _job(analysis: Analysis) -> str:
@@ -86,11 +82,11 @@ def _job(analysis: Analysis) -> str:
         metadata.dataset.train or "unknown dataset",
         "unknown length"
         if training.iters is None
-        else f"{training.iters:,} {training.iter_type or 'iteration'}{_s(training.iters)}",
+        else counted(training.iters, training.iter_type or "iteration"),
     ]
     gpus = analysis.launch.gpus
     if gpus is not None:
-        parts.append(f"{gpus} GPU{_s(gpus)}")
+        parts.append(counted(gpus, "GPU"))
     return " · ".join(clean(part, 80) for part in parts)
 
 

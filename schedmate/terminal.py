@@ -34,6 +34,11 @@ def clean(text: object, limit: int = 2000) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def counted(number: float, thing: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,.12g} {thing}{'s' * (number != 1)}"
+
+
 def console(stream: TextIO, *, plain: bool = False) -> Console:
     """A console that never reads markup, emoji codes or highlights in what it prints.
 
@@ -82,5 +87,5 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str
 
 
 def say(message: str) -> None:
-    """One line to standard error, where talk belongs; data goes to standard output."""
-    print(message, file=sys.stderr, flush=True)
+    """One line to standard error, where talk belongs, cleaned; data goes to standard output."""
+    print(clean(message), file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ from hypothesis import settings
 
 settings.register_profile("schedmate", deadline=None, derandomize=True)
 settings.load_profile("schedmate")
+
+# A shell lets what it starts in the background ignore Ctrl-C, which children would inherit.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _network_allowed = False
 

@@ -34,6 +34,13 @@ def test_help_names_the_commands_and_exit_codes(cli: Cli, flag: str) -> None:
         assert word in result.out
 
 
+@pytest.mark.parametrize("group", ["", "history", "llm", "rules", "traces", "config"])
+def test_lists_of_commands_are_not_cut_off(cli: Cli, group: str) -> None:
+    listed = cli(*group.split(), "--help").out.partition("Commands:")[2].partition("\n\n")[0]
+    assert listed
+    assert "..." not in listed
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from schedmate.cli import app; app(['--help'], standalone_mode=False); "

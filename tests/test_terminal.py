@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.terminal import clean, console, progress
+from schedmate.terminal import clean, console, counted, progress, say
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,19 @@ from schedmate.terminal import clean, console, progress
 )
 def test_clean(text: str | None, expected: str) -> None:
     assert clean(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 jobs"), (1, "1 job"), (1.0, "1 job"), (2.5, "2.5 jobs"), (1_000_000, "1,000,000 jobs")],
+)
+def test_counted(number: float, text: str) -> None:
+    assert counted(number, "job") == text
+
+
+def test_talk_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a\x1b]0;title\x07b\nc")
+    assert capsys.readouterr() == ("", "ab c\n")
 
 
 def test_long_text_is_cut() -> None:

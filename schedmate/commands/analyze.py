@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.options import PlainOption
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
@@ -98,7 +99,7 @@ def analyze(
     fail_on_abstain: Annotated[
         bool, typer.Option("--fail-on-abstain", help="Exit with 4 when no past job is similar.")
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")] = False,
+    plain: PlainOption = False,
     batch: Annotated[
         str | None,
         typer.Option(
@@ -113,7 +114,7 @@ def analyze(
         int | None, typer.Option(min=1, help="Processes for --batch; default: one a core.")
     ] = None,
 ) -> None:
-    """Say what a training job will do, how long it will run and which past jobs say so.
+    """What a training job will do, how long it will run and why.
 
     Reads the code as text and runs none of it. Needs no GPU, no network and no language model; when
     one is named it is asked for what static analysis could not tell, and only what it proves by
@@ -189,11 +190,11 @@ def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
     from schedmate.agent.react.trajectory import load
     from schedmate.llm import replay_llm
     from schedmate.mate import SchedMate
-    from schedmate.terminal import clean, say
+    from schedmate.terminal import say
 
     job, use, script = load(record)
     if job.command != spec.command:
-        say(f"note: the recorded job was {clean(job.command or 'without a command')}")
+        say(f"note: the recorded job was {job.command or 'without a command'}")
     settings = settings.model_copy(update={"mode": use.mode})
     return SchedMate(settings, llm=replay_llm(settings, record, script))
 
@@ -222,7 +223,7 @@ def _one(
         analysis = mate.analyze(spec)
         use = analysis.model
         if use is not None and use.outcome not in ("ok", "not needed"):
-            say(f"note: the language model did not answer: {clean(use.reason)}")
+            say(f"note: the language model did not answer: {use.reason}")
             say("note: this is what static analysis says")
         with open_output(output) as stream:
             if as_json:

@@ -22,7 +22,7 @@ def show(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print every setting: its name, its value and, on request, where it comes from."""
+    """Print every setting and, on request, where it comes from."""
     from schedmate.settings import explain_settings
     from schedmate.terminal import clean
 

@@ -58,7 +58,7 @@ def diagnose(
         typer.Option("--exit-code", help="Exit with 6 when the job failed (any type but none)."),
     ] = False,
 ) -> None:
-    """What failed first in a job, whose fault it is, and what to do about it.
+    """What failed first in a job, whose fault it is, what to do.
 
     Rules decide, with no model and no network; `schedmate rules list` shows them. Where they leave
     open whose fault it was and a language model is named, it is asked; it has to cite the line.

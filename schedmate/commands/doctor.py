@@ -34,9 +34,10 @@ MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the installation, embedder, history and language model; each finding says what to do.
+    """Check installation, embedder, history and language model.
 
-    Exits with 1 when a check failed (✗); a warning (!) leaves the exit code at 0.
+    Each finding says what to do. Exits with 1 when a check failed (✗); a warning (!) leaves the
+    exit code at 0.
     """
     from schedmate.terminal import clean
 

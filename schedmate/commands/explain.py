@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.commands.history_common import JsonOption, tell
+from schedmate.commands.options import JsonOption
 from schedmate.commands.trace_options import (
     MapOption,
     OriginOption,
@@ -21,7 +21,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean
+from schedmate.terminal import clean, say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.explain import Explanation
@@ -54,7 +54,7 @@ def explain(
     workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit one of Lucid's models to a trace, and show what it has learnt.
+    """Show what one of Lucid's models learns of a trace.
 
     Every answer is a sum of terms over one or two features: the terms are the explanation.
 
@@ -77,7 +77,7 @@ def explain(
 
         with open_output(output) as stream:
             stream.write(explanation_page(found, trace.name, synthetic=workload.synthetic))
-        tell(f"wrote {output}")
+        say(f"wrote {output}")
     if as_json:
         typer.echo(json.dumps(_document(found, workload, trace.name), indent=1))
     else:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.history_common import HistoryOption, JsonOption, opened, tell
+from schedmate.commands.history_common import opened
 from schedmate.commands.history_import import import_history
+from schedmate.commands.options import HistoryOption, JsonOption
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean, progress
+from schedmate.terminal import clean, progress, say
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobRecord, JobState
@@ -124,7 +125,9 @@ def finish(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Close a job that `analyze --record` stored: how it ended and what it used.
+    """Close a recorded job: how it ended and what it used.
+
+    The job is one that `analyze --record` stored.
 
     Example: schedmate history finish 17 --duration 2h --gpu-util 91
     """
@@ -166,9 +169,10 @@ def rebuild(
     ] = False,
     history: HistoryOption = None,
 ) -> None:
-    """Compute all vectors and the index anew, as after a change of the embedder.
+    """Compute all vectors and the index anew.
 
-    Records are only read: stopping it loses nothing, and it can be run again.
+    Needed after a change of the embedder. Records are only read: stopping it loses nothing, and it
+    can be run again.
     """
     with opened(history, embed=not index) as store:
         if index:
@@ -176,15 +180,16 @@ def rebuild(
         else:
             with progress("embedding", len(store)) as advance:
                 store.rebuild(lambda done, total: advance(done, f"{done:,} of {total:,} jobs"))
-    tell("rebuilt the index.")
+    say(f"rebuilt the {'index' if index else 'vectors and the index'}.")
 
 
 @app.command()
 def calibrate(as_json: JsonOption = False) -> None:
-    """Measure which similarity means "the same work" with the embedder of the settings.
+    """Measure which similarity means "the same work".
 
-    Embeds a bundled set of labelled workloads, chooses on one half the least threshold that lets
-    through 1 % of near misses, and checks it on the other. Changes nothing: set `threshold`.
+    With the embedder of the settings, embeds a bundled set of labelled workloads, chooses on one
+    half the least threshold that lets through 1 % of near misses, and checks it on the other.
+    Changes nothing: set `threshold`.
     """
     from dataclasses import asdict
 
@@ -199,12 +204,12 @@ def calibrate(as_json: JsonOption = False) -> None:
         typer.echo(json.dumps(document, indent=2))
         return
     typer.echo(f"threshold = {found.threshold}")
-    tell(f"for {embedder.id}; of pairs that it was not chosen on it lets through:")
-    tell(f"{found.other_model:.1%} of near misses with another model")
-    tell(f"{found.other_dataset:.1%} of near misses with another dataset")
-    tell(f"{found.same_spelt_otherwise:.1%} of the same work spelt otherwise")
-    tell(f"{found.same_named_otherwise:.1%} of the same work under another name")
-    tell(f"its default is {embedder.threshold}; the line above is for config.toml.")
+    say(f"for {embedder.id}; of pairs that it was not chosen on it lets through:")
+    say(f"{found.other_model:.1%} of near misses with another model")
+    say(f"{found.other_dataset:.1%} of near misses with another dataset")
+    say(f"{found.same_spelt_otherwise:.1%} of the same work spelt otherwise")
+    say(f"{found.same_named_otherwise:.1%} of the same work under another name")
+    say(f"its default is {embedder.threshold}; the line above is for config.toml.")
 
 
 @app.command()
@@ -217,7 +222,10 @@ def export(
     ] = Path("-"),
     history: HistoryOption = None,
 ) -> None:
-    """Write every record as one line of JSON, which `history import --format jsonl` reads."""
+    """Write every record as a line of JSON.
+
+    `history import --format jsonl` reads it.
+    """
     from schedmate.files import open_output
 
     with opened(history, read_only=True) as store, open_output(output) as stream:

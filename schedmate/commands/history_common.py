@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from schedmate.terminal import clean, say
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from schedmate.retrieval.history import JobHistory
-
-HistoryOption = Annotated[
-    Path | None, typer.Option("--history", metavar="DIR", help="Directory of the job history.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager
@@ -40,7 +31,3 @@ def opened(
     embedder = embedder_of(settings) if embed else None
     with JobHistory.open(settings.history, embedder, create=create, read_only=read_only) as store:
         yield store
-
-
-def tell(message: str) -> None:
-    say(clean(message))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.history_common import HistoryOption, JsonOption, opened, tell
+from schedmate.commands.history_common import opened
+from schedmate.commands.options import HistoryOption, JsonOption
 from schedmate.errors import INPUT, INTERRUPTED, UsageError
-from schedmate.terminal import progress
+from schedmate.terminal import counted, progress, say
 
 if TYPE_CHECKING:
     from schedmate.commands.history_analysis import RepositoryAnalyser
@@ -64,7 +65,7 @@ def import_history(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import past jobs from Slurm's accounting, a CSV file or an export.
+    """Import past jobs from Slurm's accounting, CSV or an export.
 
     Jobs already in the history, by job id, are replaced. Rows that cannot be used are counted and
     the first few reported with their line; the rest is imported and the exit code is 0. It is 3
@@ -142,11 +143,11 @@ def _report_import(
         }
         typer.echo(json.dumps(document, indent=2))
     for problem in report.problems:
-        tell(f"warning: {problem}")
+        say(f"warning: {problem}")
     more = report.bad - len(report.problems)
     if more:
-        tell(f"warning: and {more:,} more rows that could not be used")
+        say(f"warning: and {more:,} more rows that could not be used")
     if analyser:
-        tell(f"analysed {analyser.analysed:,} jobs; {analyser.skipped:,} had nothing to read.")
-    kept = f"{stored:,} job{'s' * (stored != 1)} imported, {report.bad:,} rows left out"
-    tell(f"interrupted: {kept}; what was imported is kept." if interrupted else f"{kept}.")
+        say(f"analysed {analyser.analysed:,} jobs; {analyser.skipped:,} had nothing to read.")
+    kept = f"{counted(stored, 'job')} imported, {counted(report.bad, 'row')} left out"
+    say(f"interrupted: {kept}; what was imported is kept." if interrupted else f"{kept}.")

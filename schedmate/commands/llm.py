@@ -31,7 +31,7 @@ def ledger(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List calls of language models with tokens, time and verdict, and add them up by model.
+    """List calls of language models: tokens, time, verdict, sums.
 
     What was said is not in the ledger: see the setting `trajectories` for records of readings.
     """

@@ -30,8 +30,8 @@ LlmModel = Annotated[
 def announce(settings: Settings, what: str) -> None:
     """Say so when `what` is about to leave this machine."""
     from schedmate.llm.endpoint import endpoint
-    from schedmate.terminal import clean, say
+    from schedmate.terminal import say
 
     where = endpoint(settings.llm_base_url, settings.llm_model)
     if where is not None and not where.local:
-        say(f"note: parts of {what}, without secrets, go to {clean(where.place)}")
+        say(f"note: parts of {what}, without secrets, go to {where.place}")

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from schedmate.commands.history_common import JsonOption
+from schedmate.commands.options import JsonOption
 from schedmate.terminal import clean
 
 

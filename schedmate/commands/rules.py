@@ -21,7 +21,7 @@ def list_rules(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """All rules: what each knows, what it means and where that was settled."""
+    """List the rules: what each knows, what it means, its source."""
     from schedmate.logparse.failure.rules import load_rules
 
     rules = load_rules().rules
@@ -52,7 +52,7 @@ def check_rules(
         typer.Argument(help="Say which rule knows this line.", show_default=False),
     ] = None,
 ) -> None:
-    """Check every rule against its examples, or say which rule knows a line.
+    """Check the rules' examples, or say which rule knows a line.
 
     Exits with 1 when an example fails, or when no rule knows the line.
     """

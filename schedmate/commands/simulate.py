@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schedmate.commands.history_common import JsonOption, tell
+from schedmate.commands.options import JsonOption
 from schedmate.commands.simulate_options import parameters_of, seeds_of, window_of, with_settings
 from schedmate.commands.trace_options import (
     MapOption,
@@ -24,7 +24,7 @@ from schedmate.commands.trace_options import (
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
-from schedmate.terminal import clean, progress
+from schedmate.terminal import clean, progress, say
 
 SCHEMA = "schedmate.simulate/v1"
 
@@ -163,7 +163,7 @@ def simulate(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate scheduling policies on a trace of jobs and compare them.
+    """Compare scheduling policies by simulating a trace of jobs.
 
     With several clusters, estimators or seeds, every policy runs under every combination of them.
 
@@ -207,7 +207,7 @@ def simulate(
             compare(workload, plans, out=out, processes=processes, ray=ray, progress=advance)
         )
     if out is not None and not parquet_is_there():
-        tell("note: no Parquet files are written beside the CSV; pip install 'schedmate[parquet]'.")
+        say("note: no Parquet files are written beside the CSV; pip install 'schedmate[parquet]'.")
     numbers = [result.numbers for result in done]
     document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
     document |= origin_of(workload) | {"runs": numbers}
@@ -222,7 +222,7 @@ def simulate(
         )
         with open_output(page) as stream:
             stream.write(simulation_page(whole, window))
-        tell(f"report: {page}")
+        say(f"report: {page}")
     if as_json:
         typer.echo(json.dumps(document, indent=1))
     else:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.commands.history_common import tell
 from schedmate.errors import UsageError
+from schedmate.terminal import say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.workload import Workload
@@ -78,7 +78,7 @@ def load(
     if recipe is not None:
         workload = assign(workload, *recipe)
     for note in workload.notes:
-        tell(f"note: {trace.name}: {note}.")
+        say(f"note: {trace.name}: {note}.")
     return workload
 
 

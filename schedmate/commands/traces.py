@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from schedmate.commands.history_common import JsonOption, tell
+from schedmate.commands.options import JsonOption
 from schedmate.commands.trace_options import (
     MapOption,
     OriginOption,
@@ -22,7 +22,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean
+from schedmate.terminal import clean, say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.traces.calibration import Calibration, Match
@@ -40,7 +40,7 @@ OutOption = Annotated[
 
 @app.command("list")
 def list_() -> None:
-    """List the formats with the columns each needs, the recipes, and what can be synthesized."""
+    """List trace formats, recipes and what can be synthesized."""
     from schedmate.schedulers.sim.traces import formats
     from schedmate.schedulers.sim.traces.calibration import Calibration, calibrations
     from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
@@ -95,7 +95,7 @@ def convert(
     origin: OriginOption = None,
     workloads: WorkloadsOption = None,
 ) -> None:
-    """Write a trace in schedmate's own format, as CSV or (by its ending) Parquet.
+    """Write a trace in schedmate's own format, CSV or Parquet.
 
     Example: schedmate traces convert cluster_log.csv -o venus.csv
     """
@@ -135,7 +135,7 @@ def sample(
     skip_bad: SkipBadOption = False,
     origin: OriginOption = None,
 ) -> None:
-    """Take a part of a trace: a window of time, some users, virtual clusters or jobs.
+    """Take a part of a trace: a time, users, VCs or some jobs.
 
     Jobs stay as they are. What the part has more or less of than the whole is said.
 
@@ -161,7 +161,7 @@ def sample(
     before, after = _said(whole), _said(part)
     for name in before:
         if before[name] != after[name]:
-            tell(f"{name}: {after[name]} (of {before[name]})")
+            say(f"{name}: {after[name]} (of {before[name]})")
     _written(part, out)
 
 
@@ -199,7 +199,7 @@ def synthesize(
         bool, typer.Option("--json", help="The comparison as JSON; needs --out.")
     ] = False,
 ) -> None:
-    """Draw a synthetic trace that meets the published figures of a cluster, and say how well.
+    """Draw a trace that meets the published figures of a cluster.
 
     Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
     """
@@ -242,7 +242,7 @@ def synthesize(
     else:
         _matched(rows, found, sys.stderr if out is None else sys.stdout)
     for note in workload.notes:
-        tell(f"note: {note}.")
+        say(f"note: {note}.")
     _written(workload, out)
 
 
@@ -297,4 +297,4 @@ def _said(workload: Workload) -> dict[str, str]:
 def _written(workload: Workload, out: Path | None) -> None:
     if out is not None:
         label = f", synthetic: {'; '.join(workload.made_up)}" * workload.synthetic
-        tell(f"{len(workload):,} jobs written to {out}{label}")
+        say(f"{len(workload):,} jobs written to {out}{label}")

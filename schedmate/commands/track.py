@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.options import PlainOption
 from schedmate.errors import ABSTAINED, UsageError
 from schedmate.files import open_output
 
@@ -74,9 +75,9 @@ def track(
     ] = False,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
-    plain: Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")] = False,
+    plain: PlainOption = False,
 ) -> None:
-    """Say how fast a training job goes, where it is and when it will end.
+    """How fast a training job goes, where it is, when it will end.
 
     Reads the log backwards from its end, whatever its size, and knows the progress lines of some
     forty frameworks; others it reads by their labels, units and timestamps. Where the log does not
@@ -129,11 +130,11 @@ def _track(
 ) -> tuple[Progress, dict[str, Any]]:
     from schedmate.logparse.progress.tracker import track_log
     from schedmate.logparse.reading import open_log
-    from schedmate.terminal import clean, say
+    from schedmate.terminal import say
 
     with open_log(path) as log:
         for warning in log.warnings:
-            say(f"warning: {clean(warning)}")
+            say(f"warning: {warning}")
         progress, file = track_log(log, batch=batch, since=since)
         progress = _by_patterns(file, progress, settings, batch, since)
     document = {

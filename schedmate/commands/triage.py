@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.history_common import tell
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
-from schedmate.terminal import progress
+from schedmate.terminal import counted, progress, say
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis
@@ -80,7 +79,9 @@ def triage(
         ),
     ] = 20,
 ) -> None:
-    """Diagnose many jobs at once: groups of one root cause, their cost, suspect nodes, what is new.
+    """Diagnose many jobs at once, grouped by root cause.
+
+    Says what each group cost, which nodes are suspect and what is new.
 
     A log that cannot be read becomes an error in its row and the others go on; the exit code is 3
     only when none could be read. Interrupted or killed, the same command goes on where it was.
@@ -125,7 +126,7 @@ def triage(
         with open_output(out) as stream:
             stream.write(page)
     for warning in found.warnings[:20]:
-        tell(f"note: {warning}")
+        say(f"note: {warning}")
     if as_json:
         typer.echo(json.dumps(found.document(), indent=2, allow_nan=False))
     elif not as_lines:
@@ -236,7 +237,7 @@ def _print(found: Triage) -> None:
     console(sys.stdout).print(table)
     if by_kind:
         rest = len(rows) - LISTED
-        more = f"{rest:,} more kind{'s' * (rest != 1)} and each" if rest > 0 else "Each"
+        more = f"{counted(rest, 'more kind')} and each" if rest > 0 else "Each"
         typer.echo(f"{more} of the {len(ordered):,} root causes: see --out FILE or --json.")
     typer.echo(clean(f"New: {found.novelty.reason}"))
     if found.model is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.commands.history_common import JsonOption
+from schedmate.commands.options import JsonOption
 from schedmate.commands.trace_options import (
     MapOption,
     OriginOption,
@@ -66,10 +66,10 @@ def tune(
     workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the settings of a policy under which the recent past would have gone best.
+    """Find the settings of a policy that suit the recent past.
 
-    The jobs after that moment are not part of the search; the answer says what the settings do
-    for them, too.
+    It is simulated up to the moment `--at`. The jobs after that are not part of the search; the
+    answer says what the settings do for them, too.
 
     Example: schedmate tune jobs.csv --policy lucid --cluster 108x8 --window 30d
     """

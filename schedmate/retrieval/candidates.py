@@ -10,6 +10,7 @@ from typing import Self
 from schedmate.jobs import JobRecord, Neighbour, WorkloadMetadata
 from schedmate.retrieval.adjust import Adjustment
 from schedmate.retrieval.predictive import Run
+from schedmate.terminal import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def _summary(record: JobRecord) -> str:
     parts = [
         record.metadata.model.model_name,
         record.metadata.dataset.train,
-        f"{training.iters:g} {training.iter_type or 'iteration'}s" if training.iters else None,
-        f"{gpus} GPU{'s' if gpus != 1 else ''}" if gpus else None,
+        counted(training.iters, training.iter_type or "iteration") if training.iters else None,
+        counted(gpus, "GPU") if gpus else None,
     ]
     return ", ".join(part for part in parts if part)

@@ -60,7 +60,7 @@ class TestImport:
         assert result.exit_code == 0
         assert result.stdout == ""
         assert result.stderr == (
-            "warning: line 5: 'EXPLODED' is no Slurm job state\n2 jobs imported, 1 rows left out.\n"
+            "warning: line 5: 'EXPLODED' is no Slurm job state\n2 jobs imported, 1 row left out.\n"
         )
         assert {job["job_id"]: job["state"] for job in jobs_of(run)} == {
             "1": "COMPLETED",

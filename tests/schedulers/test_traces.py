@@ -166,9 +166,7 @@ def test_the_sample_rows_of_helios(tmp_path: Path) -> None:
     assert workload.vcs == ["vcJkd", "vchbv"]
     assert workload.jobs[1].user == "uVMrF"
     assert workload.jobs[1].cpus == 16
-    assert workload.notes == [
-        "1 rows left out: no GPU, not a job of its own, never ran or not over"
-    ]
+    assert workload.notes == ["1 row left out: no GPU, not a job of its own, never ran or not over"]
 
 
 def test_the_sample_rows_of_acme_whose_durations_count_the_wait_in_kalos(tmp_path: Path) -> None:
@@ -197,7 +195,7 @@ def test_the_sample_rows_of_acme_whose_durations_count_the_wait_in_kalos(tmp_pat
         )
     )
     assert kalos.duration_s == [8.0]
-    assert "1 rows left out" in kalos.notes[0]
+    assert "1 row left out" in kalos.notes[0]
 
 
 def test_tasks_of_pai_add_up_to_jobs(tmp_path: Path) -> None:
@@ -259,7 +257,7 @@ def test_a_pod_that_never_ran_has_no_duration(tmp_path: Path) -> None:
     ran = "a,6000,12288,1,460,,LS,Failed,100,500,200\n"
     workload = read_trace(write(tmp_path, header + ran + "b,6,1,1,460,,LS,Pending,100,500,\n"))
     assert len(workload) == 1
-    assert "1 rows left out" in workload.notes[0]
+    assert "1 row left out" in workload.notes[0]
 
 
 def test_running_and_pending_jobs_of_slurm_are_left_out(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.durations import format_duration
 from schedmate.jobs import Progress
-from schedmate.terminal import clean
+from schedmate.terminal import clean, counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,8 +103,7 @@ def _lasts(value: float) -> str:
 def _because(progress: Progress) -> str:
     if progress.step_time_s is None:
         return f"because {clean(progress.reason)}"
-    count = progress.readings
-    text = f"because of {count:,} reading{'' if count == 1 else 's'}, {_SOURCES[progress.source]}"
+    text = f"because of {counted(progress.readings, 'reading')}, {_SOURCES[progress.source]}"
     if progress.lines:
         text += f", up to line {max(progress.lines):,}"
     if progress.reader and progress.reader != "general":

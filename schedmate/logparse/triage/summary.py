@@ -19,6 +19,7 @@ from schedmate.logparse.triage.groups import group, pareto
 from schedmate.logparse.triage.ledger import Cause, Ledger
 from schedmate.logparse.triage.nodes import compare_nodes
 from schedmate.logparse.triage.work import version
+from schedmate.terminal import counted
 
 SHOWN = 500
 """Most new templates of the document."""
@@ -99,7 +100,7 @@ def _novelty(shown: Mapping[int, int], ledger: Ledger) -> Novelty:
     ordered = sorted(new, key=lambda number: (-shown[number], new[number].text))
     return Novelty(
         compared=True,
-        reason=f"{len(new):,} template{'s' * (len(new) != 1)} near failures in none of "
+        reason=f"{counted(len(new), 'template')} near failures in none of "
         f"{batches:,} earlier batch{'es' * (batches != 1)}, which had {remembered:,}.",
         total=len(new),
         templates=[

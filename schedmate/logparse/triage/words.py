@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from schedmate.logparse.triage.document import Group, ModelUse, Triage
+from schedmate.terminal import counted
 
 LISTED = 12
 """Root causes that one screen holds; more are told by their kinds."""
@@ -75,9 +76,9 @@ def headlines(found: Triage) -> list[str]:
 
 def _costliest(found: Triage) -> str:
     """What cost most: a root cause, or of more than fit one screen a kind of them."""
-    causes, sorts = f"{_count(len(found.groups), 'root cause')}", kinds(found)
+    causes, sorts = counted(len(found.groups), "root cause"), kinds(found)
     if len(found.groups) > LISTED:
-        causes += f" of {_count(len(sorts), 'kind')}"
+        causes += f" of {counted(len(sorts), 'kind')}"
     else:
         groups = {one.id: one for one in found.groups}
         bar = found.pareto.bars[0]
@@ -88,11 +89,7 @@ def _costliest(found: Triage) -> str:
         if found.pareto.basis == "gpu_hours"
         else f"{first.share:.0%} of the failures"
     )
-    return f"{causes}; the first: {first.title}, {_count(first.jobs, 'job')}, {lost}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+    return f"{causes}; the first: {first.title}, {counted(first.jobs, 'job')}, {lost}"
 
 
 def model_words(use: ModelUse) -> str:

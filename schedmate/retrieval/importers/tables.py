@@ -17,6 +17,7 @@ from schedmate.retrieval.importers.report import Analyse, ImportReport, reason
 from schedmate.retrieval.importers.values import (
     is_missing,
     parse_duration,
+    parse_number,
     parse_state,
     parse_time,
     table,
@@ -213,13 +214,13 @@ def _convert(field: str, text: str, unit: str | None) -> Any:
         return text
     scale = _units(field).get(unit or "", 1.0)
     if field in _TIMES:
-        return float(text) * scale if unit else parse_time(text)
+        return parse_number(text) * scale if unit else parse_time(text)
     if field in ("duration_s", "launch.time_limit_s"):
-        return float(text) * scale if unit else parse_duration(text)
+        return parse_number(text) * scale if unit else parse_duration(text)
     if field in ("gpu_util", "sm_util", "gpu_mem_mb"):
-        return float(text) * scale
+        return parse_number(text) * scale
     if field in ("launch.gpus", "launch.nodes"):
-        return float(text)  # `8.0` is eight GPUs; pydantic refuses 0.5
+        return parse_number(text)  # `8.0` is eight GPUs; pydantic refuses 0.5
     if field.startswith("metadata.training_config."):
         return _number_or_text(text)
     return text

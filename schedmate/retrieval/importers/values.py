@@ -35,6 +35,14 @@ def is_missing(text: str | None) -> bool:
     return text is None or text.strip().lower() in _missing()
 
 
+def parse_number(text: str) -> float:
+    """A number; raises `ValueError` for anything else."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number") from None
+
+
 def parse_time(text: str | None) -> float | None:
     """A point in time [s since epoch], or None for "no value".
 
@@ -121,7 +129,7 @@ def gpus_of(tres: dict[str, str]) -> tuple[int | None, str | None]:
 
 
 def _count(text: str) -> int:
-    number = float(text)
+    number = parse_number(text)
     if not math.isfinite(number):
         raise ValueError(f"{text!r} is no number of GPUs")
     return int(number)

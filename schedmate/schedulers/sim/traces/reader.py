@@ -17,6 +17,7 @@ from schedmate.schedulers.sim.traces.layout import Layout, layout_of
 from schedmate.schedulers.sim.traces.row import Entry, entry_of
 from schedmate.schedulers.sim.traces.table import rows_of
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.terminal import counted
 
 _SHOWN = 5
 """Bad rows named in one message."""
@@ -121,9 +122,11 @@ def _read(
     if not entries:
         why = f"none of its {idle:,} rows is a job that used a GPU" if idle else "it has no rows"
         raise TraceError(f"{path} has no job: {why}{', but for bad ones' * bool(bad)}.")
-    notes = [f"{len(bad)} bad rows left out"] if bad else []
+    notes = [f"{counted(len(bad), 'bad row')} left out"] if bad else []
     if idle:
-        notes.append(f"{idle:,} rows left out: no GPU, not a job of its own, never ran or not over")
+        notes.append(
+            f"{counted(idle, 'row')} left out: no GPU, not a job of its own, never ran or not over"
+        )
     if several:
         notes.append(f"{several:,} jobs that take any of several GPU types ask for the first only")
     return _workload(path.name, entries, kept, layout, notes)

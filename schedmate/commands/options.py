@@ -1,0 +1,14 @@
+"""Options that commands of several groups have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HistoryOption = Annotated[
+    Path | None, typer.Option("--history", metavar="DIR", help="Directory of the job history.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]
