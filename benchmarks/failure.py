@@ -37,7 +37,6 @@ from schedmate.logparse.failure.handler import Locator
 from schedmate.logparse.reading import open_log
 
 LABELS = Path(__file__).parent / "labels"
-TYPES = ("infrastructure", "framework", "script", "none", "unknown")
 STEP = (
     "    print(f'step {step}/40 | loss {2 / (step + 1):.4f} | lr 1e-4 | 0.12 s/it', flush=True)\n"
 )
