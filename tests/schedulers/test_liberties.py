@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from schedmate.errors import UsageError
 from schedmate.schedulers import Cluster
 from schedmate.schedulers.estimators import Table
+from schedmate.schedulers.model import Job
+from schedmate.schedulers.policies.preemptive import Preemptive, Srtf, Tiresias
+from schedmate.schedulers.policy import Decision, Preempt, Start, View
 from schedmate.schedulers.registry import BUNDLED, make, parameters, policy_class, with_defaults
 from schedmate.schedulers.sim.audit import audit
 from schedmate.schedulers.sim.engine import Simulation
@@ -92,4 +96,39 @@ def test_a_quota_reserves_what_cannot_be_placed() -> None:
     )
 )
 def test_a_quota_obeys_the_laws(policy: str, rows: list[tuple[float, float, int]]) -> None:
-    simulate(rows, policy, "2x4")
+    found = simulate(rows, policy, "2x4")
+    name, _, given_ = policy.partition(":")
+    plain = simulate(rows, f"{__name__}:{name.title()}OneByOne:{given_}", "2x4")
+    assert (found.first_start, found.end) == (plain.first_start, plain.end)
+
+
+class OneByOne(Preemptive):
+    """The published rule as it is told: every job by rank, while the count lasts."""
+
+    def decide(self, view: View) -> Sequence[Decision]:
+        left = view.space.cluster.gpus
+        starts: list[Job] = []
+        decisions: list[Decision] = []
+        for job in sorted(
+            (*view.running, *view.pending),
+            key=lambda job: (self.rank_if_running(job, view.now), job.index),
+        ):
+            if job.gpus <= left:
+                left -= job.gpus
+                starts += [] if job.allocation else [job]
+            elif job.allocation:
+                decisions.append(Preempt(job))
+                view.space.give(job, job.allocation)
+        for job in starts:
+            if allocation := view.space.find(job):
+                view.space.take(job, allocation)
+                decisions.append(Start(job, allocation))
+        return decisions
+
+
+class SrtfOneByOne(OneByOne, Srtf):
+    pass
+
+
+class TiresiasOneByOne(OneByOne, Tiresias):
+    pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from heapq import merge
 from typing import ClassVar
 
 from schedmate.schedulers.lanes import Rank
@@ -69,22 +68,35 @@ class Preemptive(Policy):
     def _by_quota(self, view: View) -> Sequence[Decision]:
         """Let those run that rank first while the count of GPUs lasts, as far as they fit."""
         now, left = view.now, view.space.cluster.gpus
-        starts: list[Job] = []
-        stops: list[Decision] = []
+        running, stops, known = list(view.running), list[Decision](), 0
 
         def place(job: Job) -> tuple[Rank, int]:
             return (self.rank_if_running(job, now), job.index)
 
-        for job in merge(view.running, view.pending, key=place):
-            if job.gpus <= left or not (job.preemptible or not job.allocation):
-                left -= job.gpus
-                if not job.allocation:
-                    starts.append(job)
-            elif job.allocation:
-                stops.append(Preempt(job))
-                view.space.give(job, job.allocation)
+        def keep(bar: tuple[Rank, int] | None) -> None:
+            """Let the running up to that place go on, or stop them."""
+            nonlocal known, left
+            while known < len(running) and (bar is None or place(running[known]) < bar):
+                job = running[known]
+                known += 1
+                if job.gpus <= left or not job.preemptible:
+                    left -= job.gpus
+                else:
+                    stops.append(Preempt(job))
+                    view.space.give(job, job.allocation)
+
+        def accept(job: Job) -> bool:
+            nonlocal left
+            keep(place(job))
+            if job.gpus > left:
+                return False
+            left -= job.gpus
+            return True
+
+        starts = view.pending.walk(accept)
+        keep(None)
         decisions = stops
-        for job in starts:
+        for job, _ in starts:
             if allocation := view.space.find(job):
                 view.space.take(job, allocation)
                 decisions.append(Start(job, allocation))
