@@ -56,6 +56,42 @@ def test_a_command_that_names_nothing_suggests_what_is_there(tmp_path: Path) -> 
         extract(tmp_path, "python trian.py --epochs 3")
 
 
+def test_a_link_out_of_the_repository_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "train.py").write_text("epochs = 3\n")
+    (tmp_path / "repo" / "train.py").symlink_to("../train.py")
+    with pytest.raises(
+        InputError, match=r"train\.py, .* is a link to nothing inside repo; is REPO"
+    ):
+        extract(tmp_path / "repo", "python train.py")
+
+
+@pytest.mark.parametrize(
+    ("words", "warned"),
+    [
+        ("--config gone.yaml", True),
+        ("--config=gone.yaml", True),
+        ("gone.yaml", True),
+        ("--config here.yaml", False),
+        ("--report gone.json", False),
+    ],
+)
+def test_a_configuration_that_is_not_there_is_warned_of(
+    tmp_path: Path, words: str, warned: bool
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse, yaml\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--config')\n"
+        "parser.add_argument('--report')\n"
+        "config = yaml.safe_load(open(parser.parse_known_args()[0].config))\n"
+    )
+    (tmp_path / "here.yaml").write_text("epochs: 3\n")
+    found = extract(tmp_path, f"python train.py {words}").warnings
+    expected = "gone.yaml: not in the repository, its settings are not known"
+    assert (expected in found) == warned
+
+
 def test_not_a_training_repository(tmp_path: Path) -> None:
     write(tmp_path, app__py="print('hello')\n")
     found = extract(tmp_path, "python app.py")

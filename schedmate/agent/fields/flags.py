@@ -59,9 +59,12 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
     before = ""
     for token in plan.argv:
         flag, _, text = (token.data if isinstance(token.data, str) else "").rpartition("=")
-        path = _config_file(root, plan, text, flag or before)
+        flag = flag or before
+        path = _config_file(root, plan, text, flag)
         before = text if text.startswith("-") else ""
         if path is None:
+            if text.endswith(_CONFIGS) and (not flag or _CONFIG_FLAG.search(flag)):
+                trace.warn(f"{text}: not in the repository, its settings are not known")
             continue
         try:
             config = read_config(path, root)

@@ -256,10 +256,13 @@ def locate(
 
 def missing(follower: Follower, call: Call, path: str) -> Decision:
     """Add a run that cannot be described because its file is not in the repository."""
-    near = follower.repo.similar(path)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    near, lacks = follower.repo.similar(path), "is not in"
+    if path in near:
+        near.remove(path)
+        lacks = "is a link to nothing inside"
+    hint = f"did you mean {' or '.join(near)}?" if near else "is REPO where the command is typed?"
     run = Run(LaunchPlan(), call.shell.state.file, call.line, call.sets, follower.certain)
     run.plan.module = path
-    run.problem = f"{path}, started by {run.where}, is not in {follower.repo.root.name}{hint}"
+    run.problem = f"{path}, started by {run.where}, {lacks} {follower.repo.root.name}; {hint}"
     follower.runs.append(run)
     return True
