@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.nodes import converted
 from schedmate.agent.interp.objects import (
@@ -81,6 +81,9 @@ def set_attribute(state: State, base: Value, name: str, value: Value) -> None:
         if _overrides(state, held, value):
             data[name] = converted(data, value)
     elif isinstance(data, Instance):
+        if name == "__dict__" and value.data is data and isinstance(_held(data), dict):
+            data.attrs = _held(data)  # `self.__dict__ = self`
+            return
         if data.items is not None and data.cls.lookup("__getattr__") is not None:
             mapping = data.items.data
             if isinstance(mapping, dict):
@@ -94,6 +97,10 @@ def set_attribute(state: State, base: Value, name: str, value: Value) -> None:
     elif isinstance(data, Module):
         state.load(data)
         data.scope.names[name] = value
+
+
+def _held(data: Instance) -> Any:
+    return data.items.data if data.items is not None else None
 
 
 def set_item(state: State, base: Value, index: Value, value: Value) -> None:

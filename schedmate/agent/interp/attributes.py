@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp import classes, instances, methods
+from schedmate.agent.interp import instances, methods
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
@@ -24,7 +24,7 @@ from schedmate.agent.interp.objects import (
     Super,
     Symbol,
 )
-from schedmate.agent.interp.values_ops import plain_key
+from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if isinstance(data, Call):
         if name in data.attrs:
             return data.attrs[name]
+        if name == "_actions" and "__parser__" in data.attrs:
+            return state.library.parser_actions(data.attrs["__parser__"].data)
         constant = state.library.constant(state, f"{data.path}().{name}")
         return constant or Value(Symbol(f"{data.path}().{name}", base), base.origin)
     if isinstance(data, Class):
@@ -111,12 +113,19 @@ def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
     getter = data.cls.lookup("__getattr__")
     if getter is not None and isinstance(getter.data, Function) and not name.startswith("__"):
         return state.call(getter, [base, Value(name)], {}, Site(data.cls.module.file, 1))
+    if getter is not None and isinstance(items, dict) and _is_get(getter):
+        return Value(None)
     if name in ("__setattr__", "__getattribute__"):
         return Value(Native(name, _raw_attribute(data)))
     for external in data.cls.external_bases():
         if external != "object":
             return Value(Symbol(f"{external}().{name}", base), base.origin)
     return missing(state, name, "AttributeError")
+
+
+def _is_get(getter: Value) -> bool:
+    """Whether `__getattr__ = dict.get`: what a mapping does not have is None."""
+    return isinstance(getter.data, Symbol) and getter.data.path.endswith(".get")
 
 
 def _bind(state: State, found: Value, owner: Value, cls: Class) -> Value:
@@ -173,15 +182,16 @@ def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
         function = found.data
         if isinstance(function, Function) and function.kind == "classmethod":
             return Value(Bound(found, base), found.origin)
-        if found.known and any(
-            classes.last(path) in ("Enum", "IntEnum", "StrEnum") for path in data.external_bases()
-        ):
+        if instances.is_member(data, name, found):
             return instances.enum_member(data, name, found)
         return found
     if name in ("__name__", "__qualname__"):
         return Value(data.name, base.origin)
     if name == "__dict__":
         return Value(data.attrs)
+    if name == "__members__":
+        members = iterate(instances.enum_members(base)) or []
+        return Value({member.data.attrs["name"].data: member for member in members})
     if name in ("__annotations__", "__dataclass_fields__"):
         return Value({key: unknown() for key in instances.fields(state, data)})
     for external in data.external_bases():

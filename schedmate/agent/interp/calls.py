@@ -141,20 +141,29 @@ def call_function(
             return state.evaluate(function.node.body, scope)
         flow = state.follow(function.node.body, scope)
     except Raised as error:
-        loading = any(frame.function == "" for frame in state.frames[1:])
-        if error.name != "SystemExit" or not loading:
+        if error.name == "SystemExit":
+            if any(frame.function == "" for frame in state.frames[1:]):
+                return unknown()  # no import of a healthy job ends it
             raise
-        return unknown()  # no import of a healthy job ends it
+        if not frame.returned:
+            raise
+        flow = None  # a way that returned was open, which a healthy job has taken
     finally:
         state.frames.pop()
         state.active[identity] = active
     result = flow.value if flow is not None and flow.kind == "return" else None
     if is_generator(function.node):
         items = frame.yielded
+        if items and any(_last(d.data) == "contextmanager" for d in function.decorators):
+            return items[0]  # what `with` binds
         return Value(Unknown() if items is None else items, Origin("code", site.file, site.line))
     for candidate in frame.returned:
         result = candidate if result is None else state.join(result, candidate)
     return result if result is not None else Value(None)
+
+
+def _last(data: object) -> str:
+    return classes.last(data.path) if isinstance(data, Symbol | Call) else ""
 
 
 def _bind_arguments(
@@ -188,7 +197,7 @@ def _bind_arguments(
 def _tells(value: Value) -> bool:
     """Whether an argument can decide anything in a function."""
     return isinstance(value.data, dict | list | tuple) or (
-        value.known and value.data not in (None, "", True, False)
+        value.known and not isinstance(value.data, bool) and value.data not in (None, "")
     )
 
 

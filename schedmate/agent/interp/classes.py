@@ -22,6 +22,8 @@ LISTS = frozenset(_KINDS["lists"])
 """Base classes of objects that are lists."""
 ENUMS = frozenset(_KINDS["enums"])
 """Base classes of enums."""
+PLAIN_ENUMS = frozenset(["str", "int", "StrEnum", "IntEnum", "IntFlag"])
+"""Base classes of enums whose members equal their values."""
 
 
 def last(path: str) -> str:

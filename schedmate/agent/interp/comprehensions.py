@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from schedmate.agent.interp import instances
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values_ops import iterate, plain_key, truth
 from schedmate.agent.values import Origin, Unknown, Value
@@ -37,7 +38,7 @@ def comprehension(
         generator = node.generators[level]
         source = state.evaluate(generator.iter, inner if level else scope)
         state.use(source)
-        items = iterate(source)
+        items = iterate(instances.enum_members(source))
         if items is None or len(items) > 2000:
             exact = False
             items = [state.element(source)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from schedmate.agent.interp.builtins.data import in_order
 from schedmate.agent.interp.invocation import Invocation, Method
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.operators import MAX_DATA
@@ -66,11 +67,7 @@ def _count(state: State, base: Value, call: Invocation) -> Value:
 
 
 def _reorder(state: State, base: Value, call: Invocation) -> Value:
-    if base.known and not call.kwargs:
-        try:
-            base.data.sort(key=lambda item: item.data)
-        except TypeError:
-            return Value(None)
+    base.data[:] = in_order(state, list(base.data), call.kwargs, call.site)
     return Value(None)
 
 

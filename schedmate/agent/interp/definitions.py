@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.expressions import defaults, evaluate
 from schedmate.agent.interp.modules import symbol
-from schedmate.agent.interp.objects import Class, Function, Instance, Scope, Site, Symbol
+from schedmate.agent.interp.objects import (
+    Bound,
+    Class,
+    Function,
+    Instance,
+    Scope,
+    Site,
+    Symbol,
+)
 from schedmate.agent.values import Origin, Value
 
 if TYPE_CHECKING:
@@ -42,10 +50,26 @@ def _decorated(
     if isinstance(data, Symbol) and data.path.endswith("cached_property"):
         function.kind = "property"
         return value
-    if isinstance(data, Function | Class | Instance):
-        result = state.call(decorator, [value], {}, Site(scope.module.file, line))
-        return result if isinstance(result.data, Function | Class) else value
-    return value
+    return _wrapped(state, decorator, value, Site(scope.module.file, line))
+
+
+REGISTERING = 30_000
+"""Evaluation steps that methods as decorators may take together: some register thousands."""
+
+
+def _wrapped(state: State, decorator: Value, value: Value, site: Site) -> Value:
+    """What a decorator of the repository makes of a function or class."""
+    data = decorator.data
+    if not isinstance(data, Function | Class | Instance | Bound):
+        return value
+    spent: list[int] = state.shared.setdefault("registering", [])
+    if isinstance(data, Bound) and sum(spent) > REGISTERING:
+        return value
+    before = state.steps
+    result = state.call(decorator, [value], {}, site)
+    if isinstance(data, Bound):
+        spent.append(state.steps - before)
+    return result if isinstance(result.data, Function | Class) else value
 
 
 def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
@@ -74,11 +98,21 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
     for decorator_node in reversed(node.decorator_list):
         decorator = evaluate(state, decorator_node, scope)
         cls.decorators.append(decorator)
-        if isinstance(decorator.data, Function | Instance):
-            result = state.call(decorator, [value], {}, Site(scope.module.file, node.lineno))
-            if isinstance(result.data, Function | Class):
-                value = result
+        if not isinstance(decorator.data, Class):
+            value = _wrapped(state, decorator, value, Site(scope.module.file, node.lineno))
     scope.names[node.name] = value
+    _announce(state, node, cls, scope)
+
+
+def _announce(state: State, node: ast.ClassDef, cls: Class, scope: Scope) -> None:
+    """A base class's `__init_subclass__` hears of the new class."""
+    for base in cls.mro()[1:]:
+        hook = base.attrs.get("__init_subclass__")
+        if hook is not None and isinstance(hook.data, Function):
+            given = {k.arg: evaluate(state, k.value, scope) for k in node.keywords if k.arg}
+            site = Site(scope.module.file, node.lineno)
+            state.call_function(hook.data, [Value(cls)], given, site)
+            return
 
 
 def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass, field
 
 from schedmate.agent.interp.objects import Class, Scope
@@ -31,6 +32,16 @@ class Raised(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
+
+
+ANY_ERROR = frozenset(["Exception", "BaseException"])
+
+
+def lineage(error: str) -> frozenset[str]:
+    """An exception's name and those of the classes it is derived from, but for `ANY_ERROR`."""
+    found = getattr(builtins, error, None)
+    classes = found.__mro__[:-1] if isinstance(found, type) else ()
+    return frozenset([error, *(cls.__name__ for cls in classes)]) - ANY_ERROR
 
 
 @dataclass(frozen=True, slots=True)

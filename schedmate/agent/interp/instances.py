@@ -179,27 +179,43 @@ def fill_mapping(
 def _enum_member(cls: Class, args: list[Value]) -> Value:
     wanted = args[0] if args else unknown()
     for name, value in cls.attrs.items():
-        if value.known and not name.startswith("_") and value.plain() == wanted.plain():
-            return enum_member(cls, name, value)
+        if is_member(cls, name, value):
+            member = enum_member(cls, name, value)
+            if member.data is wanted.data or (
+                wanted.known and member.data.attrs["value"].plain() == wanted.plain()
+            ):
+                return member
     return wanted
+
+
+def is_member(cls: Class, name: str, value: Value) -> bool:
+    """Whether a class attribute is a member of an enum."""
+    return (
+        not isinstance(value.data, Function)
+        and not name.startswith("_")
+        and any(classes.last(base) in classes.ENUMS for base in cls.external_bases())
+    )
 
 
 def enum_members(value: Value) -> Value:
     """What a loop over an enum class goes over; `value` itself for other classes."""
     cls = value.data
-    if not isinstance(cls, Class) or not any(
-        classes.last(base) in ("Enum", "IntEnum", "StrEnum") for base in cls.external_bases()
+    if not isinstance(cls, Class) or classes.ENUMS.isdisjoint(
+        classes.last(base) for base in cls.external_bases()
     ):
         return value
     members = [
         enum_member(cls, name, held)
         for name, held in cls.attrs.items()
-        if not name.startswith("_") and not isinstance(held.data, Function)
+        if is_member(cls, name, held)
     ]
     return Value(members, value.origin)
 
 
 def enum_member(cls: Class, name: str, value: Value) -> Value:
     """`Class.MEMBER` of an enum: an object with `name` and `value`."""
+    if isinstance(value.data, Call) and classes.last(value.data.path) == "auto":
+        numbers = [n for n, held in cls.attrs.items() if is_member(cls, n, held)]
+        value = Value(1 + numbers.index(name), value.origin)
     attrs = {"name": Value(name, value.origin), "value": value, "_value_": value}
-    return Value(Instance(cls, attrs), value.origin)
+    return Value(cls.members.setdefault(name, Instance(cls, attrs)), value.origin)

@@ -8,6 +8,7 @@ from schedmate.agent.interp import classes
 from schedmate.agent.interp.attributes import get_attribute, missing
 from schedmate.agent.interp.objects import (
     NOWHERE,
+    AttrDict,
     Call,
     Class,
     DefaultDict,
@@ -18,7 +19,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
-from schedmate.agent.interp.values_ops import plain_key
+from schedmate.agent.interp.values_ops import NAMED_TUPLE, iterate, plain_key
 from schedmate.agent.values import Unknown, Value, unknown
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def get_item(state: State, base: Value, index: Value) -> Value:
     data = base.data
     key = plain_key(index)
     mapping = state.mapping(base)
+    if isinstance(key, int) and _is_named_tuple(data):
+        return get_item(state, Value(iterate(base)), index)
     if isinstance(data, Module) and isinstance(key, str):
         state.trace.looked_up.add(key)
         return state.module_attr(data, key) or unknown(key)
@@ -51,6 +54,9 @@ def get_item(state: State, base: Value, index: Value) -> Value:
             return index
         if data.path == "os.environ":
             return state.environ.get(str(key), unknown(str(key)))
+        if data.path == "sys.modules":
+            named = (m for m in state.sources.modules.values() if m.name == key)
+            return next((Value(module) for module in named), Value(Symbol(str(key))))
         return Value(Symbol(f"{data.path}[]", data.base or base), base.origin)
     if isinstance(data, Call) and key in data.attrs:
         return data.attrs[key]
@@ -58,6 +64,12 @@ def get_item(state: State, base: Value, index: Value) -> Value:
         suffix = f"[{key!r}]" if isinstance(key, str) else "[]"
         return Value(Symbol(f"{data.path}(){suffix}", base), base.origin)
     return Value(Unknown(), base.origin)
+
+
+def _is_named_tuple(data: object) -> bool:
+    if isinstance(data, AttrDict):
+        return data.label == NAMED_TUPLE
+    return isinstance(data, Instance) and "NamedTuple" in str(data.cls.external_bases())
 
 
 def _of_mapping(state: State, base: Value, mapping: dict[Any, Value], index: Value) -> Value:

@@ -107,10 +107,14 @@ def _counted_from_one(node: ast.For | ast.AsyncFor, source: Value, counted: Valu
         and not isinstance(data.start.data, int)
         and isinstance(counted.data, int)
         and isinstance(node.iter, ast.Call)
-        and any(ast.unparse(argument).rstrip(")").endswith(" + 1") for argument in node.iter.args)
+        and any(_from_one(ast.unparse(argument)) for argument in node.iter.args)
     ):
         return Value(counted.data - 1, counted.origin)
     return counted
+
+
+def _from_one(bound: str) -> bool:
+    return bound.rstrip(")").endswith(" + 1") or bound.startswith("1 + ")
 
 
 def _counter(target: ast.expr) -> str:
@@ -159,7 +163,7 @@ def _note_loop(
     scope: Scope,
 ) -> None:
     frame = state.frames[-1]
-    text = ast.unparse(node.iter if isinstance(node, ast.For | ast.AsyncFor) else node.test)
+    text = ast.unparse(node.test if isinstance(node, ast.While) else _end(node.iter))
     state.trace.loops.append(
         LoopEvent(
             kind,
@@ -173,6 +177,18 @@ def _note_loop(
             _trains(node.body),
         )
     )
+
+
+def _end(source: ast.expr) -> ast.expr:
+    """What a loop counts up to: of `tqdm(range(start, end))` a named end, else all of it."""
+    inner = source
+    while isinstance(inner, ast.Call) and inner.args:
+        name = ast.unparse(inner.func).rpartition(".")[2]
+        if name in ("range", "trange", "xrange"):
+            end = inner.args[1] if len(inner.args) > 1 else None
+            return source if end is None or isinstance(end, ast.Constant) else end
+        inner = inner.args[0]
+    return source
 
 
 def note_bound(

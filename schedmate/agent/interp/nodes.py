@@ -47,6 +47,8 @@ def deep_copy(value: Value) -> Value:
         return Value({key: deep_copy(item) for key, item in data.items()}, value.origin)
     if isinstance(data, list | tuple):
         return Value(type(data)(deep_copy(item) for item in data), value.origin)
+    if isinstance(data, Instance) and data in data.cls.members.values():
+        return value
     if isinstance(data, Instance):
         items_ = deep_copy(data.items) if data.items is not None else None
         attrs = {key: deep_copy(item) for key, item in data.attrs.items()}

@@ -99,7 +99,7 @@ class Function:
 
 @dataclass(eq=False, slots=True)
 class Class:
-    """A class of the repository."""
+    """A class of the repository; `members` are those of an enum, each the same object always."""
 
     name: str
     node: ast.ClassDef
@@ -109,6 +109,7 @@ class Class:
     annotations: dict[str, ast.expr] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     decorators: list[Value] = field(default_factory=list)
+    members: dict[str, Instance] = field(default_factory=dict)
 
     @property
     def module(self) -> Module:

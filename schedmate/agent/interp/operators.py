@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp import passes
+from schedmate.agent.interp import classes, passes
 from schedmate.agent.interp.objects import (
     AttrDict,
     Class,
@@ -161,8 +161,20 @@ def _same(left: Value, right: Value, identity: bool) -> bool | None:
             return True if a.path == b.path else None
         if isinstance(a, Native) and isinstance(b, Native):
             return a.name == b.name
+        if a is not b and isinstance(a, Instance) and classes.is_record(a.cls):
+            return None  # compared field by field
         return a is b
+    for member, plain in ((left, right), (right, left)):
+        if isinstance(member.data, Instance) and member.data.cls.members and plain.known:
+            return _same_value(member.data, plain)
     return None
+
+
+def _same_value(member: Instance, plain: Value) -> bool:
+    """Whether a member of an enum of strings or numbers equals one; other members never do."""
+    bases = {classes.last(base) for base in member.cls.external_bases()}
+    value = member.attrs.get("value", unknown())
+    return not bases.isdisjoint(classes.PLAIN_ENUMS) and bool(value.plain() == plain.plain())
 
 
 def _contains(state: State, item: Value, container: Value) -> bool | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.invocation import Invocation, Method
@@ -65,10 +65,26 @@ def open_file(state: State, path: Value) -> Value:
     if isinstance(path.data, str):
         frame = state.frames[-1] if state.frames else None
         near = frame.scope.module.path if frame is not None else None
-        found = state.sources.locate(path.data, near)
+        found = state.sources.locate(path.data, near) or mislaid(state, path)
         if found is not None and found.is_file():
             return Value(FileHandle(found), path.origin)
     return unknown(origin=path.origin)
+
+
+def mislaid(state: State, path: Value) -> Path | None:
+    """A configuration that the launch names and that is elsewhere: the only one of its name."""
+    launched = path.origin is not None and path.origin.source in _LAUNCHED
+    if not (launched and isinstance(path.data, str) and path.data.endswith(_CONFIGURATIONS)):
+        return None
+    file = state.sources.only_one(path.data)
+    if file is not None:
+        state.trace.warn(f"{path.data} is not in the repository: {file} is taken")
+        return state.sources.root / file
+    return None
+
+
+_LAUNCHED = ("command", "script", "environment")
+_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 
 
 def _file_read(state: State, base: Value, call: Invocation) -> Value:

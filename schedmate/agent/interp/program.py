@@ -30,7 +30,7 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
     """
     assert plan.entry is not None
     entry = root / plan.entry
-    sources = Sources(root, _import_roots(root, plan, entry), Repo(root).package_dirs)
+    sources = Sources(root, _import_roots(root, plan, entry), Repo(root))
     state = State(
         sources,
         Library(facts),

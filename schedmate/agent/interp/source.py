@@ -8,6 +8,7 @@ from pathlib import Path
 
 from schedmate.agent.interp.objects import Module
 from schedmate.agent.interp.trace import Trace
+from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import parse
 
 MAX_SOURCE_BYTES = 2_000_000
@@ -48,15 +49,13 @@ class Sources:
     Args:
         root: the repository root; nothing outside it is read.
         roots: import roots in order, absolute and inside `root`.
-        package_dirs: folders below `root` of packages that are named differently (setuptools).
+        repo: the repository's files, and folders of packages that are named differently.
     """
 
-    def __init__(
-        self, root: Path, roots: list[Path], package_dirs: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, root: Path, roots: list[Path], repo: Repo) -> None:
         self.root = root.resolve()
+        self.repo = repo
         self.roots: list[Path] = []
-        self.package_dirs = package_dirs or {}
         for path in roots:
             self.add_root(path)
         self.modules: dict[Path, Module] = {}
@@ -95,6 +94,10 @@ class Sources:
             except OSError:
                 return None
         return None
+
+    def only_one(self, text: str) -> str | None:
+        """The one file of the repository that has the path, or at least the name, of `text`."""
+        return self.repo.only_one_ending(text) or self.repo.only_one_ending(Path(text).name)
 
     def canonical(self, path: str) -> str:
         """One spelling for libraries that can be imported under several names."""
@@ -135,7 +138,7 @@ class Sources:
             for candidate in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):
                 if candidate.is_file() and self.inside(candidate):
                     return self.module(candidate, name)
-        for package, place in self.package_dirs.items():
+        for package, place in self.repo.package_dirs.items():
             if name == package or name.startswith(f"{package}."):
                 inner = self.root / place / Path(*name.removeprefix(package).strip(".").split("."))
                 for candidate in (inner.with_suffix(".py"), inner / "__init__.py"):

@@ -25,7 +25,7 @@ from schedmate.agent.interp import (
     statements,
 )
 from schedmate.agent.interp.builtins.table import BUILTINS
-from schedmate.agent.interp.flow import BudgetSpent, Frame
+from schedmate.agent.interp.flow import ANY_ERROR, BudgetSpent, Frame, lineage
 from schedmate.agent.interp.objects import Call, Instance, Module, Scope, Symbol
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -118,7 +118,7 @@ class State:
 
     def catches(self, *names: str) -> bool:
         """Whether a `try` close by in the program handles one of these exceptions."""
-        wanted = {*names, "Exception", "BaseException"}
+        wanted = ANY_ERROR.union(*map(lineage, names))
         return any(
             caught & wanted and len(self.frames) - depth <= TRY_REACH
             for depth, caught, _ in self.trying
@@ -126,9 +126,9 @@ class State:
 
     def expects(self, *names: str) -> bool:
         """Whether a `try` here is meant for one of these errors: it names it or is short."""
-        wanted, any_error = set(names), {"Exception", "BaseException"}
+        wanted = frozenset[str]().union(*map(lineage, names))
         return any(
-            (caught & wanted or (short and caught & any_error)) and len(self.frames) - depth <= 1
+            (caught & wanted or (short and caught & ANY_ERROR)) and len(self.frames) - depth <= 1
             for depth, caught, short in self.trying
         )
 

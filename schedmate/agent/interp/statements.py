@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from schedmate.agent.interp.branches import if_, match_
 from schedmate.agent.interp.definitions import define_class, define_function
 from schedmate.agent.interp.expressions import evaluate
-from schedmate.agent.interp.flow import BREAK, CONTINUE, Flow, Raised
+from schedmate.agent.interp.flow import (
+    ANY_ERROR,
+    BREAK,
+    CONTINUE,
+    Flow,
+    Raised,
+    lineage,
+)
 from schedmate.agent.interp.loops import for_, while_
 from schedmate.agent.interp.modules import import_, import_from
 from schedmate.agent.interp.objects import Function, Instance, Scope, Site
@@ -116,6 +123,10 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
             )
             if mapping is not None and key is not None:
                 mapping.pop(key, None)
+            elif isinstance(key, int):
+                items = evaluate(state, target.value, scope).data
+                if isinstance(items, list) and -len(items) <= key < len(items):
+                    del items[key]
         elif isinstance(target, ast.Attribute):
             mapping = state.mapping(evaluate(state, target.value, scope))
             if mapping is not None:
@@ -153,7 +164,7 @@ def _try(state: State, node: ast.Try, scope: Scope) -> Flow | None:
         state.trying.pop()
         for handler in node.handlers:
             names = _handled(handler)
-            if error.name in names or names & {"Exception", "BaseException"}:
+            if names & (lineage(error.name) | ANY_ERROR):
                 flow = execute(state, handler.body, scope)
                 break
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schedmate.agent.interp.objects import (
+    AttrDict,
     Bound,
     Class,
     Function,
@@ -17,6 +18,8 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.values import Origin, Value, lifted
 
 MAX_RANGE = 64
+NAMED_TUPLE = "named tuple"
+"""The label of attribute records that are tuples as well."""
 
 
 def truth(value: Value) -> bool | None:
@@ -38,12 +41,16 @@ def iterate(value: Value) -> list[Value] | None:
     data = value.data
     if isinstance(data, list | tuple):
         return list(data)
+    if isinstance(data, AttrDict) and data.label == NAMED_TUPLE:
+        return list(data.values())
     if isinstance(data, dict):
         return [lifted(key, item.origin) for key, item in data.items()]
     if isinstance(data, str):
         return [Value(char, value.origin) for char in data[:2000]]
     if isinstance(data, Instance) and data.items is not None:
         return iterate(data.items)
+    if isinstance(data, Instance) and "NamedTuple" in str(data.cls.external_bases()):
+        return list(data.attrs.values())
     if isinstance(data, RangeOf):
         start, stop, step = data.start.data, data.stop.data, data.step.data
         if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step:
@@ -68,6 +75,8 @@ def plain_key(value: Value) -> Any:
     if isinstance(data, bool | int | float | str | bytes):
         return data
     if isinstance(data, Class | Function):
+        return data
+    if isinstance(data, Instance) and data in data.cls.members.values():
         return data
     return None
 

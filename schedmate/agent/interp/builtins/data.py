@@ -17,7 +17,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
-from schedmate.agent.interp.values_ops import iterate, origin_of, truth
+from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
 if TYPE_CHECKING:
@@ -64,12 +64,24 @@ def _listing(kind: type) -> NativeFunction:
     def build(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
         if not args:
             return Value(kind())
-        items = iterate(args[0])
+        items = iterate(instances.enum_members(args[0]))
         if items is None:
             return Value(Unknown(), args[0].origin)
         return Value(kind(items), args[0].origin)
 
     return build
+
+
+def _set(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    """A set, kept as a list of what it holds once each."""
+    made = _listing(list)(state, args, kwargs, site)
+    if made.known and isinstance(made.data, list):
+        seen: dict[Any, Value] = {}
+        for item in made.data:
+            key = plain_key(item)
+            seen.setdefault(id(item) if key is None else key, item)
+        made.data[:] = seen.values()
+    return made
 
 
 def _dict(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
@@ -133,14 +145,23 @@ def _sorted(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     items = iterate(args[0]) if args else None
     if items is None:
         return unknown()
-    if "key" not in kwargs and all(item.known for item in items):
-        try:
-            items = sorted(items, key=lambda item: item.plain())
-        except TypeError:
-            return Value(items)
-        if truth(kwargs.get("reverse", Value(False))):
-            items.reverse()
-    return Value(items)
+    return Value(in_order(state, items, kwargs, site))
+
+
+def in_order(state: State, items: list[Value], kwargs: Kwargs, site: Site) -> list[Value]:
+    """`items` sorted by `key` and `reverse`; as they are where that cannot be told."""
+    key = kwargs.get("key", Value(None))
+    keys = items
+    if key.data is not None and len(items) <= 500:
+        keys = [state.call(key, [item], {}, site) for item in items]
+    if not all(value.known for value in keys):
+        return items
+    down = truth(kwargs.get("reverse", Value(False))) is True
+    try:
+        order = sorted(range(len(items)), key=lambda i: keys[i].plain(), reverse=down)
+    except TypeError:
+        return items
+    return [items[i] for i in order]
 
 
 def _reversed(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
@@ -156,6 +177,11 @@ def _numeric(name: str) -> NativeFunction:
             args = list(args[0].data)
             if name in ("sum", "any", "all"):
                 args = [Value(args)]
+        key = kwargs.get("key")
+        if key is not None and name in ("min", "max"):
+            items = iterate(args[0]) if len(args) == 1 else args
+            ordered = in_order(state, items or [], {"key": key}, site)
+            return ordered[0 if name == "min" else -1] if ordered else unknown()
         if not args or not all(value.known for value in args):
             return passes.same(args) or unknown(origin=origin_of(*args))
         try:
@@ -200,8 +226,8 @@ FUNCTIONS: dict[str, NativeFunction] = {
     "bool": _bool,
     "list": _listing(list),
     "tuple": _listing(tuple),
-    "set": _listing(list),
-    "frozenset": _listing(list),
+    "set": _set,
+    "frozenset": _set,
     "dict": _dict,
     "range": _range,
     "xrange": _range,

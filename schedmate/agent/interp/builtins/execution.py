@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.expressions import evaluate
@@ -19,7 +20,7 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.interp.paths import open_file
 from schedmate.agent.interp.source import parse_tolerant
 from schedmate.agent.syntax import parse_expression
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Unknown, Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -50,6 +51,9 @@ def _eval(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return unknown(text[:80])
     value = evaluate(state, node, state.frames[-1].scope)
+    undefined = isinstance(node, ast.Name) and isinstance(value.data, Unknown)
+    if undefined and state.expects("NameError"):
+        raise Raised("NameError")  # `try: value = eval(text)`, `except: pass`
     return Value(value.data, args[0].origin or value.origin)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import builtins as python
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.builtins import data, execution, introspection
 from schedmate.agent.interp.objects import (
     Args,
+    Class,
     Instance,
     Kwargs,
     Native,
@@ -15,7 +17,8 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Origin, Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -33,7 +36,16 @@ def _type(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
         if args[0].known or isinstance(data, dict | list | tuple):
             name = "NoneType" if data is None else type(data).__name__
             return BUILTINS.get(name, unknown())
+    if len(args) == 3 and isinstance(args[0].data, str) and isinstance(args[2].data, dict):
+        return _new_class(state, args[0].data, args[1], args[2].data, site)
     return unknown()
+
+
+def _new_class(state: State, name: str, bases: Value, attrs: dict[str, Value], site: Site) -> Value:
+    """`type(name, bases, attributes)`: a class that no `class` statement makes."""
+    node = ast.ClassDef(name, [], [], [], [], lineno=site.line)
+    made = Class(name, node, state.frames[-1].scope, iterate(bases) or [], dict(attrs))
+    return Value(made, Origin("code", site.file, site.line))
 
 
 _FUNCTIONS: dict[str, NativeFunction] = {

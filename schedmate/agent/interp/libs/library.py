@@ -17,6 +17,7 @@ from schedmate.agent.interp.libs import (
     processes,
     runtime,
     standard,
+    structures,
 )
 from schedmate.agent.interp.libs.cli import (
     absl,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _MODELS = (
     standard,
+    structures,
     filesystem,
     importing,
     iteration,
@@ -135,6 +137,7 @@ class Library:
         """A library's default configuration tree."""
         return wrap(_data()["configs"][name], Origin("library", text=name))
 
+    parser_actions = staticmethod(argparse.actions)
     config_method = staticmethod(config_method)
     enter = staticmethod(decorators.enter)
     defined = staticmethod(sacred.automain)

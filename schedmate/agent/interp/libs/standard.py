@@ -13,13 +13,11 @@ from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.nodes import deep_copy
 from schedmate.agent.interp.objects import (
-    AttrDict,
     Bound,
     Class,
     DefaultDict,
     Function,
     Instance,
-    Native,
     Partial,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of
@@ -59,6 +57,20 @@ def partial(state: State, call: Invocation) -> Value:
     return Value(Partial(call.args[0], call.args[1:], call.kwargs), call.args[0].origin)
 
 
+def reduce(state: State, call: Invocation) -> Value:
+    """`functools.reduce(getattr, "a.b".split("."), x)`."""
+    items = iterate(call.args[1]) if len(call.args) > 1 else None
+    if items is None or len(items) > 500:
+        return unknown()
+    items = [*call.args[2:3], *items]
+    if not items:
+        return unknown()
+    result = items[0]
+    for item in items[1:]:
+        result = state.call(call.args[0], [result, item], {}, call.site)
+    return result
+
+
 def ordered_dict(state: State, call: Invocation) -> Value:
     items: dict[Any, Value] = {}
     instances.fill_mapping(state, items, call.args, call.kwargs)
@@ -67,42 +79,6 @@ def ordered_dict(state: State, call: Invocation) -> Value:
 
 def default_dict(state: State, call: Invocation) -> Value:
     return Value(DefaultDict(call.first))
-
-
-def named_tuple(state: State, call: Invocation) -> Value:
-    """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
-    given = call.argument(1, "field_names")
-    if given is None:
-        return unknown()
-    names = (
-        given.data.replace(",", " ").split()
-        if isinstance(given.data, str)
-        else [i.data for i in iterate(given) or []]
-    )
-
-    def make(s: State, args: list[Value], kwargs: dict[str, Value], site: Any) -> Value:
-        items = dict(zip(names, args, strict=False))
-        return Value(AttrDict({**items, **kwargs}, "namespace"))
-
-    return Value(Native(str(call.args[0].data), make))
-
-
-def as_dict(state: State, call: Invocation) -> Value:
-    value = call.first
-    if isinstance(value.data, Instance):
-        return deep_copy(Value(dict(value.data.attrs), value.origin))
-    if isinstance(value.data, dict):
-        return deep_copy(Value(dict(value.data), value.origin))
-    return unknown()
-
-
-def replace(state: State, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
-    made = deep_copy(call.args[0])
-    for key, value in call.kwargs.items():
-        state.setattr(made, key, value)
-    return made
 
 
 def literal(state: State, call: Invocation) -> Value:
@@ -173,15 +149,11 @@ HANDLERS: dict[str, Handler] = {
     "copy.copy": shallow,
     "typing.cast": _cast,
     "functools.partial": partial,
+    "functools.reduce": reduce,
     "functools.lru_cache": identity,
     "functools.cache": identity,
     "collections.OrderedDict": ordered_dict,
     "collections.defaultdict": default_dict,
-    "collections.namedtuple": named_tuple,
-    "dataclasses.asdict": as_dict,
-    "attr.asdict": as_dict,
-    "attrs.asdict": as_dict,
-    "dataclasses.replace": replace,
     "ast.literal_eval": literal,
     "distutils.strtobool": strtobool,
     "sys.exit": exit_,

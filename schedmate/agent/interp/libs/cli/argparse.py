@@ -9,7 +9,7 @@ from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
-from schedmate.agent.interp.libs.cli.parser import PARSER, Option, parser_of
+from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
 from schedmate.agent.interp.libs.cli.parsing import load_config_file, parse
 from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, split_records
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Symbol
@@ -59,7 +59,7 @@ def add_argument(state: State, call: Invocation) -> Value:
     nargs = call.kwargs.get("nargs", Value(None)).data
     if isinstance(nargs, Symbol):
         nargs = "..." if nargs.path.endswith("REMAINDER") else None
-    default = call.kwargs.get("default")
+    default = call.kwargs.get("default") or parser.argument_default
     here = Origin("default", call.site.file, call.site.line)
     if default is None:
         blank: Any = {"store_true": False, "store_false": True, "count": None}.get(action)
@@ -71,6 +71,17 @@ def add_argument(state: State, call: Invocation) -> Value:
     )
     parser.options.append(option)
     return Value(option.dest)
+
+
+def actions(parser: Parser) -> Value:
+    """`parser._actions`: what has been added, by which programs make a second parser."""
+    found = []
+    for option in parser.options:
+        flags = Value([Value(flag) for flag in option.flags])
+        items = {"dest": Value(option.dest), "default": option.default, "option_strings": flags,
+                 "type": option.type or Value(None), "nargs": Value(option.nargs)}  # fmt: skip
+        found.append(Value(AttrDict(items, "namespace")))
+    return Value(found)
 
 
 def set_defaults(state: State, call: Invocation) -> Value:

@@ -38,6 +38,7 @@ class Parser:
     defaults: dict[str, Value] = field(default_factory=dict)
     commands: dict[str, Parser] = field(default_factory=dict)
     command_dest: str | None = None
+    argument_default: Value | None = None
     records: list[tuple[str, Value, str]] = field(default_factory=list)
     config_flags: set[str] = field(default_factory=set)
     config_files: list[str] = field(default_factory=list)
@@ -46,7 +47,8 @@ class Parser:
         """The option a token names, by exact match or unambiguous prefix."""
         name = token.split("=", 1)[0]
         for option in reversed(self.options):
-            if name in option.flags:
+            negated = option.action == "boolean" and name.replace("--no-", "--", 1) in option.flags
+            if name in option.flags or negated:
                 return option
         if name.startswith("--"):
             candidates = {
@@ -73,6 +75,7 @@ def parser_of(state: State, base: Value | None) -> Parser:
             held = Value(Parser())
             data.attrs["__parser__"] = held
             keywords = data.kwargs
+            held.data.argument_default = keywords.get("argument_default")
             for parent in iterate(keywords.get("parents", Value([]))) or []:
                 known = parser_of(state, parent)
                 held.data.options.extend(known.options)

@@ -120,7 +120,7 @@ def _consume(
             "store_true": True,
             "store_false": False,
             "boolean": not flag.startswith("--no-"),
-            "count": 1,
+            "count": 1 if flag.startswith("--") else len(flag) - 1,
         }.get(option.action, option.const.data)
         result[option.dest] = Value(data, origin)
         return index

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Handler, Invocation
-from schedmate.agent.interp.nodes import plain_tree
+from schedmate.agent.interp.nodes import deep_copy, plain_tree
 from schedmate.agent.interp.objects import Call, FileHandle
+from schedmate.agent.interp.paths import mislaid
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
@@ -28,6 +29,7 @@ def locate(state: State, path: Value) -> Path | None:
         found = state.sources.locate(path.data, near)
         if found is None and path.data in state.texts:
             found = state.texts[path.data]
+        found = found or mislaid(state, path)
         return found if found is not None and found.is_file() else None
     return None
 
@@ -62,13 +64,29 @@ def load_mapping(state: State, call: Invocation) -> Value:
     source = call.argument(0, "stream", "fp", "f", "s", "path", "filename")
     if source is None:
         return unknown()
+    if isinstance(source.data, Call) and source.data.path == "json.dumps" and source.data.args:
+        return _hooked(state, call, deep_copy(source.data.args[0]))
     loaded = read_file(state, source)
     if loaded is None:
         if isinstance(source.data, str) and "\n" not in source.data and len(source.data) < 200:
-            return wrap(parse_scalar(source.data), source.origin)
+            return _hooked(state, call, wrap(parse_scalar(source.data), source.origin))
         return unknown(origin=source.origin)
     # the program may change what it loaded, and the settings noted are to change with it
-    return loaded
+    return _hooked(state, call, loaded)
+
+
+def _hooked(state: State, call: Invocation, value: Value) -> Value:
+    """`json.load(f, object_hook=Struct)`: every mapping as the hook makes it, inner ones first."""
+    hook = call.kwargs.get("object_hook")
+    if hook is None or hook.data is None:
+        return value
+    data = value.data
+    if isinstance(data, list):
+        return Value([_hooked(state, call, item) for item in data], value.origin)
+    if not isinstance(data, dict):
+        return value
+    inner = Value({key: _hooked(state, call, item) for key, item in data.items()}, value.origin)
+    return state.call(hook, [inner], {}, call.site)
 
 
 def noted(state: State, value: Value, name: str) -> Value:

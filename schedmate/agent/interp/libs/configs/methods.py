@@ -13,7 +13,7 @@ from schedmate.agent.interp.libs.configs.omegaconf import as_mapping, with_dotli
 from schedmate.agent.interp.nodes import attr_tree, deep_copy, plain_tree
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.values_ops import iterate
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
 
 if TYPE_CHECKING:
@@ -102,6 +102,17 @@ def _with_changes(state: State, base: Value, call: Invocation) -> Value:
     return Value(AttrDict({**base.data, **call.kwargs}, base.data.flavour), base.origin)
 
 
+def _set_default(state: State, base: Value, call: Invocation) -> Value:
+    """absl's `FLAGS.set_default("lr", 0.03)`: what holds where the command does not say."""
+    name, value = call.argument(0, "name"), call.argument(1, "value")
+    if name is not None and value is not None and isinstance(base.data, dict):
+        held = base.data.get(name.data)
+        if held is None or held.origin is None or held.origin.source != "command":
+            origin = Origin("default", call.site.file, call.site.line)
+            base.data[name.data] = Value(value.data, origin)
+    return Value(None)
+
+
 _METHODS: dict[str, Method] = {
     "_asdict": _to_plain,
     "_replace": _with_changes,
@@ -111,6 +122,7 @@ _METHODS: dict[str, Method] = {
     "merge_from_other_cfg": _merge_other,
     "merge_from_dict": _merge_dotted,
     "merge_with": _merge_other,
+    "set_default": _set_default,
     "freeze": _nothing,
     "defrost": _nothing,
     "lock": _itself,

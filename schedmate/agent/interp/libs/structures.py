@@ -1,0 +1,98 @@
+"""Named tuples and dataclasses: making them, their fields, copies with changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schedmate.agent.interp import classes, instances
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.nodes import deep_copy
+from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Native
+from schedmate.agent.interp.values_ops import NAMED_TUPLE, iterate
+from schedmate.agent.values import Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+
+def named_tuple(state: State, call: Invocation) -> Value:
+    """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
+    given = call.argument(1, "field_names")
+    if given is None:
+        return unknown()
+    names = (
+        given.data.replace(",", " ").split()
+        if isinstance(given.data, str)
+        else [i.data for i in iterate(given) or []]
+    )
+    last = iterate(call.kwargs.get("defaults", Value([]))) or []
+    defaults: dict[Any, Value] = dict(zip(names[len(names) - len(last) :], last, strict=False))
+
+    def make(s: State, args: list[Value], kwargs: dict[str, Value], site: Any) -> Value:
+        items: dict[Any, Value] = {**dict(zip(names, args, strict=False)), **kwargs}
+        ordered = {name: items.get(name, defaults.get(name, unknown(name))) for name in names}
+        return Value(AttrDict(ordered, "namespace", NAMED_TUPLE))
+
+    return Value(Native(str(call.args[0].data), make))
+
+
+def as_dict(state: State, call: Invocation) -> Value:
+    """`dataclasses.asdict(record)`: mappings all the way down."""
+    value = call.first
+    if isinstance(value.data, Instance) or type(value.data) is dict:
+        return _mapping(deep_copy(value))
+    if isinstance(value.data, dict):
+        return deep_copy(Value(dict(value.data), value.origin))
+    return unknown()
+
+
+def _mapping(value: Value) -> Value:
+    data = value.data
+    if isinstance(data, Instance) and classes.is_record(data.cls):
+        return Value({key: _mapping(item) for key, item in data.attrs.items()}, value.origin)
+    if isinstance(data, Instance) and data.items is None and not data.cls.members:
+        return Value(dict(data.attrs), value.origin)
+    if type(data) is dict:
+        return Value({key: _mapping(item) for key, item in data.items()}, value.origin)
+    if isinstance(data, list | tuple):
+        return Value(type(data)(_mapping(item) for item in data), value.origin)
+    return value
+
+
+def replace(state: State, call: Invocation) -> Value:
+    """`dataclasses.replace(record, epochs=3)`: a copy, initialised again with the changes."""
+    if not call.args:
+        return unknown()
+    made = deep_copy(call.args[0])
+    for key, value in call.kwargs.items():
+        state.setattr(made, key, value)
+    if isinstance(made.data, Instance):
+        again = made.data.cls.lookup("__post_init__")
+        if again is not None and isinstance(again.data, Function):
+            state.call_function(again.data, [made], {}, call.site)
+    return made
+
+
+def fields(state: State, call: Invocation) -> Value:
+    """`dataclasses.fields(x)`: name, default and type of each."""
+    data = call.first.data
+    cls = data.cls if isinstance(data, Instance) else data
+    if not isinstance(cls, Class):
+        return unknown()
+    found = []
+    for name, default in instances.fields(state, cls).items():
+        owner = next((c for c in cls.mro() if name in c.annotations), None)
+        kind = state.evaluate(owner.annotations[name], owner.scope) if owner else unknown()
+        items = {"name": Value(name), "default": default, "type": kind, "metadata": Value({})}
+        found.append(Value(AttrDict(items, "namespace")))
+    return Value(found)
+
+
+HANDLERS: dict[str, Handler] = {
+    "collections.namedtuple": named_tuple,
+    "dataclasses.asdict": as_dict,
+    "attr.asdict": as_dict,
+    "attrs.asdict": as_dict,
+    "dataclasses.replace": replace,
+    "dataclasses.fields": fields,
+}
