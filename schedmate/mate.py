@@ -98,9 +98,9 @@ class SchedMate:
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
         """What the job will train, and how long it will run.
 
-        `budget_s` [s] bounds the static analysis; what it could not finish becomes a warning. A
-        language model is asked when the settings name one and their `mode` is not static; when it
-        fails, the answer is that of static analysis and `Analysis.model` says why.
+        `budget_s` [s of CPU time] bounds the static analysis; what it could not finish becomes a
+        warning. A language model is asked when the settings name one and their `mode` is not
+        static; when it fails, the answer is that of static analysis and `Analysis.model` says why.
         Raises `UsageError` without `spec.repo`, `InputError` for a repository or history that
         cannot be read.
         """
@@ -123,11 +123,15 @@ class SchedMate:
         )
         return extractor.prompt(spec, extraction)
 
-    def _analyze(self, spec: JobSpec, budget_s: float, with_model: bool) -> Analysis:
+    def _analyze(
+        self, spec: JobSpec, budget_s: float, with_model: bool, wall_s: float | None = None
+    ) -> Analysis:
         from schedmate.agent.static import extract
 
         began = time.perf_counter()
-        extraction = extract(_repo(spec), spec.command, spec.launch, budget_s=budget_s)
+        extraction = extract(
+            _repo(spec), spec.command, spec.launch, budget_s=budget_s, wall_s=wall_s
+        )
         extracted = time.perf_counter()
         timing = {"static": extracted - began}
         metadata, use = extraction.metadata, None
@@ -255,7 +259,7 @@ class SchedMate:
         if left_s <= 0:
             return None
         # A model takes longer than a scheduler can wait.
-        analysis = self._analyze(spec, min(left_s, self.settings.budget_s), False)
+        analysis = self._analyze(spec, min(left_s, self.settings.budget_s), False, left_s)
         if self._record:
             self.store(analysis.record())
         return analysis

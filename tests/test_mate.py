@@ -131,15 +131,16 @@ def test_the_time_that_is_left_bounds_the_analysis(
 ) -> None:
     budgets = []
 
-    def note(*_: object, budget_s: float) -> None:
-        budgets.append(budget_s)
+    def note(*_: object, budget_s: float, wall_s: float) -> None:
+        budgets.append((budget_s, wall_s))
         raise InputError("noted")
 
     monkeypatch.setattr("schedmate.agent.static.extract", note)
     mate.on_submit(SPEC, deadline_s=0.5)
     mate.on_submit(SPEC, deadline_s=1000)
-    assert 0 < budgets[0] <= 0.5
-    assert budgets[1] == mate.settings.budget_s
+    assert 0 < budgets[0][0] <= budgets[0][1] <= 0.5
+    assert budgets[1][0] == mate.settings.budget_s
+    assert budgets[1][1] > budgets[1][0]
 
 
 def test_sixteen_threads(mate: SchedMate) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from schedmate.agent.budget import Budget
 from schedmate.agent.fields import about, dataset, devices, extras, flags, length, model, task
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
 from schedmate.agent.interp.program import follow
@@ -48,6 +49,7 @@ def extract(
     command: str | None = None,
     launch: LaunchConfig | None = None,
     budget_s: float = 10.0,
+    wall_s: float | None = None,
 ) -> Extraction:
     """Read what a job trains from its source code, running none of it.
 
@@ -55,12 +57,15 @@ def extract(
         repo: the job's source code.
         command: the launch command as typed in `repo`; None to look for the likeliest entry.
         launch: resources known to the scheduler; the command's own flags fill what it leaves out.
-        budget_s: time limit [s]; past it the answer is partial, with a warning.
+        budget_s: CPU time limit [s]; past it the answer is partial, with a warning.
+        wall_s: wall time limit [s], for a machine that is loaded or a file system that hangs;
+            None for four times the budget.
 
     Raises:
         InputError: no such repository, an empty one, or a command that names nothing in it.
     """
     start = time.monotonic()
+    budget = Budget(budget_s, wall_s)
     launch = launch or LaunchConfig()
     root = _repository(repo)
     plan = plan_launch(command, root, launch) if command else find_entry(root)
@@ -69,8 +74,7 @@ def extract(
     plan.argv = [_placed(value) for value in plan.argv]
     trace = Trace()
     if plan.entry is not None:
-        limits = Limits(seconds=max(0.2, budget_s - (time.monotonic() - start)))
-        trace = follow(root, plan, _facts(root, plan, completed), limits)
+        trace = follow(root, plan, _facts(root, plan, completed), Limits(time=budget))
     _add_launch_settings(root, trace, plan)
     _relative_to(root, trace)
     warnings.extend(trace.warnings)
@@ -179,13 +183,32 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
         trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))
     elif not composed:
         # flags whose declaration is in a library's dataclass or parser
-        given, known = flags.from_argv(plan.argv), {setting.key for setting in leaves(trace)}
-        assert isinstance(given.data, dict)
-        rest = {key: value for key, value in given.data.items() if normal(str(key)) not in known}
+        given = flags.from_argv(plan.argv)
+        known = {
+            normal(".".join(setting.path[-length:]))
+            for setting in leaves(trace)
+            if setting.value.known and setting.value.data is not None
+            for length in range(1, 5)
+        }
+        rest = _without(given, known)
         if rest:
             trace.settings.append(Settings("command", Value(rest), "arguments"))
     for name, value in unread:
         trace.settings.append(Settings(name, value, "config"))
+
+
+def _without(given: Value, known: set[str], above: str = "") -> dict[Any, Value]:
+    """The flags that no known setting is named after, `a.b=c` by its whole path."""
+    rest: dict[Any, Value] = {}
+    for key, value in given.data.items():
+        path = f"{above}.{key}" if above else str(key)
+        if isinstance(value.data, dict):
+            inner = _without(value, known, path)
+            if inner:
+                rest[key] = Value(inner, value.origin)
+        elif normal(path) not in known:
+            rest[key] = value
+    return rest
 
 
 def assemble(

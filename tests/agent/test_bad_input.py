@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from schedmate.agent.budget import Budget
 from schedmate.agent.static import extract
 from schedmate.errors import InputError
 
@@ -251,3 +252,24 @@ def test_no_command_finds_the_entry(tmp_path: Path) -> None:
     found = extract(tmp_path, None)
     assert found.metadata.get("training_config.iters") == 5
     assert found.warnings
+
+
+def test_the_budget_counts_the_work_of_this_thread_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget(5.0)
+    waited = Budget(5.0, wall_s=0.0)
+    began = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: began + 6)
+
+    assert not budget.spent()
+    assert waited.spent()
+    monkeypatch.setattr(time, "monotonic", lambda: began + 60)
+    assert budget.spent()
+
+
+def test_a_spent_budget_gives_a_partial_answer(tmp_path: Path) -> None:
+    write(tmp_path, train__py=TRAIN)
+
+    found = extract(tmp_path, "python train.py --epochs 3", budget_s=0.0)
+
+    assert found.entry == "train.py"
+    assert found.metadata.get("training_config.iters") == 3

@@ -21,28 +21,29 @@ _PREFIX = re.compile(r"(?<![\w.])[rRbBuU]{1,2}$")  # of a Python string
 _INCLUDE = re.compile(r"include\s+(['\"])(.+?)\1")
 _BINDING = re.compile(r"([A-Za-z_][\w./]*)\s*=\s*(.+)", re.DOTALL)
 _BLOCK = re.compile(r"([A-Za-z_][\w./]*)\s*:")
-_IMPORT = re.compile(r"(?:import|from)\s")
+_IMPORT = re.compile(r"(?:from\s+([\w.]+)\s+)?import\s+([\w.]+)(?:\s+as\s+\w+)?")
 _MACRO = re.compile(r"%[A-Za-z_][\w./]*")
 _MAX_FILES = 100
 _MAX_CHAIN = 20
 
 
 def parse_gin(
-    path_or_text: Path | str, root: Path, *, bindings: Sequence[Value] = ()
+    path_or_text: Path | str | Sequence[Path], root: Path, *, bindings: Sequence[Value] = ()
 ) -> dict[str, Value]:
-    """The bindings of a gin file (a Path) or of gin text, by full name (`scope/Class.parameter`).
+    """The bindings of gin files (Paths) or of gin text, by full name (`scope/Class.parameter`).
 
     Later bindings win, and `bindings` (text such as `Class.parameter = 1` from the command line)
     last. `include` follows files inside `root`; another is kept as unknown under
-    `include <its name>`. A macro `%name` is its value, or unknown when nothing binds it; `@name`
-    is unknown with that text. Raises ConfigError, with the line, for broken syntax and a cycle of
-    includes.
+    `include <its name>`, as a module that is imported under `import <its name>`. A macro `%name`
+    is its value, or unknown when nothing binds it; `@name` is unknown with that text. Raises
+    ConfigError, with the line, for broken syntax and a cycle of includes.
     """
     reader = _Reader(root)
-    if isinstance(path_or_text, Path):
-        reader.file(load(path_or_text, root), ())
-    else:
+    if isinstance(path_or_text, str):
         reader.file(Source(path_or_text, None, root), ())
+    else:
+        for path in [path_or_text] if isinstance(path_or_text, Path) else path_or_text:
+            reader.file(load(path, root), ())
     for given in bindings:
         reader.binding(given)
     macros = _Macros(reader.bindings)
@@ -82,7 +83,10 @@ class _Reader:
                 literal = _literal(source, binding[2].strip(), line)
                 origin = source.origin(line, binding[2].strip())
                 self.bindings[block + binding[1]] = wrap(literal, origin)
-            elif not _IMPORT.match(statement):
+            elif imported := _IMPORT.fullmatch(statement):
+                parts = [part for part in imported.groups() if part]
+                self.bindings[f"import {'.'.join(parts)}"] = unknown(None, source.origin(line))
+            else:
                 raise source.error(f"is not a gin statement: {statement[:60]}", line)
 
     def binding(self, given: Value) -> None:

@@ -18,6 +18,8 @@ from schedmate.errors import InputError
 
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)\w*$", re.IGNORECASE)
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9][\w./-]*")
+_DATA_FOLDER = re.compile(r"([\w.-]+/)*data(sets?|[-_]?bin)?/[\w./-]+", re.IGNORECASE)
+_MAX_NAME = 250
 _CONFIGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 
 
@@ -35,11 +37,14 @@ def from_argv(argv: list[Value]) -> Value:
     for token, following in zip(loose, [*loose[1:], Value(None)], strict=False):
         if isinstance(token.data, str) and "." in token.data and "=" not in token.data:
             # yacs-style pairs: SOLVER.MAX_ITER 1000
-            if isinstance(following.data, str) and not token.data.endswith(_CONFIGS):
+            paired = isinstance(following.data, str) and "=" not in following.data
+            if paired and not token.data.endswith((*_CONFIGS, ".py")):
                 _put(found, token.data, wrap(parse_scalar(following.data), following.origin))
         if isinstance(token.data, str) and "=" in token.data:
             key, _, text = token.data.partition("=")
             _put(found, key.lstrip("+~"), wrap(parse_scalar(text), token.origin))
+        elif isinstance(token.data, str) and _DATA_FOLDER.fullmatch(token.data):
+            found.setdefault("data", token)  # `train-tool data-bin/wikitext-103 --task ...`
     return Value(found)
 
 
@@ -76,9 +81,15 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
 
 
 def _config_file(root: Path, plan: LaunchPlan, text: str, flag: str) -> Path | None:
+    if len(text) > _MAX_NAME:
+        return None
     if text.endswith(_CONFIGS):
-        places = (root / plan.cwd / text, root / text)
-        return next((path for path in places if path.is_file()), None)
+        folders = [root / plan.cwd, root]
+        # `-d configs 125M.yml`: the files are in a folder that another word names
+        words = [token.data for token in plan.argv if isinstance(token.data, str)]
+        named = [word for word in words if _CONFIG_NAME.fullmatch(word) and len(word) <= _MAX_NAME]
+        folders += [path for word in named if (path := root / plan.cwd / word).is_dir()]
+        return next((f / text for f in folders if (f / text).is_file()), None)
     if not _CONFIG_FLAG.search(flag) or not _CONFIG_NAME.fullmatch(text) or ".." in text:
         return None
     # `--config llama/1B_lora`, a name that a library looks up in its folders

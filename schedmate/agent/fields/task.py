@@ -50,7 +50,13 @@ def find(
             vote(domain, weight, model.origin, f"model {model.data}")
     for dataset in datasets:
         for domain in domains(str(dataset.data), words["datasets"]):
-            vote(domain, 7.0, dataset.origin, f"dataset {dataset.data}")
+            # as do pairs of images and texts a model of images
+            vote(
+                domain,
+                10.0 if domain == "Multimodal" else 7.0,
+                dataset.origin,
+                f"dataset {dataset.data}",
+            )
     _vote_calls(trace, words["calls"], vote)
     _vote_words(trace, words["words"], vote)
     keys: dict[str, Setting] = {}

@@ -152,7 +152,7 @@ def call_function(
         state.frames.pop()
         state.active[identity] = active
     result = flow.value if flow is not None and flow.kind == "return" else None
-    if is_generator(function.node):
+    if state.once(is_generator, function.node):
         items = frame.yielded
         if items and any(_last(d.data) == "contextmanager" for d in function.decorators):
             return items[0]  # what `with` binds

@@ -153,6 +153,7 @@ def _record_arguments(
 ) -> dict[str, Value]:
     values = fields(state, cls)
     names = list(values)
+    values.update(state.library.bound_arguments(state, cls))
     for name, value in zip(names, args, strict=False):
         values[name] = value
     values.update(kwargs)

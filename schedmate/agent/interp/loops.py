@@ -64,7 +64,8 @@ def while_(state: State, node: ast.While, scope: Scope) -> Flow | None:
 
 def _once(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> Flow | None:
     """Follow a loop body one time, standing for any number of times."""
-    for name in _counted_up(node.body):
+    counted = state.once(_counted_up, node)
+    for name in counted:
         if name in scope.names:
             scope.names[name] = unknown(name)
     frame = state.frames[-1]
@@ -73,16 +74,16 @@ def _once(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) 
         flow = state.follow(node.body, scope)
     finally:
         frame.loops -= 1
-    for name in _counted_up(node.body):
+    for name in counted:
         if name in scope.names:
             scope.names[name] = unknown(name)
     return flow if flow is not None and flow.kind == "return" else None
 
 
-def _counted_up(body: Sequence[ast.stmt]) -> set[str]:
+def _counted_up(loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:
     return {
         node.target.id
-        for statement in body
+        for statement in loop.body
         for node in ast.walk(statement)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ _STR = frozenset((
     "isidentifier", "encode", "decode", "format",
 ))  # fmt: skip
 
+_WIDE = re.compile(r":[^{}]*\d{4}")
+"""A width that would fill the memory."""
 _NUMBER = frozenset(["is_integer", "bit_length", "conjugate"])
 
 
@@ -70,6 +73,8 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
                 return unknown(origin=base.origin)
             return Value(str(text).join(p.data for p in parts)[:MAX_DATA], base.origin)
         if not all(a.known for a in [*args, *kwargs.values()]):
+            return unknown(origin=base.origin)
+        if name == "format" and _WIDE.search(text):
             return unknown(origin=base.origin)
         if name == "format" and ("{" not in text or "." in text.split("{", 1)[1].split("}")[0]):
             return unknown(origin=base.origin)

@@ -59,6 +59,7 @@ def run_module(state: State, module: Module, tree: ast.Module) -> None:
     scope = module.scope
     scope.names["__name__"] = Value(module.name)
     scope.names["__file__"] = Value(str(module.path))
+    scope.names["__package__"] = Value(module.package)
     state.frames.append(Frame(scope, ""))
     doubt, state.doubt = state.doubt, 0
     try:

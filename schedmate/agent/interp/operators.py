@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +99,12 @@ def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin)
     return Value(result, origin)
 
 
+_WIDE = re.compile(r"%[^a-zA-Z%]*\d{4}")
+"""A width that would fill the memory."""
+
+
 def _percent(template: str, right: Value, origin: Origin) -> Value:
-    if not right.known or len(template) > 500 or "*" in template:
+    if not right.known or len(template) > 500 or "*" in template or _WIDE.search(template):
         return unknown(origin=origin)
     plain = right.plain()
     try:

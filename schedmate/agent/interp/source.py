@@ -60,7 +60,7 @@ class Sources:
             self.add_root(path)
         self.modules: dict[Path, Module] = {}
         self.bytes_read = 0
-        self._found: dict[tuple[str, Path | None], Module | None] = {}
+        self._found: dict[tuple[str, Path | None, tuple[str, ...]], Module | None] = {}
 
     def add_root(self, path: Path) -> None:
         resolved = path.resolve()
@@ -119,8 +119,8 @@ class Sources:
     def find(self, name: str, importer: Module | None, extra: list[str]) -> Module | None:
         """The repository's module called `name`, None when it is a third party's."""
         near = importer.path.parent if importer is not None else None
-        key = (name, near)
-        if key not in self._found or (self._found[key] is None and extra):
+        key = (name, near, tuple(extra))
+        if key not in self._found:
             self._found[key] = self._find(name, near, extra)
         return self._found[key]
 

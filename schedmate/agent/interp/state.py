@@ -8,13 +8,14 @@ the repository, and stops at its step and time limits with what it has seen so f
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import ast
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from schedmate.agent.budget import Budget
 from schedmate.agent.interp import (
     assignment,
     attributes,
@@ -34,17 +35,20 @@ from schedmate.agent.values import Unknown, Value, unknown
 if TYPE_CHECKING:
     from schedmate.agent.interp.libs.library import Library
 
+N = TypeVar("N", bound=ast.AST)
+A = TypeVar("A")
+
 TRY_REACH = 3
 """Calls between a `raise` and the `try` that is still taken to be meant for it."""
 
 
 @dataclass(slots=True)
 class Limits:
-    """How far to follow: evaluation steps and seconds."""
+    """How far to follow: evaluation steps and time."""
 
     steps: int = 220_000
-    seconds: float = 5.0
     network_steps: int = 4_000
+    time: Budget = field(default_factory=lambda: Budget(5.0))
 
 
 class State:
@@ -91,7 +95,6 @@ class State:
         self.trace = Trace()
         self.frames: list[Frame] = []
         self.steps = 0
-        self.deadline = time.monotonic() + self.limits.seconds
         self.step_limit = self.limits.steps
         self.doubt = 0
         self.trying: list[tuple[int, set[str], bool]] = []
@@ -101,16 +104,25 @@ class State:
         self.shared: dict[str, Any] = {}
         self.texts: dict[str, Path] = {}
         self.configs: list[tuple[str, Value]] = []
+        self._answers: dict[tuple[Any, ast.AST], Any] = {}
 
     def tick(self) -> None:
         self.steps += 1
         if self.steps > self.step_limit:
             raise BudgetSpent
-        if not self.steps & 511 and time.monotonic() > self.deadline:
+        if not self.steps & 511 and self.limits.time.spent():
             raise BudgetSpent
 
+    def once(self, question: Callable[[N], A], node: N) -> A:
+        """What `question` answers of a node of the program, worked out the first time."""
+        key = question, node
+        if key not in self._answers:
+            self._answers[key] = question(node)
+        answer: A = self._answers[key]
+        return answer
+
     def out_of_time(self) -> bool:
-        return time.monotonic() > self.deadline
+        return self.limits.time.spent()
 
     @property
     def certain(self) -> bool:

@@ -166,6 +166,17 @@ def _always(status: Decision) -> Builtin:
     return lambda _: status
 
 
+def _command(call: Invocation) -> Decision:
+    """`command -v name` looks for a program, `command name args` runs it."""
+    options, words = [], list(call.arguments)
+    while words and joined(words[0]).startswith("-"):
+        options.append(joined(words.pop(0)))
+    if any("v" in option.lower() for option in options):
+        scripts = call.shell.follower.repo.console_scripts
+        return True if words and joined(words[0]) in scripts else None
+    return call.shell.command(words, {}, call.node.line, call.node) if words else True
+
+
 BUILTINS: dict[str, Builtin] = {
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _declare),
     **dict.fromkeys(("cd", "pushd", "popd"), _cd),
@@ -175,6 +186,7 @@ BUILTINS: dict[str, Builtin] = {
         ("true", ":", "trap", "wait", "ulimit", "umask", "shopt", "alias"), _always(True)
     ),
     **{level: _leave(level) for level in ("exit", "return", "break", "continue")},
+    "command": _command,
     "unset": _unset,
     "set": _set,
     "shift": _shift,

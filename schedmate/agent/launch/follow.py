@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from schedmate.agent.budget import Budget
 from schedmate.agent.launch import tree
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.entry import Call, locate
@@ -50,7 +50,7 @@ class Follower:
         self.warnings: list[str] = []
         self.left: tuple[str | None, int] | None = None
         self.ignore_exits = ignore_exits
-        self._deadline = time.monotonic() + budget_s
+        self._budget = Budget(budget_s)
         self._steps = 0
         self._undecided = 0
         self._scripts: list[str] = []
@@ -69,7 +69,7 @@ class Follower:
         self._steps += 1
         if self._steps > MAX_STEPS or len(self.runs) > MAX_RUNS:
             raise OutOfBudgetError
-        if self._steps % 16 == 0 and time.monotonic() > self._deadline:
+        if self._steps % 16 == 0 and self._budget.spent():
             raise OutOfBudgetError
 
     def warn(self, message: str) -> None:

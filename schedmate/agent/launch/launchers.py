@@ -49,6 +49,7 @@ class Table:
     binary: frozenset[str] = frozenset()
     tasks: str | None = None
     files: tuple[str, ...] = ()
+    main: dict[str, str] = field(default_factory=dict)
 
 
 class Option(NamedTuple):
@@ -140,6 +141,7 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
         pairs=entry.get("pairs", False),
         tasks=entry.get("tasks"),
         files=tuple(entry.get("files", ())),
+        main=entry.get("main", {}),
         **sets,
     )
 

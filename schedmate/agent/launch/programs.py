@@ -115,10 +115,11 @@ def _apply(follower: Follower, call: Call, table: Table, options: Options) -> No
             path = follower.repo.normalise(token(option.values[0]), call.cwd)
             if path is not None and follower.repo.is_dir(path):
                 call.cwd = path
-    rest = options.rest[table.skip :]
-    if rest and token(rest[0]) == "--":
-        rest = rest[1:]
+    rest = options.rest
     while table.assignments and rest and _set_variable(call, token(rest[0]), rest[0]):
+        rest = rest[1:]
+    rest = rest[table.skip :]
+    if rest and token(rest[0]) == "--":
         rest = rest[1:]
     if table.image and (not rest or token(rest[0]).startswith("-")):
         rest = entrypoint(follower.repo, rest)
@@ -141,6 +142,14 @@ def _by_option(
         if option.name in table.program and option.values:
             call.words = [option.values[0], *call.words]
             return lambda: python_file(follower, call, as_module=option.name in table.module)
+    if table.main:
+        given = {option.name: option.values[0] for option in options.given if option.values}
+        told = [given.get(o) or call.env.get(v) for o, v in table.main.items()]
+        package, main = (token(value) if value is not None else None for value in told)
+        module = follower.repo.of_package(package, main or "train", call.cwd)
+        if module is not None:
+            call.words = [Value(module, Origin("library", text=table.name)), *call.words]
+            return lambda: python_file(follower, call, as_module=True)
     return None
 
 
@@ -178,7 +187,7 @@ def _program(follower: Follower, call: Call) -> Decision:
         shebang = (repo.read(path) or "").split("\n", 1)[0]
         if path.endswith(".py") or (shebang.startswith("#!") and "python" in shebang):
             return python_file(follower, call, as_module=False)
-        if path.endswith(scripts) or shebang.startswith("#!"):
+        if path.endswith(scripts) or re.match(r"#!.*sh\b", shebang):
             return follower.run_script(path, text, call.words[1:], call)
         return True
     if name.endswith(".py"):

@@ -23,6 +23,9 @@ _SKIPPED = frozenset(
 )
 
 
+_SIBLING = re.compile(r"^from[ \t]+([A-Za-z]\w*)[ \t]+import[ \t]+(\w+)", re.MULTILINE)
+
+
 class Repo:
     """Files under `root`; paths are relative POSIX paths, and nothing outside is ever read."""
 
@@ -128,6 +131,14 @@ class Repo:
             return mapped
         return self.only_one_ending(f"{relative}.py") if "/" in relative else None
 
+    def of_package(self, package: str | None, main: str, cwd: str) -> str | None:
+        """The dotted name of a package's module `main`, of the only package that has one."""
+        ends = f"/{main}.py"
+        here = "" if cwd == "." else f"{cwd}/"
+        found = [f.removeprefix(here).removesuffix(ends) for f in self.files if f.endswith(ends)]
+        names = [package] if package is not None else [name for name in found if "/" not in name]
+        return f"{names[0]}.{main}" if len(names) == 1 and names[0] in found else None
+
     def _mapped(self, name: str) -> str | None:
         """The file of a module of a package that setup.py keeps elsewhere."""
         for package, folder in self.package_dirs.items():
@@ -144,22 +155,35 @@ class Repo:
         """Folders that setup.py gives packages which are not named after them."""
         text = self.read("setup.py") or ""
         if "package_dir" not in text:
-            return {}
+            return self._own_name
         try:
             module = parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return {}
+            return self._own_name
         pairs = [
             (_constant(key), _constant(value))
             for node in ast.walk(module)
             if isinstance(node, ast.Dict)
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        return {
+        return self._own_name | {
             name: folder
             for name, folder in pairs
             if re.fullmatch(r"\w+(\.\w+)*", name) and self.is_dir(folder or "?")
         }
+
+    @cached_property
+    def _own_name(self) -> dict[str, str]:
+        """The package that the root itself is, by the name its modules import each other under."""
+        if not self.is_file("__init__.py"):
+            return {}
+        modules = {path.stem for path in self.root.glob("*.py")}
+        for module in sorted(modules):
+            imported = _SIBLING.findall(self.read(f"{module}.py") or "")
+            for package, name in imported:
+                if name in modules and package not in modules and not self.is_dir(package):
+                    return {package: "."}
+        return {}
 
     @cached_property
     def console_scripts(self) -> dict[str, str]:

@@ -258,7 +258,8 @@ def from_sections(settings: list[Setting]) -> list[Candidate]:
 
 _CLASS_KEYS = ("type", "name", "class_name")
 _LOADER_KEYS = (*_CLASS_KEYS, "data_root", "ann_file", "img_dir", "root", "dataset_dir",
-                "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path")  # fmt: skip
+                "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path",
+                "names")  # fmt: skip
 
 
 def from_loaders(settings: list[Setting], role: str) -> Candidate | None:

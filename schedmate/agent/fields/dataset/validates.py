@@ -6,6 +6,8 @@ import re
 
 from schedmate.agent.fields.candidates import Setting
 from schedmate.agent.fields.dataset.roles import EVAL_WORD
+from schedmate.agent.interp.objects import Symbol
+from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 
@@ -38,6 +40,7 @@ _HELD_OUT = re.compile(
     r"(val|valid|validation|eval|dev)(set|data)?(size|split|ratio|fraction|frac|percent|percentage|"
     r"splitpercentage|setsize)"
 )
+_SPLIT = re.compile(r"load_dataset\(\).*\['(val|valid|validation|dev)'\]$")
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
 _LOADED = r"load|set|data|dl|ds|iter|env|queue|generator|gen$|batch(er|es)"
 _ADJECTIVE = re.compile(rf"valid_(?!({_LOADED}))[a-z]+_?({_LOADED})", re.IGNORECASE)
@@ -171,8 +174,15 @@ def _is_evaluation(event: CallEvent) -> bool:
         )
         or _logs_evaluation(event)
         or event.path.endswith(_SPLITS)
+        or any(_of_validation(value.data) for value in event.args)
         or (event.path.endswith((".evaluate", ".validate")) and event.certain)
     )
+
+
+def _of_validation(data: object) -> bool:
+    """Whether this is the validation split of a loaded dataset, or a count over it."""
+    held = data.data if isinstance(data, Passes) else data
+    return isinstance(held, Symbol) and _SPLIT.search(held.path) is not None
 
 
 def _evaluates(function: str) -> bool:

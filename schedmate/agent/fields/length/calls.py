@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, argument, is_number, matches, rules
-from schedmate.agent.fields.length.counts import counted, positive
+from schedmate.agent.fields.length.counts import counted, positive, timed
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 
@@ -74,7 +74,7 @@ def _duration(
     if is_number(value):
         epochs.append(counted(value, base))
         return
-    found = re.fullmatch(r"(\d+)\s*(ep|ba)", value.data) if isinstance(value.data, str) else None
-    if found:
-        made = Candidate(int(found[1]), value.origin, base)
-        (epochs if found[2] == "ep" else steps).append(made)
+    found = timed(value)
+    if found is not None:
+        number, unit = found
+        (epochs if unit == "ep" else steps).append(Candidate(number, value.origin, base))

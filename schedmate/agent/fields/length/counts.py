@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from schedmate.agent.fields.candidates import Candidate, is_number, source_bonus
@@ -21,6 +22,13 @@ def whole(number: Any) -> Any:
 
 def positive(value: Value | None) -> bool:
     return is_number(value) and value is not None and value.data > 0
+
+
+def timed(value: Value) -> tuple[int, str] | None:
+    """A time string of Composer: `10ep` epochs, `1000ba` batches."""
+    text = value.data if isinstance(value.data, str) else ""
+    found = re.fullmatch(r"(\d+)\s*(ep|ba)", text)
+    return (int(found[1]), found[2]) if found else None
 
 
 def counted(value: Value, score: float, note: str | None = None) -> Candidate:

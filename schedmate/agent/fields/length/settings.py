@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, Setting, named, rules, source_bonus
-from schedmate.agent.fields.length.counts import LIMIT, positive, whole
+from schedmate.agent.fields.length.counts import LIMIT, positive, timed, whole
 
 _ENVIRONMENT_STEPS = frozenset(
     [
@@ -52,6 +52,7 @@ def _of_another(setting: Setting) -> bool:
 
 def from_settings(settings: list[Setting], epochs: list[Candidate], steps: list[Candidate]) -> None:
     names = rules("names")
+    _from_durations(settings, epochs, steps)
     for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
         for rank, setting in named(settings, aliases):
             if not positive(setting.value):
@@ -83,3 +84,15 @@ def from_settings(settings: list[Setting], epochs: list[Candidate], steps: list[
             limit = target is steps and setting.key.startswith("max")
             note = LIMIT if limit and setting.explicit else None
             target.append(Candidate(data, setting.value.origin, score, note))
+
+
+def _from_durations(
+    settings: list[Setting], epochs: list[Candidate], steps: list[Candidate]
+) -> None:
+    """Durations with their unit, `max_duration: 10ep`."""
+    for rank, setting in named(settings, rules("names")["duration"]):
+        found = timed(setting.value)
+        if found is not None and not _of_another(setting):
+            score = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
+            made = Candidate(found[0], setting.value.origin, score)
+            (epochs if found[1] == "ep" else steps).append(made)

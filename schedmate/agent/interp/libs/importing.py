@@ -22,7 +22,11 @@ def import_module(state: State, call: Invocation) -> Value:
     if text.startswith("."):
         package = call.argument(1, "package")
         base = package.data if package is not None else importer.package
-        text = f"{base}{text}" if isinstance(base, str) else text.lstrip(".")
+        above = len(text) - len(text.lstrip(".")) - 1
+        if isinstance(base, str) and base.count(".") >= above:
+            text = ".".join([*base.split(".")[: base.count(".") + 1 - above], text.lstrip(".")])
+        else:
+            text = text.lstrip(".")
     if not text.replace(".", "").replace("_", "").isalnum():
         return unknown(text)
     value = state.import_module(text, importer)
@@ -52,7 +56,7 @@ def module_from_spec(state: State, call: Invocation) -> Value:
 
 def package_files(state: State, call: Invocation) -> Value:
     """`importlib.resources.files("package")`: the folder of the repository's package."""
-    given = call.argument(0, "package", "anchor")
+    given = call.argument(0, "package", "anchor", "package_or_requirement")
     name = given.data if given is not None else None
     if isinstance(name, Module):
         name = name.name
@@ -63,6 +67,17 @@ def package_files(state: State, call: Invocation) -> Value:
     return Value(PathStr(str(path)), given.origin if given is not None else None)
 
 
+def package_file(state: State, call: Invocation) -> Value:
+    """`pkg_resources.resource_filename(package, path)`; what packaging copies is at the root."""
+    given = call.argument(1, "resource_name")
+    folder = package_files(state, call).data
+    if given is None or not isinstance(given.data, str):
+        return unknown()
+    beside = f"{folder}/{given.data}" if isinstance(folder, str) else given.data
+    found = state.sources.locate(beside) or state.sources.locate(given.data)
+    return Value(str(found) if found is not None else beside, given.origin)
+
+
 HANDLERS: dict[str, Handler] = {
     "importlib.import_module": import_module,
     "importlib.util.spec_from_file_location": spec_from_file,
@@ -71,4 +86,5 @@ HANDLERS: dict[str, Handler] = {
     "importlib.reload": identity,
     "importlib.resources.files": package_files,
     "importlib_resources.files": package_files,
+    "pkg_resources.resource_filename": package_file,
 }

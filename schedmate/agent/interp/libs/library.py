@@ -31,7 +31,14 @@ from schedmate.agent.interp.libs.cli import (
     sacred,
     typer,
 )
-from schedmate.agent.interp.libs.configs import attribute_dicts, files, gin, mmengine, omegaconf
+from schedmate.agent.interp.libs.configs import (
+    attribute_dicts,
+    files,
+    gin,
+    lazy,
+    mmengine,
+    omegaconf,
+)
 from schedmate.agent.interp.libs.configs.methods import config_method
 from schedmate.agent.interp.objects import Call, Class, Function
 from schedmate.agent.values import Origin, Value, unknown
@@ -58,6 +65,7 @@ _MODELS = (
     attribute_dicts,
     files,
     gin,
+    lazy,
     mmengine,
     omegaconf,
     hydra,
@@ -143,9 +151,12 @@ class Library:
     defined = staticmethod(sacred.automain)
 
     @staticmethod
-    def bound_arguments(state: State, function: Function) -> dict[str, Value]:
-        """Arguments that a configuration library gives a function where its caller does not."""
-        return gin.gin_arguments(state, function) | sacred.captured_arguments(state, function)
+    def bound_arguments(state: State, target: Function | Class) -> dict[str, Value]:
+        """Arguments that a configuration library gives what its caller gives none."""
+        bound = gin.gin_arguments(state, target)
+        if isinstance(target, Function):
+            bound |= sacred.captured_arguments(state, target)
+        return bound
 
     @staticmethod
     def is_parser(call: Invocation) -> bool:

@@ -60,6 +60,19 @@ def torch_run(state: State, call: Invocation) -> Value | None:
     return None
 
 
+def accelerate_arguments(state: State, call: Invocation) -> Value:
+    """`launch_command_parser().parse_args(words)`: the words, for the launcher to read."""
+    return call.argument(0, "args") or Value(state.argv[1:])
+
+
+def accelerate_launch(state: State, call: Invocation) -> Value | None:
+    """`accelerate.commands.launch.launch_command(arguments)`."""
+    words = iterate(call.args[0]) if call.args else None
+    if words:
+        _start_words(state, [Value("accelerate"), Value("launch"), *words])
+    return None
+
+
 def run_path(state: State, call: Invocation) -> Value:
     """`runpy.run_path(path, run_name="__main__")`."""
     path = call.argument(0, "path_name")
@@ -168,6 +181,8 @@ HANDLERS: dict[str, Handler] = {
         ),
         torch_run,
     ),
+    "accelerate.commands.launch.launch_command_parser().parse_args": accelerate_arguments,
+    "accelerate.commands.launch.launch_command": accelerate_launch,
     "runpy.run_path": run_path,
     "runpy.run_module": run_module,
 }

@@ -76,7 +76,21 @@ def app_run(state: State, call: Invocation) -> Value:
     main = call.argument(0, "main")
     if main is None:
         main = state.lookup("main", state.frames[-1].scope)
-    return state.call(main, [Value(state.argv)], {}, call.site)
+    return state.call(main, [Value(_without_flags(state.argv))], {}, call.site)
+
+
+def _without_flags(argv: list[Value]) -> list[Value]:
+    """What absl leaves of the command line to the program."""
+    left: list[Value] = []
+    after_flag = False
+    for number, token in enumerate(argv):
+        text = token.data if isinstance(token.data, str) else ""
+        if text == "--":
+            return left + argv[number + 1 :]
+        if not text.startswith("-") and not after_flag:
+            left.append(token)
+        after_flag = text.startswith("-") and "=" not in text
+    return left
 
 
 def config_file_flag(state: State, call: Invocation) -> Value:

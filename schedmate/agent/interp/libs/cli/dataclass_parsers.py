@@ -46,7 +46,8 @@ def into_dataclasses(state: State, call: Invocation) -> Value:
     finish(state, records)
     out = list(records)
     if call.kwargs.get("return_remaining_strings", Value(False)).data is True:
-        out.append(Value(rest))
+        separate = call.kwargs.get("separate_remaining_strings", Value(False)).data is True
+        out.extend([Value([]), Value(rest)] if separate else [Value(rest)])
     return Value(tuple(out))
 
 

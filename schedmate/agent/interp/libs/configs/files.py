@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,12 @@ from schedmate.errors import InputError
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
+
+
+LARGE = 100_000
+"""Size from which a file is asked whether it is a table [bytes]."""
+MANY = 2_000
+"""Entries that no settings have side by side."""
 
 
 def locate(state: State, path: Value) -> Path | None:
@@ -51,12 +58,26 @@ def read_file(state: State, path: Value) -> Value | None:
         ):
             state.trace.warn(f"{path.data}: not in the repository, its settings are not known")
         return None
+    if _is_table(found):
+        return unknown(origin=path.origin)
     try:
         value = plain_tree(read_config(found, state.sources.root))
     except InputError as error:
         state.trace.warn(str(error))
         return None
     return noted(state, value, state.sources.relative(found))
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a large JSON file is a table, a vocabulary or an index, rather than settings."""
+    try:
+        if path.suffix != ".json" or path.stat().st_size < LARGE:
+            return False
+        held = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    values = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
+    return len(values) > MANY and not any(isinstance(value, dict) for value in values)
 
 
 def load_mapping(state: State, call: Invocation) -> Value:

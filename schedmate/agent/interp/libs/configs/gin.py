@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import parse_gin
@@ -18,70 +20,110 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
 
+@dataclass(slots=True)
+class _Gin:
+    """What the program has parsed: files and texts in order, all bindings, scopes it is in."""
+
+    files: list[Path] = field(default_factory=list)
+    texts: list[Value] = field(default_factory=list)
+    bindings: dict[str, Value] = field(default_factory=dict)
+    scopes: list[str] = field(default_factory=list)
+
+
 def gin_parse(state: State, call: Invocation) -> Value:
-    bindings: dict[str, Value] = state.shared.setdefault("gin", {})
-    for name in ("config_files", "config_file", "bindings", "config"):
-        given = call.kwargs.get(name)
-        if given is not None:
-            _gin_apply(state, given, bindings)
-    for argument in call.args:
-        _gin_apply(state, argument, bindings)
-    if not any(s.name == "gin" for s in state.trace.settings):
-        state.trace.settings.append(Settings("gin", Value(bindings), "config"))
+    held: _Gin | None = state.shared.get("gin")
+    if held is None:
+        held = state.shared["gin"] = _Gin(texts=_from_flags(state))
+        state.trace.settings.append(Settings("gin", Value(held.bindings), "config"))
+    given = [call.kwargs[n] for n in _GIVEN if n in call.kwargs]
+    files = list(held.files)
+    for item in (item for argument in (*given, *call.args) for item in several(argument)):
+        found = _file(state, item)
+        if found is not None:
+            files.append(found)
+        elif isinstance(item.data, str) and "=" in item.data:
+            held.texts.append(item)
+    try:
+        parsed = parse_gin(files, state.sources.root, bindings=held.texts)
+    except InputError as error:
+        state.trace.warn(str(error))
+        return Value(None)
+    held.files = files
+    held.bindings.clear()
+    held.bindings.update(parsed)
+    for name in parsed:
+        if name.startswith("import "):
+            state.import_module(name.removeprefix("import "))
     return Value(None)
 
 
-def _gin_apply(state: State, given: Value, bindings: dict[str, Value]) -> None:
-    for item in several(given):
-        if not isinstance(item.data, str):
-            continue
-        found = locate(state, item)
-        if found is None and item.data.endswith(".gin"):
-            # gin looks along search paths of its own: take the only file of that name
-            named = list(state.sources.root.rglob(PurePosixPath(item.data).name))
-            found = named[0] if len(named) == 1 and state.sources.inside(named[0]) else None
-        try:
-            if found is not None:
-                bindings.update(parse_gin(found, state.sources.root))
-            elif "=" in item.data:
-                parsed = parse_gin(item.data, state.sources.root)
-                bindings.update({k: Value(v.data, item.origin) for k, v in parsed.items()})
-        except InputError as error:
-            state.trace.warn(str(error))
+def _from_flags(state: State) -> list[Value]:
+    """`--gin.NAME=VALUE` on the command line."""
+    return [
+        Value(token.data.removeprefix("--gin."), token.origin)
+        for token in state.argv
+        if isinstance(token.data, str) and re.match(r"--gin\.[^=]+=", token.data)
+    ]
 
 
-def gin_arguments(state: State, function: Function) -> dict[str, Value]:
-    """Parameters of a function or constructor that gin binds."""
-    bindings = state.shared.get("gin")
-    if not bindings:
-        return {}
-    names = {function.name}
-    if function.cls is not None:
-        names = {function.cls.name} if function.name == "__init__" else set()
-    found: dict[str, Value] = {}
-    for key, value in bindings.items():
-        target, _, parameter = key.rpartition(".")
-        if target.rpartition("/")[2].rpartition(".")[2] in names:
-            text = value.data.text if isinstance(value.data, Unknown) else None
-            if value.known:
-                found[parameter] = value
-            elif text is not None and text.startswith("@"):
-                found[parameter] = _configurable(state, text, value)
+def _file(state: State, item: Value) -> Path | None:
+    found = locate(state, item)
+    if found is None and isinstance(item.data, str) and item.data.endswith(".gin"):
+        # gin looks along search paths of its own: take the only file of that name
+        named = list(state.sources.root.rglob(PurePosixPath(item.data).name))
+        found = named[0] if len(named) == 1 and state.sources.inside(named[0]) else None
     return found
 
 
-def _configurable(state: State, text: str, value: Value) -> Value:
+def gin_arguments(state: State, target: Function | Class) -> dict[str, Value]:
+    """Parameters of a function or class that gin binds; those of a scope it is in first."""
+    held: _Gin | None = state.shared.get("gin")
+    if held is None:
+        return {}
+    name = target.name
+    if isinstance(target, Function) and target.cls is not None:
+        if name != "__init__":
+            return {}
+        name = target.cls.name
+    elsewhere: dict[str, Value] = {}
+    everywhere: dict[str, Value] = {}
+    here: dict[str, Value] = {}
+    for key, value in held.bindings.items():
+        bound_to, _, parameter = key.rpartition(".")
+        scope, _, dotted = bound_to.rpartition("/")
+        if dotted.rpartition(".")[2] == name:
+            bound = here if scope in held.scopes else elsewhere if scope else everywhere
+            bound[parameter] = value
+    found: dict[str, Value] = {}
+    for parameter, value in (elsewhere | everywhere | here).items():
+        text = value.data.text if isinstance(value.data, Unknown) else None
+        if value.known:
+            found[parameter] = value
+        elif text is not None and text.startswith("@"):
+            found[parameter] = _configurable(state, held, text, value)
+    return found
+
+
+def _configurable(state: State, held: _Gin, text: str, value: Value) -> Value:
     """What a gin reference `@scope/name` or `@name()` stands for."""
-    name = text.strip("@()").rpartition("/")[2].rpartition(".")[2]
+    scope, _, dotted = text.strip("@()").rpartition("/")
+    name = dotted.rpartition(".")[2]
     for module in list(state.sources.modules.values()):
-        held = module.scope.names.get(name)
-        if held is not None and isinstance(held.data, Class | Function):
-            state.trace.looked_up.add(name)
-            if text.endswith("()"):
-                return state.call(held, [], {}, Site(module.file, 1))
-            return Value(held.data, value.origin)
+        found = module.scope.names.get(name)
+        if found is None or not isinstance(found.data, Class | Function):
+            continue
+        state.trace.looked_up.add(name)
+        if not text.endswith("()"):
+            return Value(found.data, value.origin)
+        held.scopes.append(scope)
+        try:
+            return state.call(found, [], {}, Site(module.file, 1))
+        finally:
+            held.scopes.pop()
     return value
 
+
+_GIVEN = ("config_files", "config_file", "bindings", "config")
 
 HANDLERS: dict[str, Handler] = {
     f"gin.{name}": gin_parse

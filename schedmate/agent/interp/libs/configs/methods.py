@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 def _merge_dotted(state: State, base: Value, call: Invocation) -> Value:
     mapping = state.mapping(call.args[0]) if call.args else None
-    target = base
     for key, value in (mapping or {}).items():
-        changed = set_dotted(plain_tree(target), str(key), value)
-        _replace(target, attr_tree(changed, "mmengine"))
+        changed = set_dotted(plain_tree(base), str(key), value)
+        _replace(base, attr_tree(changed, "mmengine"))
+    if mapping:
+        mapping.clear()  # settings from now on of the config alone
     return Value(None)
 
 

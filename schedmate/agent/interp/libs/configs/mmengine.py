@@ -111,7 +111,17 @@ def merge(base: Value, over: Value) -> Value:
     return Value(merged, over.origin)
 
 
+def runner(state: State, call: Invocation) -> None:
+    """`Runner.from_cfg(config)`: with an `optim_wrapper`, no other optimiser is read."""
+    config = call.argument(0, "cfg")
+    if config is not None and isinstance(config.data, dict) and "optim_wrapper" in config.data:
+        config.data.pop("optimizer", None)
+
+
 HANDLERS: dict[str, Handler] = {
     f"{root}.Config.fromfile": from_file
     for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
+} | {
+    "mmengine.runner.Runner.from_cfg": runner,
+    "mmengine.runner.FlexibleRunner.from_cfg": runner,
 }

@@ -25,7 +25,7 @@ def omega_load(state: State, call: Invocation) -> Value:
 
 
 def omega_create(state: State, call: Invocation) -> Value:
-    source = call.argument(0, "obj") or Value({})
+    source = call.argument(0, "obj", "content") or Value({})
     return attr_tree(plain_tree(as_mapping(state, source)), "omegaconf")
 
 

@@ -1,0 +1,146 @@
+"""detectron2's lazy configurations: Python files whose calls are kept until they are wanted.
+
+`LazyConfig` is followed in the copies that repositories carry, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schedmate.agent.configs import read_config
+from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.configs.files import noted, required
+from schedmate.agent.interp.libs.configs.omegaconf import with_dotlist
+from schedmate.agent.interp.libs.hydra import instantiate
+from schedmate.agent.interp.nodes import as_config, attr_tree, plain_tree
+from schedmate.agent.interp.objects import AttrDict, Call, Module
+from schedmate.agent.interp.values_ops import several
+from schedmate.agent.values import Value, unknown
+from schedmate.errors import InputError
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
+
+MAX_NESTING = 12
+"""Files that import each other, one inside the other."""
+
+
+def load(state: State, call: Invocation) -> Value:
+    """`LazyConfig.load(file, keys)`: the configuration nodes among a file's names."""
+    found = required(state, call.argument(0, "filename") or unknown())
+    if found is None:
+        return unknown()
+    names = _names(state, found, 0)
+    keys = call.argument(1, "keys")
+    if keys is not None and isinstance(keys.data, str):
+        return names.get(keys.data, unknown())
+    if keys is not None and isinstance(keys.data, list | tuple):
+        return Value(tuple(names.get(str(key.data), unknown()) for key in keys.data))
+    nodes = {
+        name: value
+        for name, value in names.items()
+        if isinstance(value.data, dict | list) and not name.startswith("_")
+    }
+    config = Value(AttrDict(nodes, "omegaconf"))
+    return noted(state, config, state.sources.relative(found))
+
+
+def load_beside(state: State, call: Invocation) -> Value:
+    """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
+    given = call.argument(0, "filename")
+    here = state.frames[-1].scope.module.path.parent if state.frames else state.sources.root
+    if given is None or not isinstance(given.data, str):
+        return unknown()
+    path = Value(str(here / given.data), given.origin)
+    return load(state, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
+
+
+def _names(state: State, path: Path, depth: int) -> dict[str, Value]:
+    """What a configuration file defines; what it imports relatively comes from files beside it."""
+    if path.suffix != ".py":
+        try:
+            config = attr_tree(read_config(path, state.sources.root), "omegaconf")
+        except InputError as error:
+            state.trace.warn(str(error))
+            return {}
+        return dict(config.data) if isinstance(config.data, dict) else {}
+    tree = state.sources.parse(path, state.trace)
+    if tree is None or depth > MAX_NESTING:
+        return {}
+    file = state.sources.relative(path)
+    module = Module(path.stem, path, file, "")
+    module.loaded = True
+    module.scope.names["__file__"] = Value(str(path))
+    for node in tree.body:
+        beside = _beside(state, path, node) if isinstance(node, ast.ImportFrom) else None
+        if beside is None or not isinstance(node, ast.ImportFrom):
+            state.follow([node], module.scope)
+            continue
+        theirs = _names(state, beside, depth + 1)
+        for alias in node.names:
+            told = theirs if alias.name == "*" else {alias.asname or alias.name: None}
+            for name in told:
+                source = name if alias.name == "*" else alias.name
+                module.scope.names[name] = theirs.get(source, unknown(source))
+    return {
+        name: _node(as_config(value, file))
+        for name, value in module.scope.names.items()
+        if not isinstance(value.data, Module) and not name.startswith("__")
+    }
+
+
+def _node(value: Value) -> Value:
+    plain = isinstance(value.data, dict) and not isinstance(value.data, AttrDict)
+    return attr_tree(value, "omegaconf") if plain else value
+
+
+def _beside(state: State, path: Path, node: ast.ImportFrom) -> Path | None:
+    """The file that a relative import means by its place alone."""
+    if not node.level or not node.module:
+        return None
+    folder = path.parents[min(node.level, len(path.parents)) - 1]
+    found = folder.joinpath(*node.module.split(".")).with_suffix(".py")
+    return found if found.is_file() and state.sources.inside(found) else None
+
+
+def override(state: State, call: Invocation) -> Value:
+    """`LazyConfig.apply_overrides(config, ["a.b=1"])`, in place."""
+    config, given = call.argument(0, "cfg"), call.argument(1, "overrides")
+    if config is None or given is None or not isinstance(config.data, AttrDict):
+        return config or unknown()
+    changed = attr_tree(with_dotlist(plain_tree(config), list(several(given))), "omegaconf")
+    config.data.clear()
+    config.data.update(changed.data)
+    return config
+
+
+def keep(state: State, call: Invocation) -> Value:
+    """`LazyCall(target)(key=value)`: a node that holds the target and its arguments."""
+    made = call.base.data if call.base is not None else None
+    if not isinstance(made, Call) or not made.args:
+        return unknown()
+    items = {**call.kwargs, "_target_": made.args[0]}
+    return Value(AttrDict(attr_tree(Value(items), "omegaconf").data, "omegaconf"))
+
+
+def zoo_config(state: State, call: Invocation) -> Value:
+    """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
+    name = call.argument(0, "config_path")
+    if name is None or not isinstance(name.data, str) or not name.data.endswith(".py"):
+        return unknown()
+    path = Value(f"configs/{name.data}", name.origin)
+    return load(state, Invocation(call.path, [path], {}, call.site))
+
+
+_PACKAGES = ("detectron2.config", "detectron2.config.lazy")
+
+HANDLERS: dict[str, Handler] = {
+    **{f"{package}.LazyConfig.load": load for package in _PACKAGES},
+    **{f"{package}.LazyConfig.load_rel": load_beside for package in _PACKAGES},
+    **{f"{package}.LazyConfig.apply_overrides": override for package in _PACKAGES},
+    **{f"{package}.LazyCall()": keep for package in _PACKAGES},
+    **{f"{package}.instantiate": instantiate for package in _PACKAGES},
+    "detectron2.model_zoo.get_config": zoo_config,
+}
