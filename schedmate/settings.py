@@ -78,9 +78,7 @@ class Settings(BaseSettings):
     method: Literal["weighted", "mean"] = Field(
         "weighted", description="How neighbours become an estimate"
     )
-    budget_s: float = Field(
-        10.0, gt=0, description="CPU time of one static analysis [s]"
-    )
+    budget_s: float = Field(10.0, gt=0, description="CPU time of one static analysis [s]")
     deadline_s: float = Field(
         2.0, gt=0, description="Time after which the submit hook gives up and returns None [s]"
     )

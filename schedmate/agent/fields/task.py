@@ -51,12 +51,8 @@ def find(
     for dataset in datasets:
         for domain in domains(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
-            vote(
-                domain,
-                10.0 if domain == "Multimodal" else 7.0,
-                dataset.origin,
-                f"dataset {dataset.data}",
-            )
+            weight = 10.0 if domain == "Multimodal" and "CV" in votes else 7.0
+            vote(domain, weight, dataset.origin, f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], vote)
     _vote_words(trace, words["words"], vote)
     keys: dict[str, Setting] = {}
