@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from schedmate.agent.budget import Budget
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.state import Limits
 from schedmate.agent.launch import plan_launch
@@ -237,7 +238,7 @@ def _plain(value: Any) -> Any:
 def test_following_a_program_gives_what_python_gives(name: str, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("from elsewhere import out\n" + PROGRAMS[name])
     plan = plan_launch("python main.py", tmp_path, LaunchConfig())
-    trace = follow(tmp_path, plan, {}, Limits(seconds=20))
+    trace = follow(tmp_path, plan, {}, Limits(time=Budget(20)))
     calls = [event for event in trace.calls if event.path == "elsewhere.out"]
     followed = [[value.plain() for value in event.args] for event in calls]
     assert all(event.certain for event in calls)
