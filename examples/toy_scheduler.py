@@ -27,5 +27,7 @@ if __name__ == "__main__":
             "short": "torchrun --nproc_per_node=4 train.py model=resnet18",
         }.items()
     ]
-    with SchedMate(load_settings(history=Path(sys.argv[1]))) as schedmate:
+    # The history of the settings, or the one that is named.
+    history = Path(sys.argv[1]) if sys.argv[1:] else None
+    with SchedMate(load_settings(history=history)) as schedmate:
         print(*(spec.name for spec in order(queue, schedmate)))

@@ -1,4 +1,4 @@
-"""schedmate: duration estimates for GPU jobs from source code and job history.
+"""schedmate: what a GPU scheduler does not know of its jobs, read from code, logs and history.
 
 The public names, imported on first use so that the command line starts fast.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from schedmate.analysis import Analysis
     from schedmate.errors import InputError, SchedmateError, SettingsError, UsageError
     from schedmate.jobs import (
+        Diagnosis,
         Estimate,
         Evidence,
         JobRecord,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Analysis": "schedmate.analysis",
+    "Diagnosis": "schedmate.jobs",
     "Estimate": "schedmate.jobs",
     "Evidence": "schedmate.jobs",
     "InputError": "schedmate.errors",
@@ -47,6 +49,7 @@ _HOMES = {
 
 __all__ = [
     "Analysis",
+    "Diagnosis",
     "Estimate",
     "Evidence",
     "InputError",

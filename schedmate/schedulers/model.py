@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from schedmate.errors import InputError
+from schedmate.errors import UsageError
 
 if TYPE_CHECKING:
     from schedmate.jobs import Estimate
@@ -69,13 +69,13 @@ class Cluster:
     def parse(cls, text: str) -> Cluster:
         """A cluster from `108x8`, or `6x4:T4,2x8:A100@vc1`: nodes x GPUs [: type] [@ VC].
 
-        Raises `InputError` for anything else.
+        Raises `UsageError` for anything else.
         """
         nodes: list[Node] = []
         for group in text.split(","):
             match = re.fullmatch(r"\s*(\d+)x(\d+)(?::([\w.+-]+))?(?:@([\w.+-]+))?\s*", group)
             if match is None or int(match[1]) == 0 or int(match[2]) == 0:
-                raise InputError(
+                raise UsageError(
                     f"{group.strip()!r} is no group of nodes; write a cluster as 108x8 (nodes x "
                     "GPUs), with a GPU type and a virtual cluster as 6x4:T4@vision,2x8:A100@nlp."
                 )

@@ -111,7 +111,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--estimator", "magic"), USAGE, "no estimator 'magic'"),
         (("--estimator", "column:x"), USAGE, "no column 'x' of numbers; it has guess"),
         (("--mode", "x"), USAGE, "none of honest, published"),
-        (("--cluster", "8"), INPUT, "'8' is no group of nodes"),
+        (("--cluster", "8"), USAGE, "'8' is no group of nodes"),
         (("--cluster", "1x2"), INPUT, "job j2 asks for 3 GPUs: more than its nodes"),
         (("--node-mtbf", "0"), USAGE, "nodes that always fail"),
         (("--map", "submit"), USAGE, "write FIELD=COLUMN"),
