@@ -15,8 +15,8 @@ import numpy as np
 
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.comparison import compare
+from schedmate.schedulers.sim.outcome.results import Result
 from schedmate.schedulers.sim.parameters import HONEST, ColocationTable
-from schedmate.schedulers.sim.results import Result
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.assign import assign

@@ -20,7 +20,7 @@ from _record import record
 
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.lucid import Lucid
-from schedmate.schedulers.sim.metrics import paired_difference
+from schedmate.schedulers.sim.outcome.metrics import paired_difference
 from schedmate.schedulers.sim.parameters import (
     HONEST,
     LIBERTIES,
@@ -28,10 +28,10 @@ from schedmate.schedulers.sim.parameters import (
     Parameters,
     world,
 )
-from schedmate.schedulers.sim.phases import Phases
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.phases import Phases
 
 PEER = {
     # average JCT, queueing, p99.9 queueing, makespan [h], CPU s; then the paper's average JCT [h]
@@ -305,7 +305,7 @@ def unstable(workload: Workload, pairs: Path, scores: Path) -> None:
         rows,
         trace="PhillyM, 12,389 jobs, 108 x 8 GPUs; partly synthetic; honest costs",
         interference="by summed utilisation: measured pairs know one use of each job only",
-        assumed="who changes, when and by how much (schedmate/schedulers/sim/phases.py)",
+        assumed="who changes, when and by how much (schedmate/schedulers/sim/world/phases.py)",
     )
 
 

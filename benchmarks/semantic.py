@@ -22,9 +22,9 @@ from _record import RESULTS, record
 from _runs import Trace, about, counted, mean, ratio, row, run, trace_of
 
 from schedmate.report import axes, charts
-from schedmate.schedulers.sim.failures import FailureRates
+from schedmate.schedulers.sim.outcome.results import Result
 from schedmate.schedulers.sim.parameters import ColocationTable
-from schedmate.schedulers.sim.results import Result
+from schedmate.schedulers.sim.world.failures import FailureRates
 
 PAPER = "method=mean"
 """The paper's estimates: the mean of the three nearest."""

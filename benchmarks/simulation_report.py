@@ -20,8 +20,8 @@ from simulator_speed import synthetic
 from schedmate.report.simulation import Comparison, simulation_page
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.comparison import compare
+from schedmate.schedulers.sim.outcome.folder import read, write
 from schedmate.schedulers.sim.parameters import HONEST
-from schedmate.schedulers.sim.results import read, write
 from schedmate.schedulers.sim.runs import Plan
 
 POLICIES = ("fifo", "sjf", "qssf", "srtf", "tiresias", "lucid")

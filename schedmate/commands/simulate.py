@@ -177,10 +177,10 @@ def simulate(
 
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.comparison import compare, over_seeds
-    from schedmate.schedulers.sim.failures import FailureRates
-    from schedmate.schedulers.sim.phases import Phases
-    from schedmate.schedulers.sim.results import parquet_is_there
     from schedmate.schedulers.sim.runs import Plan
+    from schedmate.schedulers.sim.tables import parquet_is_there
+    from schedmate.schedulers.sim.world.failures import FailureRates
+    from schedmate.schedulers.sim.world.phases import Phases
 
     parameters = parameters_of(mode, colocation, node_mtbf)
     names = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
@@ -235,7 +235,13 @@ def show(runs: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from schedmate.schedulers.sim.comparison import over_seeds
-    from schedmate.schedulers.sim.words import differences, headlines, label, varied, warnings
+    from schedmate.schedulers.sim.outcome.words import (
+        differences,
+        headlines,
+        label,
+        varied,
+        warnings,
+    )
     from schedmate.terminal import console
 
     screen = console(sys.stdout)

@@ -13,10 +13,10 @@ from schedmate.report import axes, charts
 from schedmate.report.axes import SHARE, Axis, Floats
 from schedmate.report.charts import Figure, Series
 from schedmate.report.page import shown as short
-from schedmate.schedulers.sim.metrics import SIZES
-from schedmate.schedulers.sim.results import Result
+from schedmate.schedulers.sim.outcome.metrics import SIZES
+from schedmate.schedulers.sim.outcome.results import Result
+from schedmate.schedulers.sim.outcome.words import label
 from schedmate.schedulers.sim.runs import Plan
-from schedmate.schedulers.sim.words import label
 
 PERCENTS = (10, 25, 50, 75, 90, 99, 99.9, 100)
 

@@ -14,9 +14,9 @@ from schedmate.report.axes import Axis, Floats, linear
 from schedmate.report.charts import WIDTH
 from schedmate.report.page import shown
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.metrics import SIZES
-from schedmate.schedulers.sim.results import Result
-from schedmate.schedulers.sim.timeline import jobs_waiting
+from schedmate.schedulers.sim.outcome.metrics import SIZES
+from schedmate.schedulers.sim.outcome.results import Result
+from schedmate.schedulers.sim.outcome.timeline import jobs_waiting
 
 NODES = 16
 """Most nodes drawn."""

@@ -12,9 +12,9 @@ from schedmate.report import axes, charts
 from schedmate.report.axes import SHARE, Axis, Floats
 from schedmate.report.charts import Figure, Series
 from schedmate.report.gantt import gantt, window_of
-from schedmate.schedulers.sim.results import Result
+from schedmate.schedulers.sim.outcome.results import Result
+from schedmate.schedulers.sim.outcome.timeline import gpus_held, jobs_waiting, work_kept
 from schedmate.schedulers.sim.runs import Plan
-from schedmate.schedulers.sim.timeline import gpus_held, jobs_waiting, work_kept
 
 BINS = 400
 """Stretches of time of which a curve over time shows the means."""

@@ -24,10 +24,10 @@ from schedmate.report.gantt import window_of
 from schedmate.report.simulation import Comparison, simulation_page
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.sim.comparison import compare, over_seeds
-from schedmate.schedulers.sim.failures import FailureRates
 from schedmate.schedulers.sim.parameters import HONEST, MODES, ColocationTable
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.failures import FailureRates
 
 
 def workload(jobs: int, names: Sequence[str] = ()) -> Workload:

@@ -19,10 +19,10 @@ from schedmate.schedulers.adapters.advisor import Advisor
 from schedmate.schedulers.estimators import Estimator, Table
 from schedmate.schedulers.model import Cluster, Forecast, Job, Profile
 from schedmate.schedulers.registry import make, parameters, policy_class
-from schedmate.schedulers.sim.failures import FailureRates, JobFailures
 from schedmate.schedulers.sim.parameters import HONEST, Interference
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.failures import FailureRates, JobFailures
 
 MODELS = ("resnet50", "bert-base", "gpt2", "vit-large", "dlrm")
 

@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.registry import BUNDLED
 from schedmate.schedulers.sim.comparison import compare
+from schedmate.schedulers.sim.outcome.folder import read, write
+from schedmate.schedulers.sim.outcome.results import Result, runs_of
+from schedmate.schedulers.sim.outcome.timeline import gpus_held, jobs_waiting, work_kept
 from schedmate.schedulers.sim.parameters import HONEST
-from schedmate.schedulers.sim.results import Result, read, runs_of, write
 from schedmate.schedulers.sim.runs import Plan
-from schedmate.schedulers.sim.timeline import gpus_held, jobs_waiting, work_kept
 from schedmate.schedulers.sim.workload import Workload
 
 Rows = list[tuple[float, float, int]]

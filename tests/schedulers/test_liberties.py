@@ -16,10 +16,10 @@ from schedmate.schedulers.model import Job
 from schedmate.schedulers.policies.preemptive import Preemptive, Srtf, Tiresias
 from schedmate.schedulers.policy import Decision, Preempt, Start, View
 from schedmate.schedulers.registry import BUNDLED, make, parameters, policy_class, with_defaults
-from schedmate.schedulers.sim.audit import audit
 from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, LIBERTIES, PUBLISHED, world
-from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 

@@ -15,15 +15,15 @@ from schedmate.schedulers.model import Forecast, Profile
 from schedmate.schedulers.policies.horus import Horus
 from schedmate.schedulers.policy import Evict, View
 from schedmate.schedulers.registry import BUNDLED, make
-from schedmate.schedulers.sim.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.faults import Again, Failure, Faults
+from schedmate.schedulers.sim.engine.progress import PhysicsError
+from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.parameters import HONEST
-from schedmate.schedulers.sim.physics import TracePhysics
-from schedmate.schedulers.sim.progress import PhysicsError
-from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.faults import Again, Failure, Faults
+from schedmate.schedulers.sim.world.physics import TracePhysics
 
 Rows = list[tuple[float, float, int]]
 

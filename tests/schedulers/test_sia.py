@@ -29,9 +29,9 @@ from schedmate.schedulers.policies.sia.configurations import allowed, shapes
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Migrate, Preempt, Resize, View
-from schedmate.schedulers.sim.audit import audit
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces import read_trace

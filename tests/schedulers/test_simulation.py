@@ -15,11 +15,11 @@ from schedmate.schedulers.estimators import Estimator, Table, UserMean, noisy
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.policy import Evict, Migrate, Resize
 from schedmate.schedulers.registry import BUNDLED, make
-from schedmate.schedulers.sim.audit import LawBrokenError, audit
-from schedmate.schedulers.sim.decisions import DecisionError
 from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.engine.decisions import DecisionError
+from schedmate.schedulers.sim.engine.record import Outcome, Segment
+from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
-from schedmate.schedulers.sim.record import Outcome, Segment
 from schedmate.schedulers.sim.workload import Workload
 
 Rows = list[tuple[float, float, int]]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from schedmate.logparse.failure.handler import diagnose
 from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.storage import Memory
-from schedmate.schedulers.sim.failures import JobFailures
 from schedmate.schedulers.sim.logs.endings import draw_ending
 from schedmate.schedulers.sim.logs.writer import Stretch, choose
+from schedmate.schedulers.sim.world.failures import JobFailures
 
 if TYPE_CHECKING:
-    from schedmate.schedulers.sim.failures import FailureRates
-    from schedmate.schedulers.sim.faults import Again, Failure
     from schedmate.schedulers.sim.workload import Workload
+    from schedmate.schedulers.sim.world.failures import FailureRates
+    from schedmate.schedulers.sim.world.faults import Again, Failure
 
 HANDLING_S = 300.0
 """Test of the node and restart: an assumption; the diagnosis itself takes milliseconds [s]."""

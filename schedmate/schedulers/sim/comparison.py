@@ -18,8 +18,9 @@ import numpy as np
 from schedmate.errors import SchedmateError
 from schedmate.pool import spread
 from schedmate.schedulers import registry
-from schedmate.schedulers.sim.metrics import HOUR, paired_difference
-from schedmate.schedulers.sim.results import Result, read, result_of, write
+from schedmate.schedulers.sim.outcome.folder import read, write
+from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
+from schedmate.schedulers.sim.outcome.results import Result, result_of
 from schedmate.schedulers.sim.runs import Plan, make_estimator, make_load, run_policy
 from schedmate.schedulers.sim.workload import Workload
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from schedmate.schedulers.estimators import Estimator
-from schedmate.schedulers.sim.failures import FailureRates
-from schedmate.schedulers.sim.faults import Faults
 from schedmate.schedulers.sim.observer import Observer
-from schedmate.schedulers.sim.physics import Physics
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.failures import FailureRates
+from schedmate.schedulers.sim.world.faults import Faults
+from schedmate.schedulers.sim.world.physics import Physics
 
 
 class World(NamedTuple):

@@ -15,17 +15,17 @@ from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMea
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.sim.audit import audit
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.equipment import Equipment, Equipped, World
-from schedmate.schedulers.sim.failures import FailureRates, JobFailures
-from schedmate.schedulers.sim.metrics import PerJob, summary
+from schedmate.schedulers.sim.outcome.audit import audit
+from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
+from schedmate.schedulers.sim.outcome.spent import Spent, spent
 from schedmate.schedulers.sim.parameters import Parameters
-from schedmate.schedulers.sim.phases import ChangingUse, Phases
-from schedmate.schedulers.sim.record import Outcome
-from schedmate.schedulers.sim.spent import Spent, spent
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.failures import FailureRates, JobFailures
+from schedmate.schedulers.sim.world.phases import ChangingUse, Phases
 
 ESTIMATORS = {
     "oracle": "the true duration and utilisation: an upper bound, nobody can know it",

@@ -14,7 +14,7 @@ from typing import Any
 from schedmate.data import load
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers import registry
-from schedmate.schedulers.sim.metrics import HOUR, paired_difference
+from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.workload import Workload
 

@@ -13,7 +13,7 @@ from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.sim.elastic.tables import Application
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import Parameters
-from schedmate.schedulers.sim.physics import FOREVER
+from schedmate.schedulers.sim.world.physics import FOREVER
 
 PROFILED_BATCHES = 10
 """Batch sizes measured on each type in a profile, spaced geometrically (Sia, section 3.2)."""

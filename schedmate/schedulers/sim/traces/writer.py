@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from schedmate.errors import UsageError
-from schedmate.schedulers.sim.results import parquet_is_there, write_csv, write_parquet
+from schedmate.schedulers.sim.tables import parquet_is_there, write_csv, write_parquet
 from schedmate.schedulers.sim.workload import Workload
 
 _ALWAYS = ("job_id", "submit_s", "duration_s", "gpus")

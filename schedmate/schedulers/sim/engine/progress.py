@@ -8,10 +8,10 @@ from heapq import heappush
 from schedmate.errors import SchedmateError
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
+from schedmate.schedulers.sim.engine.record import KINDS, Segments
 from schedmate.schedulers.sim.observer import Observer
-from schedmate.schedulers.sim.physics import Physics, TracePhysics
-from schedmate.schedulers.sim.record import KINDS, Segments
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 
 END, FAIL, PROFILED, PACE, RERANK, SUBMIT, WAKE, UP, DOWN, TICK = range(10)
 """Kinds of events; at one instant they happen in this order."""

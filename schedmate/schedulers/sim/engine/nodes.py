@@ -6,9 +6,9 @@ import random
 from heapq import heappush
 
 from schedmate.schedulers.model import Allocation, Cluster, Job
-from schedmate.schedulers.sim.execution import Execution
+from schedmate.schedulers.sim.engine.execution import Execution
+from schedmate.schedulers.sim.engine.progress import DOWN, UP
 from schedmate.schedulers.sim.parameters import Parameters
-from schedmate.schedulers.sim.progress import DOWN, UP
 
 
 class Nodes:

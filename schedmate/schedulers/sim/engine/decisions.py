@@ -18,8 +18,8 @@ from schedmate.schedulers.policy import (
     Resize,
     Start,
 )
-from schedmate.schedulers.sim.execution import Execution
-from schedmate.schedulers.sim.progress import PROFILE
+from schedmate.schedulers.sim.engine.execution import Execution
+from schedmate.schedulers.sim.engine.progress import PROFILE
 from schedmate.schedulers.space import GIVEN, Booking
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.schedulers.sim.results import Table
+from schedmate.schedulers.sim.tables import Table
 
 Floats = NDArray[np.float64]
 

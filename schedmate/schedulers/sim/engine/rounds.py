@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappush
 
 from schedmate.schedulers.policy import NEVER, View
-from schedmate.schedulers.sim.progress import TICK, Event
+from schedmate.schedulers.sim.engine.progress import TICK, Event
 
 _IDLE = 1000
 """Rounds in which nothing runs, comes or is decided, after which a policy is given up."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
 from schedmate.schedulers.model import Allocation
-from schedmate.schedulers.sim.faults import Again, Failure
+from schedmate.schedulers.sim.world.faults import Again, Failure
 
 KINDS = ("run", "packed", "profile")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.results import Result
+from schedmate.schedulers.sim.outcome.results import Result
 
 
 def events(result: Result, cluster: Cluster) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedmate.errors import SchedmateError
 from schedmate.schedulers.model import Allocation, Cluster, Job
-from schedmate.schedulers.sim.record import Outcome
+from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 _SHARERS = 2

@@ -7,12 +7,12 @@ from heapq import heappush
 
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.policy import NEVER, Policy, View
-from schedmate.schedulers.sim.faults import ORDINARY, Again, Failure, Faults
+from schedmate.schedulers.sim.engine.progress import PACKED, SUBMIT, WAKE, PhysicsError, Progress
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import Parameters
-from schedmate.schedulers.sim.physics import Physics, TracePhysics
-from schedmate.schedulers.sim.progress import PACKED, SUBMIT, WAKE, PhysicsError, Progress
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.faults import ORDINARY, Again, Failure, Faults
+from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 
 _ATTEMPTS = 10_000
 """Failures of one job after which the faults object is taken to be broken."""

@@ -1,31 +1,21 @@
 """What a run leaves behind: its numbers, a row a job, and a row a stretch of GPUs held.
 
-Both tables are columns of equal length. Files hold every digit, so a result that is read back is
-the result that was written.
+Both tables are columns of equal length.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from schedmate.errors import InputError
-from schedmate.files import open_output, replaced
-from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.sim.tables import Table
 from schedmate.schedulers.sim.workload import Workload
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.runs import Run
-
-Table = Mapping[str, NDArray[Any]]
 
 JOBS: Mapping[str, type] = {
     "job_id": str,
@@ -122,88 +112,3 @@ def runs_of(mask: int) -> list[tuple[int, int]]:
         mask >>= count
         position += skip + count
     return found
-
-
-def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
-    """Put the tables, `trace.json` (for Perfetto) and, last, `summary.json` into `folder`.
-
-    `inputs` stands for all that the result depends on; it goes into the summary. Raises
-    `InputError` when the folder cannot be written.
-    """
-    from schedmate.schedulers.sim.chrome import events
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make {folder}: {error.strerror}.") from None
-    for name, table in (("jobs", result.jobs), ("segments", result.segments)):
-        write_csv(folder / f"{name}.csv", table)
-        if parquet_is_there():
-            write_parquet(folder / f"{name}.parquet", table)
-    with open_output(folder / "trace.json") as stream:
-        # event by event: all of a long run at once would not fit into memory
-        stream.write('{"traceEvents": [')
-        for number, event in enumerate(events(result, cluster)):
-            stream.write(",\n" * (number > 0) + json.dumps(event))
-        stream.write("]}\n")
-    with open_output(folder / "summary.json") as stream:
-        json.dump({"inputs": inputs, **result.numbers}, stream, indent=1)
-
-
-def read(folder: Path) -> Result | None:
-    """What `write` has put there; None when that is missing, broken or of another version."""
-    try:
-        numbers = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return Result(
-            numbers,
-            _read_csv(folder / "jobs.csv", JOBS),
-            _read_csv(folder / "segments.csv", SEGMENTS),
-        )
-    except (OSError, ValueError, KeyError, csv.Error):
-        return None
-
-
-def parquet_is_there() -> bool:
-    """Whether Parquet files can be written (extra `parquet`)."""
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def write_csv(path: Path | None, table: Table) -> None:
-    """The columns as CSV, whole or not at all; None: to standard output."""
-    columns: list[Sequence[Any]] = [values.tolist() for values in table.values()]
-    with open_output(path) as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(zip(*columns, strict=True))
-
-
-def _read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
-    columns: list[list[str]] = [[] for _ in kinds]
-    with path.open(encoding="utf-8", newline="") as stream:
-        reader = csv.reader(stream)
-        if next(reader) != list(kinds):
-            raise ValueError(f"{path} has other columns")
-        while rows := list(islice(reader, 10_000)):
-            for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-                column.extend(values)
-    return {
-        name: np.array(values if kind is str else list(map(kind, values)), dtype=kind)
-        for (name, kind), values in zip(kinds.items(), columns, strict=True)
-    }
-
-
-def write_parquet(path: Path, table: Table) -> None:
-    """The columns as Parquet, whole or not at all."""
-    import pyarrow as pa
-    from pyarrow.parquet import write_table
-
-    with replaced(path) as temporary:
-        columns = {
-            name: values.tolist() if values.dtype.kind == "U" else values
-            for name, values in table.items()
-        }
-        write_table(pa.table(columns), temporary)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.schedulers.sim.record import KINDS, Outcome
+from schedmate.schedulers.sim.engine.record import KINDS, Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 HOUR = 3600.0

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.schedulers.model import Allocation, Cluster
-from schedmate.schedulers.sim.fairness import fairness
-from schedmate.schedulers.sim.record import KINDS, Outcome
-from schedmate.schedulers.sim.spent import Spent, gpus_held
+from schedmate.schedulers.sim.engine.record import KINDS, Outcome
+from schedmate.schedulers.sim.outcome.fairness import fairness
+from schedmate.schedulers.sim.outcome.spent import Spent, gpus_held
 from schedmate.schedulers.sim.workload import Workload
 
 HOUR = 3600.0

@@ -14,14 +14,10 @@ from schedmate.schedulers.estimators import ABSURD_S, Estimator
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster, Forecast, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
-from schedmate.schedulers.sim.decisions import DecisionError, Decisions
-from schedmate.schedulers.sim.execution import Execution
-from schedmate.schedulers.sim.faults import Faults
-from schedmate.schedulers.sim.nodes import Nodes
-from schedmate.schedulers.sim.observer import Observer
-from schedmate.schedulers.sim.parameters import HONEST, Parameters
-from schedmate.schedulers.sim.physics import Physics, TracePhysics
-from schedmate.schedulers.sim.progress import (
+from schedmate.schedulers.sim.engine.decisions import DecisionError, Decisions
+from schedmate.schedulers.sim.engine.execution import Execution
+from schedmate.schedulers.sim.engine.nodes import Nodes
+from schedmate.schedulers.sim.engine.progress import (
     DOWN,
     END,
     FAIL,
@@ -33,10 +29,14 @@ from schedmate.schedulers.sim.progress import (
     UP,
     WAKE,
 )
-from schedmate.schedulers.sim.record import Outcome
-from schedmate.schedulers.sim.rounds import Rounds
-from schedmate.schedulers.sim.sizes import check_sizes
+from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.engine.rounds import Rounds
+from schedmate.schedulers.sim.engine.sizes import check_sizes
+from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.sim.parameters import HONEST, Parameters
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.faults import Faults
+from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 from schedmate.schedulers.space import Space
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 
 from schedmate.durations import parse_duration
 from schedmate.errors import UsageError
-from schedmate.schedulers.sim.faults import Again, Failure, Faults
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.faults import Again, Failure, Faults
 
 NEVER = float("inf")
 

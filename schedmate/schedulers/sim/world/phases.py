@@ -9,8 +9,8 @@ from schedmate.errors import UsageError
 from schedmate.schedulers.model import Allocation, Job, Profile
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import Parameters
-from schedmate.schedulers.sim.physics import FOREVER, TracePhysics
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.physics import FOREVER, TracePhysics
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What came of a run: proved, counted, written down and told."""

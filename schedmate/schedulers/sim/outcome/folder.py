@@ -1,0 +1,51 @@
+"""A run in a folder: its tables, its numbers, and a trace to look at."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from schedmate.errors import InputError
+from schedmate.files import open_output
+from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.sim.outcome.chrome import events
+from schedmate.schedulers.sim.outcome.results import JOBS, SEGMENTS, Result
+from schedmate.schedulers.sim.tables import parquet_is_there, read_csv, write_csv, write_parquet
+
+
+def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
+    """Put the tables, `trace.json` (for Perfetto) and, last, `summary.json` into `folder`.
+
+    `inputs` stands for all that the result depends on; it goes into the summary. Raises
+    `InputError` when the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make {folder}: {error.strerror}.") from None
+    for name, table in (("jobs", result.jobs), ("segments", result.segments)):
+        write_csv(folder / f"{name}.csv", table)
+        if parquet_is_there():
+            write_parquet(folder / f"{name}.parquet", table)
+    with open_output(folder / "trace.json") as stream:
+        # event by event: all of a long run at once would not fit into memory
+        stream.write('{"traceEvents": [')
+        for number, event in enumerate(events(result, cluster)):
+            stream.write(",\n" * (number > 0) + json.dumps(event))
+        stream.write("]}\n")
+    with open_output(folder / "summary.json") as stream:
+        json.dump({"inputs": inputs, **result.numbers}, stream, indent=1)
+
+
+def read(folder: Path) -> Result | None:
+    """What `write` has put there; None when that is missing, broken or of another version."""
+    try:
+        numbers = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return Result(
+            numbers,
+            read_csv(folder / "jobs.csv", JOBS),
+            read_csv(folder / "segments.csv", SEGMENTS),
+        )
+    except (OSError, ValueError, KeyError, csv.Error):
+        return None

@@ -1,0 +1,66 @@
+"""Tables, columns of equal length by name, as CSV and Parquet.
+
+Files hold every digit, so a table that is read back is the table that was written.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.files import open_output, replaced
+
+Table = Mapping[str, NDArray[Any]]
+
+
+def parquet_is_there() -> bool:
+    """Whether Parquet files can be written (extra `parquet`)."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def write_csv(path: Path | None, table: Table) -> None:
+    """The columns as CSV, whole or not at all; None: to standard output."""
+    columns: list[Sequence[Any]] = [values.tolist() for values in table.values()]
+    with open_output(path) as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*columns, strict=True))
+
+
+def read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
+    """A table with these columns; `OSError`, `ValueError` or `csv.Error` where there is none."""
+    columns: list[list[str]] = [[] for _ in kinds]
+    with path.open(encoding="utf-8", newline="") as stream:
+        reader = csv.reader(stream)
+        if next(reader) != list(kinds):
+            raise ValueError(f"{path} has other columns")
+        while rows := list(islice(reader, 10_000)):
+            for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+                column.extend(values)
+    return {
+        name: np.array(values if kind is str else list(map(kind, values)), dtype=kind)
+        for (name, kind), values in zip(kinds.items(), columns, strict=True)
+    }
+
+
+def write_parquet(path: Path, table: Table) -> None:
+    """The columns as Parquet, whole or not at all."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    with replaced(path) as temporary:
+        columns = {
+            name: values.tolist() if values.dtype.kind == "U" else values
+            for name, values in table.items()
+        }
+        write_table(pa.table(columns), temporary)
