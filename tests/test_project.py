@@ -83,6 +83,16 @@ def test_make_knows_its_targets(target: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_every_benchmark_is_listed() -> None:
+    folder = ROOT / "benchmarks"
+    page = (folder / "README.md").read_text()
+    scripts = {path.name for path in folder.glob("*.py")}
+    assert set(re.findall(r"`(\w+\.py)`", page)) == scripts
+    bench = (ROOT / "Makefile").read_text().partition("BENCH :=")[2].partition("\n\n")[0]
+    alone = re.findall(r"\| `(\w+)\.py` \|.*\|(?: |.*, or .*)\|\n", page)
+    assert set(bench.replace("\\", " ").split()) == set(alone)
+
+
 def test_make_says_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     (tmp_path / "pyproject.toml").touch()
