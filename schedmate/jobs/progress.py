@@ -36,7 +36,8 @@ class Progress(BaseModel):
     source: Literal[
         "stated",  # the log says how long a step takes, or how many there are in a second
         "elapsed",  # differences of the elapsed time that it prints
-        "samples",  # samples per second and a known global batch size
+        "samples",  # samples or tokens per second, and how many a step takes
+        "eta",  # what the log itself expects to be left, over the iterations that are
         "timestamps",  # differences of the times its lines were written
         "summary",  # the run time and the number of steps of a run that has ended
         "model",  # an extraction pattern that a language model wrote

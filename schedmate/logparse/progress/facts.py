@@ -1,4 +1,4 @@
-"""What a log says once at its beginning: the length of the run and the global batch size."""
+"""What a log says once at its beginning: the length of the run, samples and tokens of a step."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Facts:
     total_iterations: int | None = None
     total_epochs: int | None = None
     batch: int | None = None
+    tokens: int | None = None
     first_epoch: int = 1
 
 

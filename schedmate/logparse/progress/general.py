@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.words import about, is_some_loss, meaning
+from schedmate.logparse.progress.words import about, is_some_loss, meaning, seconds
 
 EPOCH_ONLY = "an epoch and nothing else"
 """The kind of lines that name an epoch and say no more: a log with them is likely of a training."""
@@ -48,6 +48,23 @@ _IS = re.compile(r"(?<=\w) (?:is|was)$")
 _TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
 
 
+_STEPS = r"(?:its?|iters?|iterations?|steps?|batch(?:es)?|updates?|mini-?batches)"
+_TIME = r"\d+(?:\.\d+)?)\s?(?P<unit{}>ms|s|secs?|seconds?|mins?|minutes?)\b"
+_SHARED = re.compile(
+    # `(25 iters in 9.5 s)`, `last 25 steps: 9.5s`
+    rf"(?<![\w/.,-])(?P<count>\d[\d,]*) ?{_STEPS}\W{{1,3}}(?:(?:in|took|takes|time|elapsed)\W{{1,3}})?"
+    rf"(?P<time>{_TIME.format('')}(?! (?:left|remain))"
+    # `9.5s/25 iters`, `9.5 sec per 25 steps`
+    rf"|(?<![\w/.,-])(?P<time2>{_TIME.format('2')} ?(?:/|per|for|in) ?(?P<count2>\d[\d,]*) ?{_STEPS}\b"
+    # `time for the last 25 steps: 9.5`
+    rf"|\btime\w* (?:taken )?(?:for|per|of|over) (?:the )?(?:last |past )?(?P<count3>\d[\d,]*) ?{_STEPS}"
+    r"\W{1,3}(?P<time3>\d+\.\d+)(?!\w)(?P<unit3>)",
+    re.IGNORECASE,
+)
+_ORDINAL = re.compile(r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE)
+_TOOK = frozenset(["took", "takes", "finished in", "completed in", "done in", "took about"])
+
+
 class Labelled(NamedTuple):
     """A number with what stands before and behind it."""
 
@@ -63,7 +80,7 @@ class Labelled(NamedTuple):
 
 def labelled(text: str) -> list[Labelled]:
     """All labelled numbers of a line, from left to right."""
-    text = _DATE.sub(" | ", text[:LONGEST])
+    text = _ORDINAL.sub(r" \2 \1 ", _DATE.sub(" | ", text[:LONGEST]))
     found: list[Labelled] = []
     end = 0
     for match in _NUMBER.finditer(text):
@@ -118,6 +135,9 @@ def read_general(text: str) -> Sample | None:
         return None
     sample = Sample("general")
     kinds: list[str] = []
+    shared = shared_time(text)
+    if shared is not None:
+        sample.step_time_s, sample.named = shared, True
     for number in numbers:
         _take(sample, number, kinds)
     if sample.iteration is None and sample.epoch is None:
@@ -149,6 +169,18 @@ def read_general(text: str) -> Sample | None:
         return None
     sample.group = "general " + " ".join(kinds)
     return sample
+
+
+def shared_time(text: str) -> float | None:
+    """The time of one iteration where a line says how long several took: `100 steps in 35 s`."""
+    match = _SHARED.search(text[:LONGEST])
+    if match is None:
+        return None
+    count, value, unit = (
+        match[name] or match[name + "2"] or match[name + "3"] for name in ("count", "time", "unit")
+    )
+    steps, factor = int(count.replace(",", "")), seconds(unit or "s")
+    return float(value) * (factor or 1) / steps if steps else None
 
 
 def _is_handled(numbers: list[Labelled]) -> bool:
@@ -201,12 +233,17 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         if number.total and not number.unit and number.value <= number.total + 1:
             _count(sample, number, kinds)
         return
+    if known[0] == "step_time" and sample.iteration is None and number.value.is_integer():
+        own = meaning(number.key, "")  # `step 100 s`
+        known = own if own is not None and own[0] == "iteration" else known
     quantity, factor, stated = known
+    if quantity == "time" and kinds[-1:] == ["iteration"] and number.key.lower() in _TOOK:
+        quantity = "step_time"  # `step 100 took 0.5 s`
     value = number.value * factor
     take = _TAKERS.get(quantity)
     if take is not None:
         taken = take(sample, number, value, stated or number.clock)
-    elif quantity in ("batch", "samples", "total"):
+    elif quantity in ("batch", "samples", "tokens", "total"):
         taken = False
         if value >= 1 and getattr(sample, quantity) is None:
             setattr(sample, quantity, int(value))

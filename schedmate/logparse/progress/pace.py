@@ -12,6 +12,9 @@ FAR = 3.0
 as many times below is none of a step at all."""
 TICKS = 10
 """A difference of clock readings must be this many times their resolution to count."""
+PLENTY = 40
+"""It is this many times where there are enough of them: the longer, the less rounding counts."""
+ENOUGH = 4
 
 
 class Spread(NamedTuple):
@@ -58,6 +61,12 @@ def pace(ticks: Sequence[Tick]) -> Spread | None:
 
 def _pace(ticks: Sequence[Tick], *, across: bool) -> Spread | None:
     finest = resolution([tick.clock for tick in ticks])
+    rates = _rates(ticks, PLENTY * finest, across=across)
+    return typical(rates if len(rates) >= ENOUGH else _rates(ticks, TICKS * finest, across=across))
+
+
+def _rates(ticks: Sequence[Tick], least: float, *, across: bool) -> list[float]:
+    """Seconds per count between readings that lie at least so many seconds apart."""
     rates: list[float] = []
     start: Tick | None = None
     previous: Tick | None = None
@@ -73,10 +82,10 @@ def _pace(ticks: Sequence[Tick], *, across: bool) -> Spread | None:
         previous = tick
         assert start is not None
         passed, counted = tick.clock - start.clock, tick.steps - start.steps
-        if counted > 0 and passed >= TICKS * finest:
+        if counted > 0 and passed >= least:
             rates.append(passed / counted)
             start = tick
-    return typical(rates)
+    return rates
 
 
 def interval(ticks: Sequence[Tick]) -> int:
@@ -86,8 +95,9 @@ def interval(ticks: Sequence[Tick]) -> int:
 
 
 def resolution(clocks: Sequence[float]) -> float:
-    """The unit in which readings [s] are given: 1, 0.1, 0.01 or 0.001 s."""
-    for unit in (1.0, 0.1, 0.01):
+    """The unit in which readings [s] are given: 60, 1, 0.1, 0.01 or 0.001 s."""
+    even = len({b - a for a, b in pairwise(clocks)}) == 1  # one line a minute, and not rounded
+    for unit in (1.0, 0.1, 0.01) if even else (60.0, 1.0, 0.1, 0.01):
         if all(abs(clock / unit - round(clock / unit)) < 1e-4 for clock in clocks):
             return unit
     return 0.001

@@ -18,6 +18,7 @@ _SOURCES = {
     "elapsed": "from the elapsed time it prints",
     "samples": "from samples a second and the batch size",
     "timestamps": "from the timestamps of its lines",
+    "eta": "from what the log expects to be left",
     "summary": "from the run time of the whole run",
     "model": "read by a pattern that a language model wrote",
     "none": "",

@@ -43,6 +43,8 @@ class Sample:
     samples_per_s: float | None = None
     tokens_per_s: float | None = None
     samples: int | None = None
+    tokens: int | None = None
+    """Tokens seen so far."""
     batch: int | None = None
     run_s: float | None = None
     run_rate: float | None = None

@@ -7,7 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 from schedmate.logparse.progress.facts import Facts
-from schedmate.logparse.progress.pace import Spread, Tick, interval, pace, resolution, typical
+from schedmate.logparse.progress.pace import (
+    TICKS,
+    Spread,
+    Tick,
+    interval,
+    pace,
+    resolution,
+    typical,
+)
 from schedmate.logparse.progress.sample import Sample
 
 AGREE = 0.3
@@ -20,6 +28,10 @@ AGAIN = 10
 """A bar that begins anew this often may take a quarter of that: so do epochs."""
 COARSE = 0.05
 """Times stated in steps of more than this share of them say less than the timestamps."""
+EVEN = 0.02
+"""How much tokens a step may vary."""
+FEWEST = 3
+"""Readings of what is left below which they say nothing of a step."""
 UNITLESS = 60.0
 """A time without unit above this is not believed to be seconds unless something confirms it."""
 
@@ -49,7 +61,7 @@ def step_time(
         return by_samples
     if clock is not None and any(s.named or s.training for s in counted):
         return clock, "timestamps", []
-    return None
+    return _by_tokens(ordered, counted, facts) or _by_what_is_left(counted)
 
 
 def _is_small(step_s: float, latest: Sample, training: bool) -> bool:
@@ -159,6 +171,36 @@ def _eta_fits(latest: Sample, found: Spread) -> bool:
         return False
     left = (latest.total - latest.iteration) * found.median
     return left > 0 and abs(math.log(left / latest.eta_s)) < math.log(1 + AGREE)
+
+
+def _by_tokens(ordered: list[Sample], counted: list[Sample], facts: Facts) -> Found | None:
+    speeds = typical([s.tokens_per_s for s in ordered if s.tokens_per_s])
+    if speeds is None:
+        return None
+    size = facts.tokens
+    seen = pace([Tick(float(s.tokens), s.iteration) for s in one_stream(counted) if s.tokens])  # type: ignore[arg-type]
+    if seen is not None and seen.p90 - seen.p10 <= EVEN * seen.median:
+        size = round(seen.median)
+    if not size:
+        return None
+    times = Spread(size / speeds.median, size / speeds.p90, size / speeds.p10, speeds.n)
+    return times, "samples", [f"{size:,} tokens a step"]
+
+
+def _by_what_is_left(counted: list[Sample]) -> Found | None:
+    """By the log's own estimate of when it will end, where that is of the whole run."""
+    left = [
+        (s.eta_s, s.total - s.iteration)
+        for s in one_stream(counted)
+        if s.eta_s and s.total is not None and s.iteration is not None and not s.in_epoch
+    ]
+    if len(left) < FEWEST or any(s.again for s in counted):
+        return None
+    finest = resolution([eta for eta, _ in left])
+    found = typical([eta / steps for eta, steps in left if steps > 0 and eta >= TICKS * finest])
+    if found is None or found.n < FEWEST or found.p90 - found.p10 > AGREE * found.median:
+        return None
+    return found, "eta", []
 
 
 def _by_samples(

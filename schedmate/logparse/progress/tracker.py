@@ -19,6 +19,7 @@ from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.steptime import one_stream, step_time
+from schedmate.logparse.progress.tables import find_table
 from schedmate.logparse.reading import Log, LogError, LogFile
 from schedmate.logparse.reading.timestamps import dated
 
@@ -51,6 +52,11 @@ def track(
     """
     samples = collect(file, since=since, reader=reader, every_line=every_line)
     progress = conclude(file, samples, batch)
+    if progress.abstained and reader is read_line and (table := find_table(file)) is not None:
+        rows = collect(file, since=since, reader=table.read, every_line=True)
+        shown = conclude(file, rows, batch)
+        if not shown.abstained or progress.iteration is None:
+            progress = shown
     progress.log_bytes = file.size
     return progress
 

@@ -14,7 +14,8 @@ _RATE = re.compile(
     r"([^\W\d_]+)\s*(?:/|[ _-]?per[ _-]|(?<=[a-z])Per(?=[A-Z]))\s*([^\W\d_]+)"
     r"(?P<more>\s*/|[ _-]per)?"
 )
-_UNIT = re.compile(r"_(ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
+_UNIT = re.compile(r"[_ ](ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
+_LASTING = frozenset(["ms", "s", "sec", "secs", "second", "seconds"])
 
 
 @cache
@@ -113,6 +114,9 @@ def meaning(key: str, unit: str) -> tuple[str, float, bool] | None:
     quantity = _quantity(words)
     if quantity is None:
         return None
+    if quantity in ("iteration", "epoch") and stated.lower() in _LASTING:
+        # `step_ms`, `bwd 0.5s step 0.9s`
+        quantity = "step_time" if quantity == "iteration" else "epoch_time"
     if quantity in ("step_time", "time", "elapsed", "eta", "epoch_time"):
         factor = seconds(stated) if stated else None
         if stated and factor is None and unit:

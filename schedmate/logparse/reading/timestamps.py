@@ -103,10 +103,17 @@ def _year_first(match: re.Match[str]) -> float:
 
 
 def _year_last(match: re.Match[str]) -> float:
-    first, second, year, *clock = match.groups()
+    first, second, year, hour, *clock, half = match.groups()
     month, day = (first, second) if int(first) <= 12 else (second, first)
     years = int(year) + (2000 if len(year) == 2 else 0)
-    return _seconds(years, int(month), int(day), tuple(clock))
+    if half:  # 12:05 AM is 00:05
+        hour = str(int(hour) % 12 + (12 if half[0] in "Pp" else 0))
+    return _seconds(years, int(month), int(day), (hour, *clock))
+
+
+def _minutes(match: re.Match[str]) -> float:
+    year, month, day, hour, minute = match.groups()
+    return _seconds(int(year), int(month), int(day), (hour, minute, "0", ""))
 
 
 def _syslog(match: re.Match[str]) -> float:
@@ -141,7 +148,12 @@ _SHAPES = (
     # 20241010 12:34:56   20241010-12:34:56
     (re.compile(rf"(?<!\d)(20\d\d)(\d\d)(\d\d)[ T_-]{_CLOCK}{_ZONE}"), _year_first),
     # 10/28/2024 12:34:56   28-10-2024 12:34:56   24/10/28 would be read as year last: rare
-    (re.compile(rf"(?<!\d)(\d\d)[-/.](\d\d)[-/.](\d{{4}}|\d\d)[ T,-]\s?{_CLOCK}"), _year_last),
+    (
+        re.compile(
+            rf"(?<!\d)(\d\d?)[-/.](\d\d?)[-/.](\d{{4}}|\d\d)[ T,-]\s?{_CLOCK}(?: ?([AaPp][Mm])\b)?"
+        ),
+        _year_last,
+    ),
     # Thu Oct 10 12:34:56 2024   Oct 10 12:34:56
     (re.compile(rf"\b{_MONTH_NAME} +(\d{{1,2}}),? {_CLOCK}(?: (\d{{4}})\b)?"), _syslog),
     # 10 Oct 2024 12:34:56
@@ -155,6 +167,11 @@ _SHAPES = (
     (re.compile(rf"(?<![\d/.-])(\d\d)[-/](\d\d) {_CLOCK}"), _month_day),
     # 1728563696.123
     (_EPOCH, _number),
+    # 2024-10-10 12:34
+    (
+        re.compile(r"(?<!\d)(20\d\d)[-/.](\d\d)[-/.](\d\d)[ T_,-]\s?(\d\d):(\d\d)(?![:\d])"),
+        _minutes,
+    ),
     # [12:34:56]   12:34:56.789 |
     (re.compile(rf"^(?:[A-Z]+\s)?[\[(]?{_CLOCK}(?=[\]),\s|-])"), _clock_only),
     # the kernel's seconds since boot: [12345.678901]

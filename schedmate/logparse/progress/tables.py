@@ -1,0 +1,82 @@
+"""Logs that are tables: a line names the columns, the lines below it hold nothing but cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+from schedmate.logparse.progress.facts import HEAD
+from schedmate.logparse.progress.registry import read_line
+from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.words import meaning
+from schedmate.logparse.reading import LogFile, plain
+
+WIDEST = 200
+"""Columns above which a line is data rather than the head of a table."""
+LONGEST = 4000
+"""Characters of a line that is looked at."""
+
+_SPLITS: dict[str, Callable[[str], list[str]]] = {
+    ",": lambda text: text.split(","),
+    "\t": lambda text: text.split("\t"),
+    ";": lambda text: text.split(";"),
+    "|": lambda text: text.strip("| \t│┃").replace("│", "|").replace("┃", "|").split("|"),
+    "  ": lambda text: re.split(r"\s{2,}", text.strip()),
+    " ": lambda text: text.split(),
+}
+_COUNTS = re.compile(r"(?i)\b(?:epoch|step|iter|iteration|batch|update|ep|it)s?\b|_step|step_")
+_VALUE = re.compile(r"[-+]?[\d.,:]+(?:[eE][-+]?\d+)?\s?(?:%|\w{1,4})?|nan|inf|-?")
+_NAME = re.compile(r"[^\W\d_].{0,40}|#", re.DOTALL)
+
+
+class Table(NamedTuple):
+    """The columns of a table, and by what its cells are set apart."""
+
+    names: tuple[str, ...]
+    split: str
+
+    def read(self, text: str) -> Sample | None:
+        """What a row says; None of any other line."""
+        cells = _cells(text, " " if self.split == "  " else self.split)
+        if len(cells) != len(self.names):
+            return None
+        filled = [(name, cell) for name, cell in zip(self.names, cells, strict=True) if cell]
+        if sum(_VALUE.fullmatch(cell) is not None for _, cell in filled) <= len(filled) / 2:
+            return None
+        sample = read_line("; ".join(f"{name}: {cell}" for name, cell in filled))
+        if sample is not None:
+            sample.group = f"table {sample.group}"
+        return sample
+
+
+def find_table(file: LogFile) -> Table | None:
+    """The last head of a table near the beginning of a log: of columns, one counts."""
+    found = None
+    lines = [plain(raw) for raw in file.read(0, HEAD).splitlines() if raw.strip()]
+    for line, below in pairwise([*lines, ""]):
+        if len(line) > LONGEST or _COUNTS.search(line) is None:
+            continue
+        for split in _SPLITS:
+            names = _cells(line, split)
+            if 2 <= len(names) <= WIDEST and all(map(_NAME.fullmatch, names)) and _counts(names):
+                table = Table(tuple(names), split)
+                if table.read(below) is not None or _is_rule(below):
+                    found = table
+                    break
+    return found
+
+
+def _cells(text: str, split: str) -> list[str]:
+    return [cell.strip().strip("\"'") for cell in _SPLITS[split](text)]
+
+
+def _counts(names: list[str]) -> bool:
+    """Whether one column counts and another one says something of training."""
+    said = {known[0] for name in names if (known := meaning(name, "")) is not None}
+    return bool(said & {"iteration", "epoch"}) and len(said) > 1
+
+
+def _is_rule(text: str) -> bool:
+    return bool(text) and not set(text) - set("-=+|: ─━═┼╪│┃+")
