@@ -5,11 +5,12 @@
 MIRRORS holds snapshots as OWNER+NAME/repo (git directories). labels/wild_logs.json says which file
 of which commit was read (of a notebook the output of cell `part`, of a page of documentation its
 block of code `part`) and what a careful reader says of it: the step time [s], computed from the
-lines, or null; of a failed job the type, the name and the first line, null where it is open. Logs
-came in batches, each labelled before the program had read it: what the code of that time made of
-it is its first sight. A source belongs to one half of its batch by the hash of its name. Half
-`look` was worked on first, `first` when what that gave there was known. `--package` measures an
-older package as well: it is what shows first sights.
+lines, or null, and of later batches the latest loss, the iteration and the total; of a failed job
+the type, the name and the first line, null where it is open. Logs came in batches, each labelled
+before the program had read it: what the code of that time made of it is its first sight. A source
+belongs to one half of its batch by the hash of its name. Half `look` was worked on first, `first`
+when what that gave there was known, and since batch 5 not at all. `--package` measures an older
+package as well: it is what shows first sights.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from _record import record
 
 LABELS = Path(__file__).parent / "labels" / "wild_logs.json"
 CLOSE = 0.05
+REST = ("loss", "iteration", "total")
+"""What the labels of later batches say besides, where the last line of training states it."""
 READ = """
 import json, sys
 from pathlib import Path
@@ -37,12 +40,13 @@ from schedmate.logparse.reading import open_log
 for path in sys.argv[1:]:
     try:
         with open_log(Path(path)) as log:
-            step = track_log(log)[0].step_time_s
+            went = track_log(log)[0]
+        step, rest = went.step_time_s, [went.loss, went.iteration, went.total_iterations]
     except ValueError:
-        step = "crashed"
+        step, rest = "crashed", [None, None, None]
     with open_log(Path(path)) as log:
         found = diagnose(log)
-    print(json.dumps([step, found.error_type, found.error_name, found.line]))
+    print(json.dumps([step, found.error_type, found.error_name, found.line, *rest]))
 """
 
 
@@ -118,7 +122,7 @@ def _failure_right(label: dict[str, Any], found: list[Any]) -> list[bool]:
     keys = ("type", "name", "line")
     return [
         wanted[key] is None or wanted[key] == value
-        for key, value in zip(keys, found[1:], strict=True)
+        for key, value in zip(keys, found[1:4], strict=True)
     ]
 
 
@@ -142,11 +146,19 @@ def _row(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
         "silent: answered": sum(a["step"] is None and isinstance(b[0], float) for a, b in pairs),
         "crashed": sum(b[0] == "crashed" for _, b in pairs),
         "RMSRE": round(math.sqrt(sum(e * e for e in errors) / max(1, len(errors))), 4),
+        **{f"{key} right": _rest(pairs, key, at) for at, key in enumerate(REST, 4)},
         "failures": len(failures),
         "type right": sum(right[0] for right in failures),
         "name right": sum(right[1] for right in failures),
         "first line right": sum(right[2] for right in failures),
     }
+
+
+def _rest(pairs: list[tuple[dict[str, Any], list[Any]]], key: str, at: int) -> str:
+    """Of the logs whose label says this as well, those of which it was read."""
+    known = [(label[key], found[at]) for label, found in pairs if key in label]
+    same = sum(b is not None and math.isclose(a, b, rel_tol=1e-3) for a, b in known)
+    return f"{same} of {len(known)}" if known else ""
 
 
 def _case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:
@@ -157,7 +169,7 @@ def _case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:
         "expected s": label["step"] and round(label["step"], 4),
         "found s": round(found[0], 4) if isinstance(found[0], float) else found[0],
         "expected failure": str(label.get("failure") or ""),
-        "found failure": " / ".join(map(str, found[1:])) if label.get("failure") else "",
+        "found failure": " / ".join(map(str, found[1:4])) if label.get("failure") else "",
     }
 
 

@@ -38,7 +38,7 @@ def said(line: str) -> dict[str, float]:
         for name, value in values.items()
         if isinstance(value, int | float)
         and not isinstance(value, bool)
-        and name not in ("offset", "again")
+        and name not in ("offset", "again", "wording")
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -26,6 +27,11 @@ LONG = 4000
 REDRAWN = 1 << 15
 """Of a line with redraws, how much of its end is looked at [bytes]."""
 
+WORDED = 120
+"""Characters by whose words lines are told apart."""
+
+_NO_WORD = re.compile(r"[\W\d_]+")
+_COUNTER = re.compile(r"\s*\d+/\d+\s*")
 Reader = Callable[[str], Sample | None]
 
 
@@ -64,10 +70,11 @@ def collect(
             if count > ENOUGH:
                 continue
             sample.offset, sample.time, sample.stream = offset, line.time, line.stream
+            sample.wording = hash(_NO_WORD.sub("", text[:WORDED]))
             samples.append(sample)
             if count == ENOUGH:
                 clocked = sample.timed or line.time is not None or sample.elapsed_s is not None
-                if clocked and (sample.training or (sample.named and sample.timed)):
+                if clocked and (sample.surely_training or (sample.named and sample.timed)):
                     return samples
                 limit = max(limit, offset - FURTHER)
     if parts:
@@ -83,8 +90,15 @@ def _shown(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
     line = parse_line(data, 0, file.layout)
     yield line.text, line
     if redrawn:
-        for text in line.refreshes[-2 : -ENOUGH - 1 : -1]:
-            yield text[-LONG:], line
+        shown = line.refreshes
+        for at in range(len(shown) - 2, max(-1, len(shown) - ENOUGH - 1), -1):
+            yield _counted(shown, at)[-LONG:], line
+
+
+def _counted(shown: list[str], at: int) -> str:
+    """One redraw, with the counter in front of it where that was drawn on its own."""
+    before = shown[at - 1] if at else ""
+    return f"{before.strip()} {shown[at]}" if _COUNTER.fullmatch(before) else shown[at]
 
 
 @cache
@@ -95,14 +109,14 @@ def _candidate() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # any bytes, not only UTF-8
     return re2.compile(
-        rb"(?i)\d\s?(?:it|iter|iters|step|steps|batch|s|sec)/|\d/\d+ ?[\])[(]|\d of \d"
+        rb"(?i)\d\s?(?:it|iter|iters|step|steps|batch|s|sec) ?/|\d/\d+ ?[\])[(]|\d of \d"
         rb"|\b(?:loss|step|steps|iter|iters|iteration|iterations|epoch|batch|update|updates|trl"
         rb"|runtime|per_second|fps|timesteps|objective|s)\b(?: is)?\W{1,40}[-+]?[.\d]"
         rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'_a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
         rb"|\d\s?(?:ms|s|secs?|seconds?|iters?|iterations?|steps?|batches) per [ibs]"
         rb"|checkpoint-\d\d|global_step\d|\btimer?\b[a-z ()]{0,20}\s?[:=]\s?\d"
         rb"|\blr\W{1,4}\d|learning.rate\W{1,4}\d"
-        rb"|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
+        rb"|\bup\. \d|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
         rb"|[\x80-\xff][^\d\n]{0,8}\d",
         options,
     )

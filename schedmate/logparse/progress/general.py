@@ -42,7 +42,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
-_UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])]\s*[:=]?\s*$")
+_UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])][\"']?\s*[:=]?\s*$")
 _LASTS = re.compile(r"ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?")
 _IS = re.compile(r"(?<=\w) (?:is|was)$")
 _TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
@@ -52,16 +52,21 @@ _STEPS = r"(?:its?|iters?|iterations?|steps?|batch(?:es)?|updates?|mini-?batches
 _TIME = r"\d+(?:\.\d+)?)\s?(?P<unit{}>ms|s|secs?|seconds?|mins?|minutes?)\b"
 _SHARED = re.compile(
     # `(25 iters in 9.5 s)`, `last 25 steps: 9.5s`
-    rf"(?<![\w/.,-])(?P<count>\d[\d,]*) ?{_STEPS}\W{{1,3}}(?:(?:in|took|takes|time|elapsed)\W{{1,3}})?"
+    rf"(?<![\w/.,-])(?P<count>\d[\d,]*) ?{_STEPS}\W{{1,3}}"
+    r"(?:(?:in|took|takes|time|elapsed)\W{1,3})?"
     rf"(?P<time>{_TIME.format('')}(?! (?:left|remain))"
     # `9.5s/25 iters`, `9.5 sec per 25 steps`
-    rf"|(?<![\w/.,-])(?P<time2>{_TIME.format('2')} ?(?:/|per|for|in) ?(?P<count2>\d[\d,]*) ?{_STEPS}\b"
+    rf"|(?<![\w/.,-])(?P<time2>{_TIME.format('2')} ?(?:/|per|for|in|to train) ?"
+    rf"(?P<count2>\d[\d,]*) ?{_STEPS}\b"
     # `time for the last 25 steps: 9.5`
-    rf"|\btime\w* (?:taken )?(?:for|per|of|over) (?:the )?(?:last |past )?(?P<count3>\d[\d,]*) ?{_STEPS}"
+    r"|\btime\w* (?:taken )?(?:for|per|of|over) (?:the )?(?:last |past )?"
+    rf"(?P<count3>\d[\d,]*) ?{_STEPS}"
     r"\W{1,3}(?P<time3>\d+\.\d+)(?!\w)(?P<unit3>)",
     re.IGNORECASE,
 )
-_ORDINAL = re.compile(r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE)
+_ORDINAL = re.compile(
+    r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE
+)
 _TOOK = frozenset(["took", "takes", "finished in", "completed in", "done in", "took about"])
 
 
@@ -168,6 +173,8 @@ def read_general(text: str) -> Sample | None:
     if not sample.training and (not sample.named or (not sample.timed and _is_handled(numbers))):
         return None
     sample.group = "general " + " ".join(kinds)
+    if not sample.named and sample.total is not None:
+        sample.group += f" of {sample.total}"  # another loop may be counted in the same way
     return sample
 
 
@@ -233,7 +240,8 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         if number.total and not number.unit and number.value <= number.total + 1:
             _count(sample, number, kinds)
         return
-    if known[0] == "step_time" and sample.iteration is None and number.value.is_integer():
+    whole = number.value.is_integer() and number.unit != "ms"
+    if known[0] == "step_time" and sample.iteration is None and whole:
         own = meaning(number.key, "")  # `step 100 s`
         known = own if own is not None and own[0] == "iteration" else known
     quantity, factor, stated = known

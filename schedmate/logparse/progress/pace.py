@@ -14,6 +14,8 @@ TICKS = 10
 """A difference of clock readings must be this many times their resolution to count."""
 PLENTY = 40
 """It is this many times where there are enough of them: the longer, the less rounding counts."""
+MOST = 1000
+"""Times that one reading counts at most."""
 ENOUGH = 4
 
 
@@ -24,10 +26,14 @@ class Spread(NamedTuple):
     p10: float
     p90: float
     n: int
+    across: bool = False
+    """Whether the readings span epochs, with what may lie between them."""
 
     def times(self, factor: float) -> Spread:
         """The same readings in another unit."""
-        return Spread(self.median * factor, self.p10 * factor, self.p90 * factor, self.n)
+        return self._replace(
+            median=self.median * factor, p10=self.p10 * factor, p90=self.p90 * factor
+        )
 
 
 def typical(readings: Sequence[float]) -> Spread | None:
@@ -38,6 +44,12 @@ def typical(readings: Sequence[float]) -> Spread | None:
     kept = sorted(value for value in readings if middle / FAR <= value <= middle * FAR)
     last = len(kept) - 1
     return Spread(median(kept), kept[round(0.1 * last)], kept[round(0.9 * last)], len(kept))
+
+
+def _typical_step(rates: Sequence[tuple[float, int]]) -> Spread | None:
+    """The same of steps, of which each reading covers some."""
+    least = min((steps for _, steps in rates), default=1)
+    return typical([rate for rate, steps in rates for _ in range(min(MOST, steps // least))])
 
 
 class Tick(NamedTuple):
@@ -56,18 +68,29 @@ def pace(ticks: Sequence[Tick]) -> Spread | None:
     epochs there may be an evaluation: such differences count only where there are no others.
     """
     inside = _pace(ticks, across=False)
-    return inside if inside is not None else _pace(ticks, across=True)
+    if inside is not None:
+        return inside
+    found = _pace(ticks, across=True)
+    return found and found._replace(across=len({tick.epoch for tick in ticks}) > 1)
 
 
 def _pace(ticks: Sequence[Tick], *, across: bool) -> Spread | None:
     finest = resolution([tick.clock for tick in ticks])
-    rates = _rates(ticks, PLENTY * finest, across=across)
-    return typical(rates if len(rates) >= ENOUGH else _rates(ticks, TICKS * finest, across=across))
+    for least in (PLENTY * finest, TICKS * finest):
+        runs = _rates(ticks, least, across=across)
+        rates = [rate for run in runs for rate in run]
+        if len(rates) >= ENOUGH:
+            break
+    else:
+        # of a few, those of the run before may be of another speed altogether
+        rates = next((run for run in reversed(runs) if run), [])
+    found = _typical_step(rates)
+    return found and found._replace(n=min(found.n, len(rates)))
 
 
-def _rates(ticks: Sequence[Tick], least: float, *, across: bool) -> list[float]:
-    """Seconds per count between readings that lie at least so many seconds apart."""
-    rates: list[float] = []
+def _rates(ticks: Sequence[Tick], least: float, *, across: bool) -> list[list[tuple[float, int]]]:
+    """Seconds per count between readings at least so many seconds apart, and counts, run by run."""
+    runs: list[list[tuple[float, int]]] = [[]]
     start: Tick | None = None
     previous: Tick | None = None
     for tick in ticks:
@@ -78,14 +101,17 @@ def _rates(ticks: Sequence[Tick], least: float, *, across: bool) -> list[float]:
             or (tick.epoch != previous.epoch and not across)
         ):
             start = previous = tick
+            runs.append([])
             continue
         previous = tick
         assert start is not None
+        if tick.steps == start.steps:
+            start = tick  # started anew, or written by several
         passed, counted = tick.clock - start.clock, tick.steps - start.steps
         if counted > 0 and passed >= least:
-            rates.append(passed / counted)
+            runs[-1].append((passed / counted, counted))
             start = tick
-    return rates
+    return runs
 
 
 def interval(ticks: Sequence[Tick]) -> int:

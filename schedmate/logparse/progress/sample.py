@@ -52,6 +52,8 @@ class Sample:
     """Of the newest of its kind: how often the counter of that kind began anew before it."""
     nameless: tuple[int, ...] = ()
     """Whole numbers without a name, unit or total, where nothing else counts; one may count."""
+    wording: int = 0
+    """The same for lines with the same words."""
     named: bool = False
     """Whether its counter is called step, iteration, batch or the like."""
 
@@ -59,6 +61,11 @@ class Sample:
     def training(self) -> bool:
         """Whether it shows what only training shows."""
         return self.loss is not None or self.lr is not None
+
+    @property
+    def surely_training(self) -> bool:
+        """Whether no other loop of the same program would write such a line."""
+        return self.training and (self.named or self.iteration is None or self.reader != "general")
 
     @property
     def timed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +30,7 @@ AGAIN = 10
 COARSE = 0.05
 """Times stated in steps of more than this share of them say less than the timestamps."""
 EVEN = 0.02
-"""How much tokens a step may vary."""
+"""What is the same may differ by so much."""
 FEWEST = 3
 """Readings of what is left below which they say nothing of a step."""
 UNITLESS = 60.0
@@ -39,18 +40,28 @@ Found = tuple[Spread, Any, list[str]]
 
 
 def step_time(
-    group: list[Sample], facts: Facts, batch: int | None, *, training: bool = True
+    group: list[Sample],
+    facts: Facts,
+    batch: int | None,
+    *,
+    training: bool = True,
+    epoch_s: float | None = None,
 ) -> Found | None:
     """The step time by samples of one kind, the newest first; its source and what was decided.
 
     `batch` is the global batch size where it is known from elsewhere, `training` whether other
-    lines of the log speak of training. None: they do not say.
+    lines of the log speak of training, `epoch_s` [s] how long an epoch takes. None: they do not
+    say.
     """
     ordered = group[::-1]
     counted = [s for s in ordered if s.iteration is not None]
     _share_out(one_stream(counted))
     clock = pace(_ticks(one_stream(counted), "time"))
-    stated = _stated(ordered, counted, clock)
+    stated = _stated(ordered, counted, clock, epoch_s)
+    if stated is not None and group[0].reader != "tqdm" and _is_since_start(one_stream(counted)):
+        recent = pace(_ticks(one_stream(counted), "elapsed_s"))
+        if recent is not None:
+            stated = recent, "elapsed", ["the time stated is the mean since the start"]
     if stated is not None:
         nameless = not any(s.named or s.training for s in group)
         # such a bar counts files or samples far more often than training steps
@@ -59,9 +70,25 @@ def step_time(
         return found, "elapsed", []
     if by_samples := _by_samples(ordered, counted, facts, batch):
         return by_samples
-    if clock is not None and any(s.named or s.training for s in counted):
+    if clock is not None and (any(s.training for s in counted) or _says_the_same(counted)):
         return clock, "timestamps", []
     return _by_tokens(ordered, counted, facts) or _by_what_is_left(counted)
+
+
+def _is_since_start(counted: list[Sample]) -> bool:
+    """Whether the time stated of a step is nothing but the elapsed time over the steps."""
+    means = [
+        (s.step_time_s, s.elapsed_s / s.iteration)
+        for s in counted
+        if s.step_time_s and s.elapsed_s and s.iteration and not s.since_last
+    ]
+    return len(means) >= FEWEST and all(abs(one / mean - 1) < EVEN for one, mean in means)
+
+
+def _says_the_same(counted: list[Sample]) -> bool:
+    """Whether lines name their counter and say the same of it; `Step 1: load` does not."""
+    wordings = Counter(s.wording for s in counted if s.named)
+    return bool(wordings) and 2 * wordings.most_common(1)[0][1] >= len(counted)
 
 
 def _is_small(step_s: float, latest: Sample, training: bool) -> bool:
@@ -98,7 +125,9 @@ def one_stream(samples: list[Sample]) -> list[Sample]:
     return max(streams.values(), key=len, default=[])
 
 
-def _stated(ordered: list[Sample], counted: list[Sample], clock: Spread | None) -> Found | None:
+def _stated(
+    ordered: list[Sample], counted: list[Sample], clock: Spread | None, epoch_s: float | None
+) -> Found | None:
     timed = _steady([s for s in ordered if s.step_time_s is not None and not s.since_last])
     found = typical([s.step_time_s for s in timed if s.step_time_s is not None])
     if found is None:
@@ -116,7 +145,32 @@ def _stated(ordered: list[Sample], counted: list[Sample], clock: Spread | None) 
         return found, "stated", []
     every = interval([Tick(0.0, s.iteration) for s in one_stream(counted)])  # type: ignore[arg-type]
     coarse = resolution([s.step_time_s or 0.0 for s in timed]) > COARSE * found.median
-    return _decide(found, clock, every, timed[-1], coarse=coarse)
+    alone = _is_of_one(one_stream(counted), found.median, every) or _fills_epoch(
+        timed[-1], found.median, epoch_s
+    )
+    return _decide(found, clock, every, timed[-1], coarse=coarse, alone=alone)
+
+
+def _is_of_one(counted: list[Sample], typical_s: float, every: int) -> bool:
+    """Whether the first line of an epoch, which has one step behind it, states the time of others.
+
+    The very first one pays for starting up; a time of all steps since the line before would be
+    smaller by as much as the steps are fewer.
+    """
+    starts = [
+        b.step_time_s
+        for a, b in pairwise(counted)
+        if b.iteration in (0, 1) and (a.iteration or 0) > every and b.step_time_s is not None
+    ]
+    near = [s for s in starts if typical_s / 2 <= s <= typical_s * 2]
+    return len(near) >= 2 and 2 * len(near) >= len(starts)
+
+
+def _fills_epoch(latest: Sample, step_s: float, epoch_s: float | None) -> bool:
+    """Whether all steps of an epoch, of this time each, make up most of it."""
+    if epoch_s is None or not latest.in_epoch or latest.total is None:
+        return False
+    return epoch_s / 2 <= step_s * latest.total <= epoch_s * (1 + AGREE / 3)
 
 
 def _steady(timed: list[Sample]) -> list[Sample]:
@@ -132,7 +186,7 @@ def _rises(ticks: list[Tick]) -> bool:
 
 
 def _decide(
-    found: Spread, clock: Spread | None, every: int, latest: Sample, *, coarse: bool
+    found: Spread, clock: Spread | None, every: int, latest: Sample, *, coarse: bool, alone: bool
 ) -> Found | None:
     """Whether a bare time is of one step or of all since the line before, in which unit."""
     notes: list[str] = []
@@ -154,7 +208,13 @@ def _decide(
                 return clock, "timestamps", ["the time stated has too few digits"]
     elif not latest.unit and found.median > UNITLESS:
         return None
-    elif latest.bare and latest.reader == "general" and every > 1 and not _eta_fits(latest, found):
+    elif (
+        latest.bare
+        and latest.reader == "general"
+        and every > 1
+        and not alone
+        and not _eta_fits(latest, found)
+    ):
         return None  # of one iteration, or of all since the last line: nothing tells
     else:
         factor = 1.0
@@ -199,6 +259,9 @@ def _by_what_is_left(counted: list[Sample]) -> Found | None:
     finest = resolution([eta for eta, _ in left])
     found = typical([eta / steps for eta, steps in left if steps > 0 and eta >= TICKS * finest])
     if found is None or found.n < FEWEST or found.p90 - found.p10 > AGREE * found.median:
+        return None
+    shrinks = pace([Tick(-eta, -steps) for eta, steps in left])  # as fast as what is left to do
+    if shrinks is None or abs(math.log(shrinks.median / found.median)) > math.log(1 + AGREE):
         return None
     return found, "eta", []
 

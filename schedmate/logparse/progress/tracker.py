@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
 from schedmate.logparse.progress.counter import find_counter
+from schedmate.logparse.progress.epochs import counts_epochs
 from schedmate.logparse.progress.facts import Facts, read_facts
 from schedmate.logparse.progress.general import EPOCH_ONLY
 from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.steptime import one_stream, step_time
+from schedmate.logparse.progress.steptime import Found, one_stream, step_time
 from schedmate.logparse.progress.tables import find_table
 from schedmate.logparse.reading import Log, LogError, LogFile
 from schedmate.logparse.reading.timestamps import dated
@@ -83,6 +85,7 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
 def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> Progress:
     """A `Progress` from samples, the newest first."""
     training = any(s.training or s.epoch is not None for s in samples)
+    every = samples
     samples = [sample for sample in samples if sample.group != EPOCH_ONLY]
     if not samples:
         return Progress(reason="no line of the log shows training progress")
@@ -94,6 +97,10 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         groups.setdefault(sample.group, []).append(sample)
     for group in groups.values():
         find_counter(group)
+        counts_epochs(group, every, facts.total_epochs)
+        if _counts_on(group):
+            for sample in group:
+                sample.in_epoch = False
     ranked = sorted(filter(_counts, groups.values()), key=_worth, reverse=True)
     if not ranked:
         return Progress(reason="no line of the log shows training progress")
@@ -103,20 +110,18 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         if counted
         else "no line of the log shows training progress"
     )
-    for group in ranked:
-        found = step_time(group, facts, batch, training=training)
-        if found is not None:
-            spread, source, notes = found
-            progress = Progress(
-                step_time_s=spread.median,
-                step_time_p10_s=spread.p10,
-                step_time_p90_s=spread.p90,
-                readings=spread.n,
-                source=source,
-                notes=notes,
-            )
-            ranked = [group, *(other for other in ranked if other is not group)]
-            break
+    best = _first_found(ranked, facts, batch, training=training)
+    if best is not None:
+        group, (spread, source, notes) = best
+        progress = Progress(
+            step_time_s=spread.median,
+            step_time_p10_s=spread.p10,
+            step_time_p90_s=spread.p90,
+            readings=spread.n,
+            source=source,
+            notes=notes,
+        )
+        ranked = [group, *(other for other in ranked if other is not group)]
     else:
         _summary(progress, samples, facts)
     _describe(progress, ranked, facts)
@@ -133,6 +138,36 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     return progress
 
 
+def _first_found(
+    ranked: list[list[Sample]], facts: Facts, batch: int | None, *, training: bool
+) -> tuple[list[Sample], Found] | None:
+    """The first kind of line that gives a step time, and that.
+
+    Times across epochs hold what is done between them: where a later kind has its lines within
+    epochs, that one.
+    """
+    first = None
+    epoch_s = _stated_epoch_time([s for group in ranked for s in group])
+    for group in ranked:
+        found = step_time(group, facts, batch, training=training, epoch_s=epoch_s)
+        if found is None:
+            continue
+        spread, source, _ = found
+        if source != "timestamps" or not spread.across:
+            if first is None or (source == "timestamps" and group[0].in_epoch):
+                return group, found
+        elif first is None:
+            first = group, found
+    return first
+
+
+def _counts_on(group: list[Sample]) -> bool:
+    """Whether a counter does not begin anew with the epochs."""
+    counted = [s for s in one_stream(group) if s.iteration is not None and s.epoch is not None]
+    changes = [(a, b) for b, a in pairwise(counted) if b.epoch != a.epoch]
+    return bool(changes) and all((b.iteration or 0) > (a.iteration or 0) for a, b in changes)
+
+
 def _counts(group: list[Sample]) -> bool:
     """Whether lines say more than a duration: one in any text is not about steps of this job."""
     return any(s.training or s.iteration is not None or not s.nameless for s in group)
@@ -142,8 +177,8 @@ def _worth(group: list[Sample]) -> tuple[int, bool, bool, float, int]:
     """How much a kind of line says about training; the largest is believed.
 
     Of equal ones one that states a time goes before a bar, whose rate is a moving average, and of
-    two bars the one that ran longer: the shorter one is an evaluation within it. One that was
-    drawn a few times only does not count against one that was drawn often.
+    two bars, or counters without a name, the one that ran longer: the shorter one is an evaluation
+    within it. One that was drawn a few times only does not count against one that was drawn often.
     """
     some = group[:ENOUGH]
     says = (
@@ -155,6 +190,8 @@ def _worth(group: list[Sample]) -> tuple[int, bool, bool, float, int]:
     )
     bar = some[0].reader == "tqdm"
     ran = max((s.elapsed_s or 0.0 for s in some), default=0.0) if bar else 0.0
+    if not bar and not any(s.named for s in some):
+        ran = max((s.step_time_s or 0.0) * (s.total or 0) for s in some)
     return says, not bar, len(some) >= FEW, ran, group[0].offset
 
 
@@ -173,7 +210,8 @@ def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
 
 def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None:
     latest = sorted((s for group in ranked for s in group), key=lambda s: -s.offset)
-    whole = [sample for sample in latest if not sample.part]
+    # of the kind that was believed, before an evaluation's that comes later
+    whole = [s for s in [*ranked[0], *latest] if not s.part]
     for name in ("loss", "lr", "epoch", "total_epochs"):
         value = _first(whole, name) if name == "loss" else None
         value = _first(latest, name) if value is None else value
@@ -199,12 +237,15 @@ def _first(samples: Iterable[Sample], name: str) -> Any:
 
 def _epoch_time(latest: list[Sample]) -> float | None:
     """What the log states; of several epochs at once only the timestamps tell."""
-    stated = [s for s in reversed(latest) if s.epoch_time_s]
+    stated = _stated_epoch_time(latest)
+    return _epoch_pace(latest) if stated is None else stated
+
+
+def _stated_epoch_time(latest: list[Sample]) -> float | None:
+    stated = sorted((s for s in latest if s.epoch_time_s), key=lambda s: s.offset)
     found = typical([s.epoch_time_s for s in stated if s.epoch_time_s])
     counted = [Tick(0.0, int(s.epoch)) for s in stated if s.epoch is not None]
-    if found is None or interval(counted) > 1:
-        return _epoch_pace(latest)
-    return found.median
+    return None if found is None or interval(counted) > 1 else found.median
 
 
 def _epoch_pace(latest: list[Sample]) -> float | None:

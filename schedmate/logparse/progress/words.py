@@ -58,6 +58,9 @@ def about(text: str) -> str | None:
     """`training`, `other` or None: what the head of a line or of a bar says it is about."""
     text = _CAMEL.sub(" ", text).lower()
     words = _WORD.findall(text)
+    counts = words[:1] and _kinds().get(words[0]) in ("iterations", "epochs")
+    if counts and any(word in _listed("evaluation") for word in words):
+        return "other"  # `Epoch 3 [Val]`
     if any(word in _listed("training") for word in words[:1]):
         # `train: Caching images` prepares
         return (
