@@ -17,6 +17,7 @@ from typing import Any
 from schedmate.agent.budget import Budget
 from schedmate.agent.fields import about, dataset, devices, extras, flags, length, model, task
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
+from schedmate.agent.interp.objects import Instance
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
@@ -90,9 +91,16 @@ def _relative_to(root: Path, trace: Trace) -> None:
     The repository's folder is named for its code, not for the data of a run.
     """
     inside = f"{root}/"
+    seen: set[int] = set()
 
     def told(value: Value) -> Value:
         data = value.data
+        held = data.attrs if isinstance(data, Instance) else data
+        if isinstance(held, dict) and id(held) not in seen:
+            seen.add(id(held))
+            held.update({key: told(item) for key, item in held.items() if isinstance(item, Value)})
+        if data == str(root):
+            return Value(".", value.origin)
         if isinstance(data, str) and data.startswith(inside):
             return Value(f"./{data.removeprefix(inside)}", value.origin)
         if isinstance(data, list) and any(
@@ -105,11 +113,7 @@ def _relative_to(root: Path, trace: Trace) -> None:
         event.args = [told(value) for value in event.args]
         event.kwargs = {key: told(value) for key, value in event.kwargs.items()}
     for settings in trace.settings:
-        held = settings.value.data
-        if isinstance(held, dict):
-            settings.value = Value(
-                {key: told(value) for key, value in held.items()}, settings.value.origin
-            )
+        settings.value = told(settings.value)
 
 
 def _placed(value: Value) -> Value:
@@ -230,7 +234,8 @@ def assemble(
 
     name = model.find(trace, settings, plan.entry, said)
     put("model_config", "model_name", name)
-    train, valid = dataset.find(trace, settings, str(name.data) if name is not None else "")
+    called = str(name.data) if name is not None else ""
+    train, valid = dataset.find(trace, settings, plan, said, called)
     put("dataset_config", "train", train)
     put("dataset_config", "valid", valid)
     domain = task.find(trace, settings, name, [d for d in (train,) if d is not None], said)

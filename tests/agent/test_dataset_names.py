@@ -36,6 +36,10 @@ for epoch in range(3):
         ("data/squad/train-v2.0.json", "squad"),
         ("configs/an4_train_manifest.csv", "an4"),
         ("./buffer", None),
+        ("/data/LIDC-IDRI/processed_data/", "LIDC-IDRI"),
+        ("data/VariousImages/pickle/train_data.pkl", "VariousImages"),
+        ("data/example.train", None),
+        ("DATA/UCF101/tasks/task_0/train.csv", "UCF101"),
         ("/path/to/shards/shard-{0000..0999}.tar", None),
     ],
 )
@@ -129,3 +133,73 @@ def test_a_folder_named_for_the_model_names_no_dataset(tmp_path: Path) -> None:
     found = extract(tmp_path, "python main.py").metadata
     assert found.get("model_config.model_name") == "tacotron"
     assert found.get("dataset_config.train") != "tacotron"
+
+
+def test_a_launched_name_goes_before_what_it_is_built_from(tmp_path: Path) -> None:
+    code = (
+        "import argparse\nfrom torchvision.datasets import MNIST\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--dataset')\n"
+        "parser.add_argument('--data_dir')\nargs = parser.parse_args()\n"
+        "class ColoredMNIST:\n    def __init__(self, root):\n        self.images = MNIST(root)\n"
+        "data = vars()[args.dataset](args.data_dir)\n"
+    )
+    (tmp_path / "main.py").write_text(code + _LOOP.format(data="data"))
+    command = "python main.py --dataset ColoredMNIST --data_dir ./data/MNIST/"
+    found = extract(tmp_path, command).metadata
+    assert found.get("dataset_config.train") == "ColoredMNIST"
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        ("DummyVecEnv([lambda: gym.make('Ant-v4')])", "Ant-v4"),
+        ("SubprocVecEnv([make(rank) for rank in range(4)])", "RoadEnv"),
+    ],
+)
+def test_environments_in_parallel_are_made_by_functions(
+    tmp_path: Path, made: str, name: str
+) -> None:
+    code = (
+        "import gymnasium as gym\nfrom stable_baselines3 import PPO\n"
+        "from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv\n"
+        "class RoadEnv(gym.Env):\n    def __init__(self, seed):\n        self.seed = seed\n"
+        "def make(rank):\n    def start():\n        return RoadEnv(rank)\n    return start\n"
+        f"PPO('MlpPolicy', {made}).learn(10_000)\n"
+    )
+    (tmp_path / "main.py").write_text(code)
+    assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") == name
+
+
+def test_the_repositorys_own_folder_names_no_dataset(tmp_path: Path) -> None:
+    repo = tmp_path / "medical_entities"
+    repo.mkdir()
+    code = (
+        "import argparse\nimport os\nroot_path = os.getcwd() + os.sep\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--train_file', default=os.path.join(root_path + 'data', 'x.train'))\n"
+        "config = {'options': parser.parse_args()}\n"
+    )
+    (repo / "main.py").write_text(code + _LOOP.format(data="open(config['options'].train_file)"))
+    assert extract(repo, "python main.py").metadata.get("dataset_config.train") == "x"
+
+
+def test_a_record_of_behaviour_is_named_with_its_environment(tmp_path: Path) -> None:
+    code = (
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--env', default='hopper')\n"
+        "parser.add_argument('--dataset', default='medium')\nargs = parser.parse_args()\n"
+    )
+    (tmp_path / "main.py").write_text(code + _LOOP.format(data="args.dataset"))
+    found = extract(tmp_path, "python main.py --dataset expert").metadata
+    assert found.get("dataset_config.train") == "hopper-expert"
+
+
+def test_a_section_names_its_class_by_import_path(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "data:\n  params:\n    train:\n      target: ldm.data.CracksTrain\n"
+        "    validation:\n      target: ldm.data.CracksVal\n"
+    )
+    (tmp_path / "main.py").write_text("import trainlib\ntrainlib.run()\n")
+    found = extract(tmp_path, "python main.py --config c.yaml").metadata
+    assert found.get("dataset_config.train") == "Cracks"
+    assert found.get("dataset_config.valid") == "Cracks"

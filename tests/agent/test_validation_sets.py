@@ -118,3 +118,36 @@ def test_an_estimators_mode_decides_what_runs(tmp_path: Path) -> None:
         "elif args.mode == tf.estimator.ModeKeys.EVAL:\n    evaluate()\n"
     )
     assert _valid(tmp_path, code, "python main.py --mode train") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "valid"), [("validation_split=0.2", "mnist"), ("validation_split=0.0", None)]
+)
+def test_fit_may_split_off_its_validation(
+    tmp_path: Path, arguments: str, valid: str | None
+) -> None:
+    code = (
+        "import keras\n(x, y), _ = keras.datasets.mnist.load_data()\n"
+        "model = keras.Sequential([keras.layers.Dense(1)])\n"
+        f"model.fit(x, y, epochs=3, {arguments})\n"
+    )
+    found = _valid(tmp_path, code)
+    assert found == valid
+
+
+def test_a_development_set_goes_before_a_test_set(tmp_path: Path) -> None:
+    flags = ("train_file", "test_file", "dev_file")
+    code = (
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        + "".join(f"parser.add_argument('--{flag}', default='d/{flag}s1')\n" for flag in flags)
+        + "args = parser.parse_args()\n"
+    )
+    assert _valid(tmp_path, code) == "d/dev_files1"
+
+
+def test_a_records_own_validation_is_none_of_the_model(tmp_path: Path) -> None:
+    code = (
+        "from dataclasses import dataclass\n@dataclass\nclass Config:\n    lr: float = 0.1\n"
+        "    def validate(self):\n        assert self.lr > 0\nConfig().validate()\n"
+    )
+    assert _valid(tmp_path, f"{code}{_LOOP}") is None

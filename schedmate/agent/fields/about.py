@@ -20,14 +20,14 @@ _BUILT_WITH = re.compile(
     re.IGNORECASE,
 )
 _LINES = 40
-_READ = 6000
+_READ = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class About:
     """`title` is the README's heading, `line` its line, `text` the words below it.
 
-    `folder` is the name of the repository's directory.
+    `folder` is the name of the repository's directory, `lines` the README as it is written.
     """
 
     folder: str
@@ -35,6 +35,7 @@ class About:
     line: int
     title: str
     text: str
+    lines: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -89,7 +90,8 @@ def _parse(path: Path, root: Path) -> About | None:
             title = _plain((match[1] or match[2]) if match else lines[number - 1])
             if title:
                 text = _plain(" ".join(lines[number + 1 : number + 1 + _LINES]))
-                return About(root.name, str(path.relative_to(root)), number + 1, title, text)
+                file = str(path.relative_to(root))
+                return About(root.name, file, number + 1, title, text, tuple(lines))
     return None
 
 

@@ -59,14 +59,8 @@ def from_path(text: str) -> str | None:
     if stems and says_nothing(stems[0]):
         # above a folder of the machine anything may be named, within the project's own data less so
         own = not re.match(r"/|~|[A-Za-z]:|\$", cleaned)
-        return next(
-            (
-                stem
-                for place, stem in enumerate(stems)
-                if begins_known(stem) or (own and place == 1 and not says_nothing(stem))
-            ),
-            stems[0],
-        )
+        above = stems[1] if own and len(stems) > 1 and not says_nothing(stems[1]) else stems[0]
+        return next((stem for stem in stems if begins_known(stem)), above)
     return _shortened(stems[0]) if stems else None
 
 
@@ -93,6 +87,11 @@ def begins_known(stem: str) -> bool:
     )
 
 
+def is_ambiguous(word: str) -> bool:
+    """Whether a dataset's name is also a word that may stand anywhere: `weather`, `stock`."""
+    return re.sub(r"(?<=[a-z])\d$", "", word.lower()) in _words("ambiguous")
+
+
 def _stems(cleaned: str) -> Iterator[str]:
     """The parts of a path that say something, from its end, without extensions and splits."""
     for component in reversed(
@@ -101,6 +100,7 @@ def _stems(cleaned: str) -> Iterator[str]:
         stem = re.sub(r"(?<=\w)\.(train|training|valid|val|test|dev)(\.\w+)+$", "", component)
         while _EXTENSIONS.search(stem):
             stem = _EXTENSIONS.sub("", stem)
+        stem = re.sub(r"(?<=\w)\.(train|training|valid|val|test|dev)$", "", stem)
         stem = stem.strip("-_. ")
         if _is_generic(stem):
             continue
@@ -135,6 +135,9 @@ def _is_generic(stem: str) -> bool:
     lowered = stem.lower()
     if not lowered or lowered in _words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
         return True
+    parts = re.split(r"[-_.]", lowered)
+    if len(parts) > 1 and all(part in _words("generic") or part.isdigit() for part in parts):
+        return True  # `processed_data`, `example.train`
     split = r"(train|val|valid|test|eval|dev)(ing|set)?([-_]?\d*|[-_]v\d[\d.]*)"
     return bool(re.fullmatch(split, lowered))
 
@@ -216,12 +219,15 @@ def model_name(text: str) -> str | None:
         parts = [p for p in re.split(r"/", text) if p not in ("", ".", "..", "~")]
         for part in reversed(parts):
             stem = _MODEL_FILE.sub("", part)
+            cached = re.fullmatch(r"models--(.+?)--(.+)", stem)
+            if cached:
+                return f"{cached[1]}/{cached[2]}"  # Hugging Face's cache
             if (
                 stem.lower() in _words("generic")
                 or stem.lower() in _words("not_models")
                 or re.fullmatch(
                     r"(checkpoint|ckpt|epoch|step|model|best|last|latest|weights?|pretrained|output|"
-                    r"models|checkpoints|saved|e\d+|v?\d+|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
+                    r"models|checkpoints|saved|snapshots|[0-9a-f]{32,}|e\d+|v?\d+|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
                     r"[-_]?(model|\d*)?",
                     stem,
                     re.IGNORECASE,

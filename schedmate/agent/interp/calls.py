@@ -130,7 +130,9 @@ def call_function(
     if active >= MAX_BLIND and not any(_tells(v) for v in (*args, *kwargs.values())):
         # recursion over something unknown has nothing to end it
         return unknown()
-    state.trace.functions.setdefault(function.name, site)
+    if function.cls is None or not classes.is_record(function.cls):
+        # `config.validate()` tells nothing of the run
+        state.trace.functions.setdefault(function.name, site)
     scope = Scope(function.module, function.scope)
     _bind_arguments(state, function, args, kwargs, scope)
     frame = Frame(scope, function.name, function.cls, args[0] if args else None)

@@ -12,6 +12,7 @@ _NETWORK_ENDINGS = tuple(_KINDS["networks"]["endings"])
 _COLLECTIONS = frozenset(_KINDS["networks"]["of_collections"]["packages"])
 _COLLECTION_ENDINGS = tuple(_KINDS["networks"]["of_collections"]["endings"])
 _DATASETS = frozenset(_KINDS["datasets"])
+_ENVIRONMENTS = frozenset(_KINDS["environments"])
 _RECORD_DECORATORS = frozenset(_KINDS["records"]["decorators"])
 _RECORDS = frozenset(_KINDS["records"]["bases"])
 FIELDS = frozenset(_KINDS["records"]["fields"])
@@ -61,6 +62,11 @@ def is_dataset(cls: Class) -> bool:
     """Whether the class is a dataset or a data module."""
     names = [last(base) for base in cls.external_bases()]
     return any(name in _DATASETS or name.endswith("Dataset") for name in names)
+
+
+def is_environment(cls: Class) -> bool:
+    """Whether the class is an environment for reinforcement learning."""
+    return any(last(base) in _ENVIRONMENTS for base in cls.external_bases())
 
 
 def is_record(cls: Class) -> bool:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
-from schedmate.agent.fields.dataset.named import from_loaders, from_sections, from_settings
-from schedmate.agent.fields.dataset.opened import uses_of
+from schedmate.agent.fields.dataset import hints
+from schedmate.agent.fields.dataset.named import from_settings
+from schedmate.agent.fields.dataset.opened import AS_WRITTEN, uses_of
 from schedmate.agent.fields.dataset.roles import Use
+from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
 from schedmate.agent.fields.dataset.validates import switched_off, validates
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin
 
 OTHER_SPLIT = "another split of the training set"
 
 
 def find(
-    trace: Trace, settings: list[Setting], model: str = ""
+    trace: Trace,
+    settings: list[Setting],
+    plan: LaunchPlan,
+    said: Sequence[About] = (),
+    model: str = "",
 ) -> tuple[Candidate | None, Candidate | None]:
     """The training and the validation dataset; None where the code does not say.
 
-    `model` is the model's name: a folder of that name is the program's, not the data's.
+    `said`, the READMEs, are asked only where the program leaves it open. `model` is the model's
+    name: a folder of that name is the program's, not the data's.
     """
     uses = [
         use
@@ -60,6 +70,9 @@ def find(
     same = False if switched_off(settings) else validates(trace, settings)
     if train is None and valid is not None and valid is not explicit_valid:
         train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
+    if train is None or train.score <= AS_WRITTEN + 8:
+        # a path none of whose parts names a dataset, if anything
+        train = hints.find(settings, plan, said, train) or train
     if same is False:
         return train, None
     if same is None and valid is not None and valid is not explicit_valid:
@@ -69,26 +82,22 @@ def find(
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
         valid = Candidate(train.data, origin, train.score - 12, OTHER_SPLIT)
-    if (
-        valid is not None
-        and train is not None
-        and valid is not explicit_valid
-        and any(use.evaluates is not True and use.candidate.data == valid.data for use in uses)
-    ):
-        # opened in both roles: another split of whatever the training set is called
-        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
-    if (
-        valid is not None
-        and train is not None
-        and valid is not explicit_valid
-        and is_known(str(train.data), "datasets")
-        and not is_known(str(valid.data), "datasets")
-    ):
-        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
-    if valid is not None and train is not None and valid.score < train.score - 18:
-        # a weakly named validation file beside a well named dataset is a split of it
+    if valid is not None and train is not None and _is_split(valid, train, explicit_valid, uses):
         valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
     return train, valid
+
+
+def _is_split(
+    valid: Candidate, train: Candidate, explicit: Candidate | None, uses: list[Use]
+) -> bool:
+    """Whether what is validated on is another split of whatever the training set is called."""
+    if valid.score < train.score - 18:
+        return True  # a weakly named validation file beside a well named dataset
+    if valid is explicit:
+        return False
+    both = any(use.evaluates is not True and use.candidate.data == valid.data for use in uses)
+    better = is_known(str(train.data), "datasets") and not is_known(str(valid.data), "datasets")
+    return both or better
 
 
 def _files_of_settings(uses: list[Use], told: list[Candidate]) -> None:

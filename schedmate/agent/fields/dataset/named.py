@@ -1,4 +1,4 @@
-"""Datasets that settings name: a flag, a config's key, a section for each loader."""
+"""Datasets that settings name: a flag, a configuration's key."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import re
 from schedmate.agent.fields.candidates import (
     Candidate,
     Setting,
-    best,
     named,
     rules,
     source_bonus,
     text_of,
 )
+from schedmate.agent.fields.dataset.sections import section_evaluates
 from schedmate.agent.fields.words import (
-    begins_known,
-    class_dataset,
     dataset_name,
     from_path,
     is_known,
@@ -58,7 +56,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         last = setting.path[-1].lower()
         place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
         name = dataset_name(text, path=is_path(text) or place)
-        as_written = name is None and (is_path(text) or place)
+        as_written = name is None and (is_path(text) or place or "/" in text)
         if as_written:
             name = written_path(text)
         if name is None or re.fullmatch(
@@ -87,11 +85,14 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
     if is_path(text):
         score -= 8
     elif setting.explicit:
-        score += 2  # what this launch says over what the code makes of other defaults
+        # what this launch says over what the code makes of other defaults, or builds it from
+        score += 4 if rank < 4 else 2
     if as_written:
         score -= 22
     elif says_nothing(name) and not known:
         score -= 10
+    if setting.key.startswith("test"):
+        score -= 5  # beside one for validation
     if setting.key in ("task", "taskname", "tasknames") and not known:
         score -= 10
     if setting.key.endswith("type") and not known:
@@ -164,19 +165,6 @@ def _for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
     ]
 
 
-_EVAL_SECTION = re.compile(
-    r"(^|_)(val|valid|validation|eval|evaluation|dev|test|testing)(_|$|data|set|loader)",
-    re.IGNORECASE,
-)
-
-
-def section_evaluates(setting: Setting) -> bool:
-    """Whether a setting stands in a section about evaluation: `data.val.name`."""
-    return any(_EVAL_SECTION.search(part) for part in setting.path[:-1]) and not any(
-        re.search("train", part, re.IGNORECASE) for part in setting.path[:-1]
-    )
-
-
 def _by_pattern(settings: list[Setting]) -> list[tuple[int, Setting]]:
     """Settings that look like the training data's place without one of the usual names."""
     # alone, `train_dir` is as often where the run writes
@@ -202,11 +190,21 @@ def _is_repository(setting: Setting) -> bool:
     )
 
 
+_RECORDED_BY = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay",
+                "human", "cloned")  # fmt: skip
+"""Whose behaviour an offline data set is a record of, in D4RL's terms."""
+
+
 def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> str:
     """`dataset_name` with its `dataset_config_name`, as Hugging Face scripts keep them."""
     key = setting.path[-1]
     if key not in ("dataset_name", "dataset"):
         return name
+    if name in _RECORDED_BY:
+        for other in settings:
+            if other.path[:-1] == setting.path[:-1] and other.path[-1] in ("env", "env_name"):
+                task = text_of(other.value)
+                return f"{task}-{name}" if task else name
     for other in settings:
         if other.path[:-1] == setting.path[:-1] and other.path[-1] in (
             f"{key}_config_name", f"{key}_config", "dataset_config_name", "dataset_config",
@@ -215,81 +213,3 @@ def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> s
             if isinstance(subset, str) and subset and not is_path(subset):
                 return f"{name}/{subset}"
     return name
-
-
-_SECTION = re.compile(r"(train_?)?datasets", re.IGNORECASE)
-_PLACE_KEY = re.compile(
-    r"(?P<name>[a-z][\w-]*?)[-_](data[-_]?)?(path|dir|root|shards|folder|file|location)s?",
-    re.IGNORECASE,
-)
-
-
-def from_sections(settings: list[Setting]) -> list[Candidate]:
-    """Datasets that settings are named after, when no value names them.
-
-    A section of `datasets` for each (`datasets: {coco_caption: {...}}`), and places such as
-    `--coco_path`: those of this launch, or the only one that there is.
-    """
-    sections: dict[str, Setting] = {}
-    places: dict[str, Setting] = {}
-    for setting in settings:
-        if setting.kind == "globals":
-            continue
-        for parent, name in zip(setting.path, setting.path[1:-1], strict=False):
-            if _SECTION.fullmatch(parent):
-                sections.setdefault(name, setting)
-        place = _PLACE_KEY.fullmatch(setting.path[-1])
-        text = setting.value.data
-        if place and isinstance(text, str) and text and begins_known(place["name"]):
-            value = dataset_name(text, path=True)
-            if value is None or not is_known(value, "datasets"):
-                places.setdefault(place["name"].lower(), setting)
-    names = [dataset_name(name) for name in sections]
-    out = []
-    if names and names[0] is not None and None not in names:
-        score = 78.0 + 6.0 * is_known(names[0], "datasets")
-        out.append(Candidate(names[0], next(iter(sections.values())).value.origin, score))
-    for name, setting in places.items():
-        if setting.explicit or len(places) == 1:
-            score = 74.0 if setting.explicit else 60.0
-            out.append(Candidate(name, setting.value.origin, score))
-    return out
-
-
-_CLASS_KEYS = ("type", "name", "class_name")
-_LOADER_KEYS = (*_CLASS_KEYS, "data_root", "ann_file", "img_dir", "root", "dataset_dir",
-                "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path",
-                "names")  # fmt: skip
-
-
-def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
-    """The dataset of a config with a section per loader, as OpenMMLab's configs have.
-
-    `role` is a pattern. The dataset class names it where people know that name, else the folder of
-    its data does.
-    """
-    loader = re.compile(rf"^({role})(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
-    found: dict[str, Setting] = {}
-    for setting in settings:
-        parts = setting.path[:-1]
-        if (
-            setting.kind == "config"
-            and any(loader.match(part) for part in parts)
-            and (any("data" in part.lower() for part in parts))
-        ) and (setting.path[-1] in _LOADER_KEYS or setting.path[-1].startswith("dataroot")):
-            if setting.path[-1] not in _CLASS_KEYS or re.match(
-                rf"dataset|{role}", parts[-1], re.IGNORECASE
-            ):
-                found.setdefault(setting.path[-1], setting)
-    options: list[Candidate] = []
-    for key, setting in found.items():
-        text = setting.value.data
-        if not isinstance(text, str):
-            continue
-        name = class_dataset(text) if key in _CLASS_KEYS else dataset_name(text, path=True)
-        if name is not None:
-            score = 82.0 if is_known(name, "datasets") else 70.0
-            if key.startswith("dataroot"):
-                score = 62.0  # beside a `name`, which says more
-            options.append(Candidate(name, setting.value.origin, score + (key == "data_root")))
-    return best(options)

@@ -34,6 +34,9 @@ AS_WRITTEN = 42.0
 def uses_of(event: CallEvent) -> list[Use]:
     if event.inside:
         return []
+    if event.cls is not None and classes.is_environment(event.cls):
+        origin = event.result.origin if event.result is not None else None
+        return [Use(Candidate(event.cls.name, origin, 60.0), role_of_class(event))]
     if event.cls is not None:
         return _own_class(event)
     for rule in matching(event, "dataset"):
@@ -120,7 +123,7 @@ def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
 
 
 _BESIDE_DATA = re.compile(
-    r"(^|/)(checkpoints?|ckpts?|pretrained\w*|weights|saved_models?)/|"
+    r"(?<![a-z])vocab(?![a-z])[^/]*$|(^|/)(checkpoints?|ckpts?|pretrained\w*|weights|saved_models?)/|"
     r"[-_](labels?|vocab|dict|stats|mean|std|classes|mapping)\.(npy|npz|pkl|pickle|pth?)$",
     re.IGNORECASE,
 )

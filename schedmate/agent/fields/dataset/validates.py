@@ -159,7 +159,9 @@ def _loaded(name: str) -> bool:
 
 
 _EVAL_ARGUMENTS = ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
-                   "valid_loader", "val_loader", "eval_dataloader")  # fmt: skip
+                   "valid_loader", "val_loader", "eval_dataloader", "validation_split",
+                   "validation_generator", "validation_dataset", "valid_dataset", "val_dataset",
+                   "eval_set", "valid_sets", "dev_dataset", "validation_loader")  # fmt: skip
 
 
 def _is_evaluation(event: CallEvent) -> bool:
@@ -170,7 +172,8 @@ def _is_evaluation(event: CallEvent) -> bool:
         or bool(word and _loaded(word))
         or bool(word and _RESULT.fullmatch(word))
         or any(
-            key in event.kwargs and event.kwargs[key].data is not None for key in _EVAL_ARGUMENTS
+            key in event.kwargs and event.kwargs[key].data not in (None, 0, 0.0)
+            for key in _EVAL_ARGUMENTS
         )
         or _logs_evaluation(event)
         or event.path.endswith(_SPLITS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _SETTINGS = ("config", "train_loop_config", "param_space")
-_RECORDED = ("model_fn", "train_loop_per_worker", "trainable")
+_RECORDED = ("model_fn", "train_loop_per_worker", "trainable", "env_fns")
 """Arguments of a constructor, whose object is what the call gives."""
 
 
@@ -35,6 +35,8 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
 
     def run(state: State, call: Invocation) -> Value | None:
         function = call.argument(position, keyword)
+        if function is not None and isinstance(function.data, list) and function.data:
+            function = function.data[0]  # one of several alike
         if function is None or not isinstance(function.data, Function | Class):
             return None
         given = call.kwargs.get("args")

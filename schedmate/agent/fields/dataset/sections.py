@@ -1,0 +1,99 @@
+"""Datasets of a configuration's sections: one for each loader, role or dataset."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import Candidate, Setting, best
+from schedmate.agent.fields.words import begins_known, class_dataset, dataset_name, is_known
+
+_EVAL_SECTION = re.compile(
+    r"(^|_)(val|valid|validation|eval|evaluation|dev|test|testing)(_|$|data|set|loader)",
+    re.IGNORECASE,
+)
+
+
+def section_evaluates(setting: Setting) -> bool:
+    """Whether a setting stands in a section about evaluation: `data.val.name`."""
+    return any(_EVAL_SECTION.search(part) for part in setting.path[:-1]) and not any(
+        re.search("train", part, re.IGNORECASE) for part in setting.path[:-1]
+    )
+
+
+_SECTION = re.compile(r"(train_?)?datasets", re.IGNORECASE)
+_PLACE_KEY = re.compile(
+    r"(?P<name>[a-z][\w-]*?)[-_](data[-_]?)?(path|dir|root|shards|folder|file|location)s?",
+    re.IGNORECASE,
+)
+
+
+def from_sections(settings: list[Setting]) -> list[Candidate]:
+    """Datasets that settings are named after, when no value names them.
+
+    A section of `datasets` for each (`datasets: {coco_caption: {...}}`), and places such as
+    `--coco_path`: those of this launch, or the only one that there is.
+    """
+    sections: dict[str, Setting] = {}
+    places: dict[str, Setting] = {}
+    for setting in settings:
+        if setting.kind == "globals":
+            continue
+        for parent, name in zip(setting.path, setting.path[1:-1], strict=False):
+            if _SECTION.fullmatch(parent):
+                sections.setdefault(name, setting)
+        place = _PLACE_KEY.fullmatch(setting.path[-1])
+        text = setting.value.data
+        if place and isinstance(text, str) and text and begins_known(place["name"]):
+            value = dataset_name(text, path=True)
+            if value is None or not is_known(value, "datasets"):
+                places.setdefault(place["name"].lower(), setting)
+    names = [dataset_name(name) for name in sections]
+    out = []
+    if names and names[0] is not None and None not in names:
+        score = 78.0 + 6.0 * is_known(names[0], "datasets")
+        out.append(Candidate(names[0], next(iter(sections.values())).value.origin, score))
+    for name, setting in places.items():
+        if setting.explicit or len(places) == 1:
+            score = 74.0 if setting.explicit else 60.0
+            out.append(Candidate(name, setting.value.origin, score))
+    return out
+
+
+_CLASS_KEYS = ("type", "name", "class_name", "target", "_target_", "class_path")
+_LOADER_KEYS = (*_CLASS_KEYS, "data_root", "ann_file", "img_dir", "root", "dataset_dir",
+                "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path",
+                "names")  # fmt: skip
+
+
+def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
+    """The dataset of a config with a section per loader, as OpenMMLab's configs have.
+
+    `role` is a pattern. The dataset class names it where people know that name, else the folder of
+    its data does.
+    """
+    loader = re.compile(rf"^({role})(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
+    found: dict[str, Setting] = {}
+    for setting in settings:
+        parts = setting.path[:-1]
+        if (
+            setting.kind == "config"
+            and any(loader.match(part) for part in parts)
+            and (any("data" in part.lower() for part in parts))
+        ) and (setting.path[-1] in _LOADER_KEYS or setting.path[-1].startswith("dataroot")):
+            if setting.path[-1] not in _CLASS_KEYS or re.match(
+                rf"dataset|{role}", parts[-1], re.IGNORECASE
+            ):
+                found.setdefault(setting.path[-1], setting)
+    options: list[Candidate] = []
+    for key, setting in found.items():
+        text = setting.value.data
+        if not isinstance(text, str):
+            continue
+        last = text.rsplit(".", 1)[-1]
+        name = class_dataset(last) if key in _CLASS_KEYS else dataset_name(text, path=True)
+        if name is not None:
+            score = 82.0 if is_known(name, "datasets") else 70.0
+            if key.startswith("dataroot"):
+                score = 62.0  # beside a `name`, which says more
+            options.append(Candidate(name, setting.value.origin, score + (key == "data_root")))
+    return best(options)

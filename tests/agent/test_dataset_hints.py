@@ -1,0 +1,109 @@
+"""Datasets that only the launch, a file's name or the README names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schedmate.agent.static import extract
+
+_PROGRAM = """
+import argparse
+import trainlib
+parser = argparse.ArgumentParser()
+parser.add_argument('--dump-root', default='data')
+parser.add_argument('--output', default='out')
+parser.add_argument('--resume')
+args = parser.parse_args()
+trainlib.fit(args.dump_root)
+"""
+
+
+def _train(repo: Path, command: str, readme: str = "", name: str = "main.py") -> object:
+    (repo / name).write_text(_PROGRAM)
+    if readme:
+        (repo / "README.md").write_text(readme)
+    return extract(repo, command).metadata.get("dataset_config.train")
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ("--dump-root ./feats/LJSpeech-1.1/dump", "LJSpeech-1.1"),
+        ("--dump-root ./data/parrots/dump", "parrots"),
+        ("--output runs/cifar10_long", "cifar10"),
+        ("--resume runs/cifar10.pt", None),
+        ("", None),
+    ],
+)
+def test_a_flag_of_the_launch_names_it(tmp_path: Path, flags: str, name: str | None) -> None:
+    assert _train(tmp_path, f"python main.py {flags}") == name
+
+
+def test_the_programs_file_is_named_for_it(tmp_path: Path) -> None:
+    assert _train(tmp_path, "python train_mnist.py", name="train_mnist.py") == "mnist"
+
+
+_README = """# A model
+
+Pretrained on ImageNet.
+
+## Training on speech
+
+We train on the [FooBar2020](http://x.org) dataset. Get FooBar2020 first.
+
+```bash
+# ## not a heading
+python main.py --dump-root data
+```
+
+## Results
+
+MNIST works, too: MNIST, MNIST.
+"""
+
+
+@pytest.mark.parametrize(
+    ("readme", "name"),
+    [
+        (_README, "FooBar2020"),
+        ("# A model\n\n## Data\n\nGet CIFAR-10 here.\n", "CIFAR-10"),
+        ("# A model\n\n## Data\n\nGet CIFAR-10 or SVHN here.\n", None),
+        ("# GANs on CelebA\n\nNice.\n", "CelebA"),
+        ("# A model\n\n## Data\n\nImageNet pretrained weights are needed.\n", None),
+        ("# A model of the weather\n\nNice.\n", None),
+        ("# ProT5X\n\n## Data\n\nGet the ProT5X dataset.\n", None),
+        ("# A model\n\n## Data\n\n```\ndata\nImageNet/  # scripts\n```\n", None),
+    ],
+)
+def test_the_readme_names_it(tmp_path: Path, readme: str, name: str | None) -> None:
+    assert _train(tmp_path, "python main.py --dump-root data", readme) == name
+
+
+def test_what_the_code_says_goes_before_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "from torchvision import datasets\nimport trainlib\ntrainlib.fit(datasets.MNIST('data'))\n"
+    )
+    (tmp_path / "README.md").write_text(_README)
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == "MNIST"
+
+
+def test_a_path_without_a_name_is_named_by_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import trainlib\nimport pandas\ntrainlib.fit(pandas.read_csv('data/train.csv'))\n"
+    )
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == "data/train.csv"
+    (tmp_path / "README.md").write_text("# Entities\n\nUse BERT to do CoNLL-2003 NER!\n")
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == "CoNLL-2003"
+
+
+def test_the_recipes_folder_is_named_for_it(tmp_path: Path) -> None:
+    recipe = tmp_path / "egs" / "ljspeech" / "voc1"
+    recipe.mkdir(parents=True)
+    (tmp_path / "main.py").write_text(_PROGRAM)
+    found = extract(tmp_path, "cd egs/ljspeech/voc1 && python ../../../main.py").metadata
+    assert found.get("dataset_config.train") == "ljspeech"
