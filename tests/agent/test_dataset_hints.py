@@ -20,7 +20,9 @@ trainlib.fit(args.dump_root)
 """
 
 
-def _train(repo: Path, command: str, readme: str = "", name: str = "main.py") -> object:
+def _train(folder: Path, command: str, readme: str = "", name: str = "main.py") -> object:
+    repo = folder / "prot5x"
+    repo.mkdir()
     (repo / name).write_text(_PROGRAM)
     if readme:
         (repo / "README.md").write_text(readme)
@@ -73,7 +75,7 @@ MNIST works, too: MNIST, MNIST.
         ("# GANs on CelebA\n\nNice.\n", "CelebA"),
         ("# A model\n\n## Data\n\nImageNet pretrained weights are needed.\n", None),
         ("# A model of the weather\n\nNice.\n", None),
-        ("# ProT5X\n\n## Data\n\nGet the ProT5X dataset.\n", None),
+        ("# A model\n\n## Data\n\nGet the ProT5X dataset.\n", None),
         ("# A model\n\n## Data\n\n```\ndata\nImageNet/  # scripts\n```\n", None),
     ],
 )

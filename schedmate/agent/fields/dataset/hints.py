@@ -48,13 +48,14 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
     """A well-known dataset in what the user gave for this launch: `--dump-root=data/cmu_arctic`."""
     found = []
     for setting in settings:
-        text = setting.value.data
-        if setting.explicit and isinstance(text, str) and not _NOT_DATA.search(setting.path[-1]):
+        text, origin = setting.value.data, setting.value.origin
+        given = origin is not None and origin.source in ("command", "script", "environment")
+        if given and isinstance(text, str) and not _NOT_DATA.search(setting.path[-1]):
             run = _RUN_NAME.search(setting.path[-1])
             name = _in_path(text) or (None if run or not any_name else _below_data(text))
             if name is not None:
                 score = 46.0 if run else 58.0
-                found.append(Candidate(name, setting.value.origin, score, "a name in the launch"))
+                found.append(Candidate(name, origin, score, "a name in the launch"))
     before = ""
     for value in [*plan.argv, *plan.facts.values()]:
         if isinstance(value.data, str):
@@ -170,16 +171,19 @@ def _from_readme(plan: LaunchPlan, said: Sequence[About]) -> Candidate | None:
 
 def _of_project(name: str, about: About) -> bool:
     """Whether an unknown name is that of the project itself."""
-    return not is_known(name, "datasets") and normal(name) in normal(
-        f"{about.folder} {about.title}"
-    )
+    return not is_known(name, "datasets") and normal(name) in normal(about.folder)
 
 
 def _named_in(section: _Section, alone: bool) -> tuple[str, int] | None:
     """The dataset that a section names alone or much more often than others."""
     counts: Counter[str] = Counter()
     places: dict[str, tuple[str, int]] = {}
+    fenced = False
     for number, line in enumerate([section.heading, *section.lines[:_MAX_SECTION]]):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        if fenced and not re.search(r"\.(py|sh)\b.* ", line):
+            continue  # a listing of the project, or what it prints
         words = {match.start(1): match[1] for match in _NAMED.finditer(line) if _is_name(match[1])}
         for match in _WORD.finditer(line):
             word = match[0].strip(".-_")

@@ -132,7 +132,7 @@ _OPENS = ("open", "io.open", "codecs.open", "tensorflow.io.gfile.GFile", "tensor
 
 def _data_file(text: str) -> bool:
     return bool(re.search(r"\.(txt|json|jsonl|csv|tsv|pkl|bin|npz|npy)$", text)) and not re.search(
-        r"config|log|result|metric|arg|param|vocab|label|class|state|history|requirements|readme|"
+        r"(?<![a-z])maps?\.|config|log|result|metric|arg|param|vocab|label|class|state|history|requirements|readme|"
         r"hparam|setting|option|tokenizer|pred|output|loss|seed|info|meta|lexicon|phone|dictionary|classes",
         text,
         re.IGNORECASE,
