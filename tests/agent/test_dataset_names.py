@@ -36,6 +36,7 @@ for epoch in range(3):
         ("data/squad/train-v2.0.json", "squad"),
         ("configs/an4_train_manifest.csv", "an4"),
         ("./buffer", None),
+        ("dump/train_nodev/norm", None),
         ("/data/LIDC-IDRI/processed_data/", "LIDC-IDRI"),
         ("data/VariousImages/pickle/train_data.pkl", "VariousImages"),
         ("data/example.train", None),

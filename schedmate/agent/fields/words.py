@@ -138,7 +138,7 @@ def _is_generic(stem: str) -> bool:
     parts = re.split(r"[-_.]", lowered)
     if len(parts) > 1 and all(part in _words("generic") or part.isdigit() for part in parts):
         return True  # `processed_data`, `example.train`
-    split = r"(train|val|valid|test|eval|dev)(ing|set)?([-_]?\d*|[-_]v\d[\d.]*)"
+    split = r"(train|val|valid|test|eval|dev)(ing|set)?([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev)"
     return bool(re.fullmatch(split, lowered))
 
 
