@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate, argument, is_number, rules, text_of
+from schedmate.agent.fields.candidates import (
+    EXPLICIT,
+    Candidate,
+    argument,
+    is_number,
+    rules,
+    text_of,
+)
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
@@ -14,6 +21,7 @@ _OPTIMIZER = re.compile(
     r"novograd|prodigy|ranger|lbfgs|rprop|yogi|adan$|galore|optimi[sz]er$",
     re.IGNORECASE,
 )
+_ALIKE = {"GradientDescent": "SGD"}
 _PRECISION = (
     (re.compile(r"bf16|bfloat16", re.IGNORECASE), "bf16"),
     (re.compile(r"fp8|float8", re.IGNORECASE), "fp8"),
@@ -72,9 +80,26 @@ def _optimizer(event: CallEvent, found: Found) -> None:
     origin = event.result.origin if event.result is not None else None
     score = 82.0 if event.certain else 60.0
     held = found.get("optimizer")
-    if held is None or (held.score < score and event.certain):
-        found["optimizer"] = Candidate(classes.last(event.path), origin, score)
-    _number(found, "lr", argument(event, ["lr", "learning_rate"]), origin or _place(event), score)
+    if held is None or (held.score < score and event.certain and not _chosen(held)):
+        name = classes.last(event.path).removesuffix("Optimizer")
+        found["optimizer"] = Candidate(_ALIKE.get(name, name), origin, score)
+    _number(found, "lr", _rate(event), origin or _place(event), score)
+
+
+def _chosen(held: Candidate) -> bool:
+    """Whether a configuration or the command names the optimiser, whatever else is made."""
+    source = held.origin.source if held.origin is not None else None
+    return source in (*EXPLICIT, "config") and is_optimizer(str(held.data))
+
+
+def _rate(event: CallEvent) -> Value | None:
+    """The learning rate of an optimiser, or else of its first group of parameters."""
+    given = argument(event, ["lr", "learning_rate"])
+    if given is not None or not event.args:
+        return given
+    groups = event.args[0].data
+    first = groups[0].data if isinstance(groups, list) and groups else None
+    return first.get("lr") if isinstance(first, dict) else None
 
 
 def _own_optimizer(event: CallEvent, found: Found) -> None:
@@ -95,9 +120,14 @@ def _compiled(event: CallEvent, found: Found) -> None:
         _number(found, "lr", argument(event, ["lr", "learning_rate"]), _place(event), 74)
 
 
+def loader_size(event: CallEvent) -> Value | None:
+    """The batch size that a data loader is made with."""
+    return argument(event, ["batch_size", 1]) if event.path in _LOADERS else None
+
+
 def _batch_size(event: CallEvent, found: Found) -> None:
     if event.path in _LOADERS:
-        size, score = argument(event, ["batch_size", 1]), 70
+        size, score = loader_size(event), 70
     elif event.path.endswith(".fit"):
         size, score = event.kwargs.get("batch_size"), 75
     elif event.cls is not None and re.search(r"Loader|Dataset", event.cls.name):

@@ -11,6 +11,7 @@ from schedmate.agent.fields.candidates import (
     best,
     is_number,
     named,
+    normal,
     rules,
     source_bonus,
     text_of,
@@ -29,13 +30,17 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     """Extra training fields that the code states, by field name."""
     found: dict[str, Candidate] = {}
     for field, aliases in rules("names")["extras"].items():
-        chosen = best(_candidates(field, named(settings, aliases)))
+        options = _candidates(field, named(settings, aliases))
+        if field == "batch_size":
+            _loaded(trace, options)
+        chosen = best(options)
         if chosen is None and field == "optimizer":
             chosen = best(_of_section(settings))
         if chosen is not None:
             found[field] = chosen
     _precision(settings, found)
     called.add(trace, found)
+    _parameters(trace, found)
     if named(settings, ["train_micro_batch_size_per_gpu"]):
         # DeepSpeed's train_batch_size counts all GPUs and accumulation steps
         whole = best(_candidates("batch_size", named(settings, ["train_batch_size"])))
@@ -52,6 +57,37 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     elif "batch_size" not in found and "global_batch_size" in found:
         found["batch_size"] = found["global_batch_size"]
     return found
+
+
+def _loaded(trace: Trace, options: list[Candidate]) -> None:
+    """Prefer, of several defaults, the batch size that a data loader is given."""
+    sizes = {
+        size.data
+        for event in trace.calls
+        if (size := called.loader_size(event)) is not None and is_number(size)
+    }
+    for option in options:
+        if option.data in sizes and option.origin and option.origin.source == "default":
+            option.score += 7
+
+
+_TELLING = re.compile(r"batch.?size|^lr$|learning.?rate", re.IGNORECASE)
+"""Parameters that mean a field in whatever function they are."""
+
+
+def _parameters(trace: Trace, found: dict[str, Candidate]) -> None:
+    """What the program's own functions are given under a field's name, where nothing else says."""
+    given = {
+        normal(name): value
+        for name, value in trace.parameters.items()
+        if _TELLING.search(name) and value.data > 0
+    }
+    for field, most in (("batch_size", 10**7), ("lr", 1)):
+        for alias in rules("names")["extras"][field] if field not in found else ():
+            value = given.get(normal(alias))
+            if value is not None and value.data < most:
+                found[field] = Candidate(value.data, value.origin, 58.0)
+                break
 
 
 def _of_section(settings: list[Setting]) -> list[Candidate]:

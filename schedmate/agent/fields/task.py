@@ -15,11 +15,19 @@ from schedmate.jobs import TaskType
 
 _MARGIN = 1.0
 _ENOUGH = 2.0
+_LITTLE_MARGIN = 0.6
+_LITTLE = 1.2
+"""What is enough once nothing else can be asked."""
 _PLAIN = re.compile(
     r"(bi|simple|vanilla|stacked|my|base)?[-_]?(lstm|gru|rnn|mlp|cnn|transformer|u-?net)s?"
     r"([-_]?(model|net|network|classifier|regressor))?",
     re.IGNORECASE,
 )
+
+_GAN = re.compile(r"gan(model|trainer)?$", re.IGNORECASE)
+"""Adversarial networks are trained on voices and series as well as on images."""
+_SENSE = 3.0
+"""Votes from which images, or language, are part of a job that is about both."""
 
 
 def find(
@@ -43,11 +51,9 @@ def find(
 
     words = rules("vocabulary")
     if model is not None:
-        plain = _PLAIN.fullmatch(str(model.data))
-        for domain in domains(str(model.data), words["models"]):
-            # a bare LSTM is at home anywhere; an image-text model outweighs a set of images
-            weight = 2.5 if plain else 8.5 if domain == "Multimodal" else 6.0
-            vote(domain, weight, model.origin, f"model {model.data}")
+        name = str(model.data)
+        for domain in domains(name, words["models"]):
+            vote(domain, _model_weight(name, domain), model.origin, f"model {name}")
     for dataset in datasets:
         for domain in domains(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
@@ -68,12 +74,15 @@ def find(
         given = [setting for setting in held if setting.value.data not in (None, False, "")]
         if given:
             vote(domain, 16.0, given[0].value.origin, f"setting {given[0].path[-1]}")
+    both = min(votes["CV"], votes["NLP"])
+    if votes["Multimodal"] >= _ENOUGH and both >= _SENSE and votes["Audio"] < both:
+        votes["Multimodal"] += 1.5 * both
     decided = _decided(votes)
-    for about in said if decided is None else ():
+    asked = iter(said)
+    while decided is None and (about := next(asked, None)) is not None:
         _vote_readme(about, words, vote)
         decided = _decided(votes)
-        if decided is not None:
-            break
+    decided = decided or _decided(votes, _LITTLE, _LITTLE_MARGIN)
     if decided is None:
         return None
     domain, weight, runner_up = decided
@@ -83,14 +92,26 @@ def find(
     return Candidate(domain, where, score, f"from {reason}"), cast("TaskType", domain)
 
 
-def _decided(votes: dict[str, float]) -> tuple[str, float, float] | None:
+def _model_weight(name: str, domain: str) -> float:
+    """What a model's name counts for: a bare LSTM is at home anywhere, a GAN in many places.
+
+    An image-text model outweighs a set of images.
+    """
+    if _PLAIN.fullmatch(name):
+        return 2.5
+    return 3.5 if _GAN.search(name) else 8.5 if domain == "Multimodal" else 6.0
+
+
+def _decided(
+    votes: dict[str, float], enough: float = _ENOUGH, margin: float = _MARGIN
+) -> tuple[str, float, float] | None:
     """The domain with the most votes, its votes and the next one's, if that is clear enough."""
     ordered = sorted(votes.items(), key=lambda item: -item[1])
     if not ordered:
         return None
     domain, weight = ordered[0]
     runner_up = ordered[1][1] if len(ordered) > 1 else 0.0
-    clear = weight >= _ENOUGH and weight - runner_up >= _MARGIN
+    clear = weight >= enough and weight - runner_up >= margin
     return (domain, weight, runner_up) if clear else None
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp import instances, methods
+from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
@@ -67,6 +68,9 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if isinstance(data, Partial):
         return {"func": data.func, "args": Value(tuple(data.args)),
                 "keywords": Value(data.kwargs)}.get(name, unknown(name))  # fmt: skip
+    if name == "__class__" and (base.known or isinstance(data, dict | list | tuple)):
+        kind: Value | None = BUILTINS.get(type(data).__name__)
+        return kind or unknown(name)
     if isinstance(data, PathStr | str | list | tuple | dict | FileHandle | int | float):
         return methods.bound_method(base, name)
     return Value(Symbol(f"?.{name}", base), base.origin)

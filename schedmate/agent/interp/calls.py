@@ -135,6 +135,9 @@ def call_function(
         state.trace.functions.setdefault(function.name, site)
     scope = Scope(function.module, function.scope)
     _bind_arguments(state, function, args, kwargs, scope)
+    for name, value in scope.names.items():
+        if type(value.data) in (int, float):
+            state.trace.parameters.setdefault(name, value)
     frame = Frame(scope, function.name, function.cls, args[0] if args else None)
     state.active[identity] = active + 1
     state.frames.append(frame)

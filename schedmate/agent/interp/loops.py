@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -237,6 +238,16 @@ def note_bound(
                     _trains(loop.body) if loop is not None else True,
                 )
             )
+
+
+_END = re.compile(r"(^|_)(done|finish(ed)?|stop(ped)?|end(ed)?|complete[d]?|over|terminated?)$")
+
+
+def note_end(state: State, node: ast.Assign, scope: Scope) -> None:
+    """Record `done = count >= total` of a loop that a later test of the name leaves."""
+    target = node.targets[0]
+    if isinstance(target, ast.Name) and _END.search(target.id):
+        note_bound(state, node.value, [ast.Break()], scope)
 
 
 def leaves_loop(body: Sequence[ast.stmt]) -> bool:

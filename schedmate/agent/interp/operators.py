@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp import classes, passes
 from schedmate.agent.interp.objects import (
     AttrDict,
+    Call,
     Class,
     Function,
     Instance,
@@ -74,7 +75,8 @@ def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin)
     if isinstance(a, passes.Passes) or isinstance(b, passes.Passes):
         return passes.binary(op, left, right, origin) or unknown(origin=origin)
     if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
-        return unknown(origin=origin)
+        shared = passes.binary(op, left, right, origin) if isinstance(b, Unknown | Symbol) else None
+        return shared or unknown(origin=origin)
     if op is ast.Mult and isinstance(a, str | bytes) | isinstance(b, str | bytes):
         count = a if isinstance(a, int) else b if isinstance(b, int) else 0
         if count > 1000:
@@ -182,11 +184,16 @@ def _same_value(member: Instance, plain: Value) -> bool:
     return not bases.isdisjoint(classes.PLAIN_ENUMS) and bool(value.plain() == plain.plain())
 
 
+_ENVIRON = ("os.environ", "os.environ.keys")
+
+
 def _contains(state: State, item: Value, container: Value) -> bool | None:
     if isinstance(item.data, str) and isinstance(container.data, str):
         return item.data in container.data
-    mapping = state.mapping(container)
     key = plain_key(item)
+    if isinstance(container.data, Symbol | Call) and container.data.path in _ENVIRON:
+        return True if key in state.environ else None
+    mapping = state.mapping(container)
     if mapping is not None:
         if key is None:
             return None

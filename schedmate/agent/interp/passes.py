@@ -38,9 +38,19 @@ def same(args: list[Value]) -> Value | None:
     return counts[0] if len(counts) == 1 and small else None
 
 
+_MANY = 1000
+"""So many steps, shared out over an unknown number of environments, are still so many."""
+
+
 def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> Value | None:
-    """`left op right` where one of them is such a count; None where that says nothing."""
+    """`left op right` where one of them is such a count, or many steps are shared out.
+
+    None where that says nothing.
+    """
     a, b = left.data, right.data
+    if not isinstance(a, Passes) and not isinstance(b, Passes):
+        long = _number(left) and a >= _MANY and op in (ast.Div, ast.FloorDiv)
+        return Value(Passes("passes", steps=left)) if long else None
     if op is ast.Mult:
         count, factor = (left, right) if isinstance(a, Passes) else (right, left)
         held = count.data

@@ -17,7 +17,7 @@ from schedmate.agent.interp.flow import (
     Raised,
     lineage,
 )
-from schedmate.agent.interp.loops import for_, while_
+from schedmate.agent.interp.loops import for_, note_end, while_
 from schedmate.agent.interp.modules import import_, import_from
 from schedmate.agent.interp.objects import Function, Instance, Scope, Site
 from schedmate.agent.interp.operators import binary
@@ -54,6 +54,8 @@ def _expr(state: State, node: ast.Expr, scope: Scope) -> None:
 def _assign(state: State, node: ast.Assign, scope: Scope) -> None:
     value = evaluate(state, node.value, scope)
     _name_event(state, node.targets[0], value)
+    if isinstance(node.value, ast.Compare) and state.frames[-1].loops:
+        note_end(state, node, scope)
     if isinstance(node.value, ast.Call) or (
         isinstance(node.value, ast.DictComp | ast.ListComp)
         and any(isinstance(part, ast.Call) for part in ast.walk(node.value))

@@ -79,7 +79,8 @@ class Trace:
     """Everything seen while following one launch.
 
     `functions` are the repository's functions called, `assigned` the names that results of its
-    calls went into, each with where that first happened.
+    calls went into, each with where that first happened. `parameters` are the numbers that
+    functions were first given, by parameter.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -92,6 +93,7 @@ class Trace:
     used: set[int] = field(default_factory=set)
     popped: dict[int, tuple[object, dict[Any, Value]]] = field(default_factory=dict)
     assigned: dict[str, Site] = field(default_factory=dict)
+    parameters: dict[str, Value] = field(default_factory=dict)
     complete: bool = True
 
     def warn(self, message: str) -> None:

@@ -68,7 +68,7 @@ def from_training_arguments(trace: Trace, epochs: list[Candidate], steps: list[C
 def _duration(
     value: Value | None, base: float, epochs: list[Candidate], steps: list[Candidate]
 ) -> None:
-    """Composer's `10ep`, `1000ba` time strings; a bare number counts epochs."""
+    """Composer's `10ep`, `1000ba`, `5000sp` time strings; a bare number counts epochs."""
     if value is None:
         return
     if is_number(value):

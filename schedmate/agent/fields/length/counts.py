@@ -10,6 +10,8 @@ from schedmate.agent.values import Value
 
 _ENDLESS = 10**8
 """So many epochs or steps mean that something else ends the training."""
+CLIP = 1000
+"""Fewer frames than this are a clip's, not a training's."""
 LIMIT = "a limit of steps that was set for this launch"
 """The note of such a setting."""
 LEAVES = "leaves at"
@@ -25,9 +27,9 @@ def positive(value: Value | None) -> bool:
 
 
 def timed(value: Value) -> tuple[int, str] | None:
-    """A time string of Composer: `10ep` epochs, `1000ba` batches."""
+    """A time string of Composer: `10ep` epochs, `1000ba` batches, `5000sp` samples."""
     text = value.data if isinstance(value.data, str) else ""
-    found = re.fullmatch(r"(\d+)\s*(ep|ba)", text)
+    found = re.fullmatch(r"(\d+)\s*(ep|ba|sp|tok)", text)
     return (int(found[1]), found[2]) if found else None
 
 

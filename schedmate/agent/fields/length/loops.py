@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate
-from schedmate.agent.fields.length.counts import LEAVES, counted, positive
+from schedmate.agent.fields.length.counts import CLIP, LEAVES, counted, positive
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
 
@@ -17,10 +17,13 @@ _EPOCH = re.compile(
 )
 _STEP = re.compile(
     r"(^|_|\.|\b)(global_?|train_?|curr?_?|current_?|n_?|num_?|total_?|max_?)*"
-    r"(step|steps|iter|iters|itrs|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
+    r"(step|steps|iter|iters|itr|itrs|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
     r"batch_num|niter|n_iter|num_iter|t|i_iter|frame_idx|steps_done)(_?(num|idx|no|count|i))?($|_|\b)",
     re.IGNORECASE,
 )
+_CONSUMED = re.compile(r"(^|_|\b)(frame|n?img|kimg|interaction)s?($|_|\b)", re.IGNORECASE)
+"""What training consumes, counted in place of its steps where there is much of it."""
+
 _NOT_TOTAL = re.compile(
     r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
     r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|adv_|n_step|"
@@ -60,19 +63,24 @@ def of_passes(
         return
     assert made is not None
     score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
-    if count.steps is not None and _EPOCH.search(text):
+    if count.steps is not None and (_EPOCH.search(text) or _STEP.search(text)):
         steps.append(counted(made, score, note))
     elif count.steps is None and made.data > 1:
         epochs.append(counted(made, score, note))
+
+
+_BEGUN = re.compile(r"range\((?:[^,()]|\([^()]*\))*,")
 
 
 def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
     if not positive(loop.bound):
         return
     counter = loop.counter.rsplit(".", 1)[-1]
-    text = loop.bound_text
+    text = _BEGUN.sub("range(", loop.bound_text)  # up to where, not from where
     bound_is_epoch, counter_is_epoch = bool(_EPOCH.search(text)), bool(_EPOCH.search(counter))
-    counter_is_step = bool(_STEP.search(counter))
+    counter_is_step = bool(
+        _STEP.search(counter) or (loop.bound.data >= CLIP and _CONSUMED.search(f"{counter} {text}"))
+    )
     note = f"loop over {text}" if loop.kind == "for" else f"{LEAVES} {text}"
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, Setting, named, rules, source_bonus
-from schedmate.agent.fields.length.counts import LIMIT, positive, timed, whole
+from schedmate.agent.fields.length.counts import CLIP, LIMIT, positive, timed, whole
 
 _ENVIRONMENT_STEPS = frozenset(
     [
@@ -19,14 +19,15 @@ _ENVIRONMENT_STEPS = frozenset(
         "maxframes",
         "numframes",
         "numtrainframes",
+        "frames",
         "envsteps",
         "totalenvironmentsteps",
     ]
 )
 """Reinforcement learning counts environment steps, whatever its loops count."""
 
-_CLIP = 1000
-"""Fewer frames than this are a clip's, not a training's."""
+_FEW = 50
+"""Fewer steps than this are no training beside others that were set."""
 
 _PARTS_OF_OTHERS = re.compile(
     r"eval|valid|test|infer|generat|^val$|^env(ironment)?_?(args|kwargs|config|cfg|params?)$",
@@ -66,24 +67,31 @@ def from_settings(settings: list[Setting], epochs: list[Candidate], steps: list[
             if optim and float(number) < 100:
                 continue  # of the optimiser's own search
             data = int(number) if isinstance(number, str) else whole(number)
-            score = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
-            if setting.key in _ENVIRONMENT_STEPS:
-                if isinstance(data, int | float) and data < _CLIP:
-                    continue  # the frames of a video clip
-                score += 18
-            if setting.kind == "globals":
-                score -= 6
-            if isinstance(data, int | float) and data <= 1 and target is steps:
+            score = _score(setting, data, target is steps)
+            if score is None:
                 continue
-            if "episode" in setting.key:
-                if isinstance(data, int | float) and data <= 1:
-                    continue
-                score -= 8
-            if setting.explicit:
-                score += 2
             limit = target is steps and setting.key.startswith("max")
             note = LIMIT if limit and setting.explicit else None
-            target.append(Candidate(data, setting.value.origin, score, note))
+            target.append(Candidate(data, setting.value.origin, score - 0.12 * rank, note))
+
+
+def _score(setting: Setting, number: float, steps: bool) -> float | None:
+    """How likely a setting under such a name is the length; None when it is something else."""
+    score = 74.0 + source_bonus(setting.value.origin) + (2 if setting.explicit else 0)
+    if setting.key in _ENVIRONMENT_STEPS:
+        if number < CLIP:
+            return None  # the frames of a video clip
+        score += 18
+    if setting.kind == "globals":
+        score -= 6
+    counted_up = setting.kind == "globals" and len(setting.path) > 1  # by an object, so far
+    if number <= 1 and (steps or counted_up or "episode" in setting.key):
+        return None
+    if steps and number < _FEW:
+        score -= 8  # of something inside a step
+    if "episode" in setting.key:
+        score -= 8
+    return score
 
 
 def _from_durations(

@@ -32,7 +32,8 @@ def find(
         if other is not None:
             return other
     for about in said:
-        if about.name and (found is None or _says_little(found, about)):
+        little = found is None or _says_little(found, about) or _one_of_many(trace, found, about)
+        if about.name and little:
             title = _from_title(trace, about, found)
             if title is not None:
                 return title
@@ -67,6 +68,18 @@ def _says_little(found: Candidate, said: About) -> bool:
         return True
     weak = found.score < 50 or (found.score <= 72 and not is_known(name, "models"))
     return weak and is_known(said.name, "models") and normal(said.name) in normal(said.folder)
+
+
+_MANY = 5
+"""So many different networks are one system, which no single one of them names."""
+
+
+def _one_of_many(trace: Trace, found: Candidate, said: About) -> bool:
+    """Whether a network is one of many of a system that the README and the folder name."""
+    if found.note != "class constructed" or not said.name:
+        return False
+    names = {candidate.data for candidate in built(trace) if candidate.score >= 60}
+    return len(names) >= _MANY and normal(said.name) in normal(said.folder)
 
 
 def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate | None:
@@ -111,6 +124,9 @@ def _from_code(trace: Trace, settings: list[Setting], entry: str | None) -> Cand
         for other in given:
             longer = normal(str(other.data))
             if other.score >= 60 and longer.startswith(stem) and longer != stem:
+                return other
+        for other in named:
+            if stem in normal(str(other.data)):
                 return other
     if found is not None:
         # where settings name the same thing, they are the better evidence

@@ -17,7 +17,7 @@ _AGENT = re.compile(
 _WHOLE = re.compile(
     r"(\w*_)?(gan|vae|model|net|network|solver|trainer|ddpm|diffusion)\d*$", re.IGNORECASE
 )
-_PLAIN_MODEL = re.compile(r"(Model|Net|Network|Transformer|GAN|VAE|Agent)$")
+_PLAIN_MODEL = re.compile(r"(Model([A-Z]\w{0,5})?|Net|Network|Transformer|GAN|VAE|Agent)$")
 _PART = re.compile(
     r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|(Policy|Value|Actor|Critic|Q)Net(work)?|Policy|"
     r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
@@ -25,6 +25,7 @@ _PART = re.compile(
 _WRAPPER = re.compile(
     r"(Wrapper|WithLoss|WithCriterion|Bench(Train)?|Trainer|Engine|Task|Learner|Solver|System)$"
 )
+_DECORATED = re.compile(r"_?(Decorat(or|ed)|Wrapp(er|ed)|Persistent)(Class|Cls)?")
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
@@ -39,6 +40,11 @@ def built(trace: Trace) -> list[Candidate]:
     out: list[Candidate] = []
     optimised = _optimised(trace)
     parts = given_to_networks(trace)
+    makers = {
+        id(event.owner)
+        for event in trace.calls
+        if event.cls is not None and event.owner is not None and classes.is_network(event.cls)
+    }
     for event in trace.calls:
         cls = event.cls
         if cls is None or any(not _WRAPPER.search(name) for name in event.inside):
@@ -47,28 +53,9 @@ def built(trace: Trace) -> list[Candidate]:
             out.append(_training_module(event, cls))
             continue
         if not classes.is_network(cls):
-            if event.inside or re.match(r"Random|Dummy|Mock", cls.name):
-                continue
-            named_after = normal(event.target) == normal(cls.name)
-            whole = is_whole(cls.name) and (named_after or _WHOLE.match(event.target))
-            if whole and not _is_agent(cls.name):
-                origin = event.result.origin if event.result is not None else None
-                score = 76.0 if event.certain else 61.0
-                out.append(Candidate(cls.name, origin, score, "class constructed"))
-                continue
-            if _is_agent(cls.name) and (TARGET.match(event.target) or _AGENT.match(event.target)):
-                origin = event.result.origin if event.result is not None else None
-                score = 80.0 if event.certain else 65.0
-                name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
-                out.append(Candidate(name, origin, score, "class constructed"))
-                continue
-            if _PLAIN_MODEL.search(cls.name) and (
-                TARGET.match(event.target) or _MAKER.match(event.function)
-            ):
-                origin = event.result.origin if event.result is not None else None
-                own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
-                score = 67.0 if own and len(cls.name) > 6 else 57.0
-                out.append(Candidate(cls.name, origin, score, "class constructed"))
+            found = None if event.inside else _around_networks(event, cls, makers)
+            if found is not None:
+                out.append(found)
             continue
         if _NOT_NETWORK.search(cls.name):
             continue
@@ -76,6 +63,33 @@ def built(trace: Trace) -> list[Candidate]:
         origin = event.result.origin if event.result is not None else None
         out.append(Candidate(_class_name(cls), origin, score, "class constructed"))
     return out
+
+
+def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidate | None:
+    """A class of the repository that is no network, but the model or agent made of some.
+
+    `makers` are the identities of classes whose methods construct networks.
+    """
+    if re.match(r"Random|Dummy|Mock", cls.name):
+        return None
+    origin = event.result.origin if event.result is not None else None
+    doubt = 0 if event.certain else 15
+    agent = _is_agent(cls.name)
+    named_after = normal(event.target) == normal(cls.name)
+    if not agent and is_whole(cls.name) and (named_after or _WHOLE.match(event.target)):
+        return Candidate(cls.name, origin, 76.0 - doubt, "class constructed")
+    if agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
+        name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
+        return Candidate(name, origin, 80.0 - doubt, "class constructed")
+    if not TARGET.match(event.target) and not _MAKER.match(event.function):
+        return None
+    if id(cls) in makers and event.target == "model" and not _WRAPPER.search(cls.name):
+        return Candidate(cls.name, origin, 68.0 - doubt, "class constructed")
+    if _PLAIN_MODEL.search(cls.name):
+        own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
+        score = 67.0 if own and len(cls.name) > 6 else 57.0
+        return Candidate(cls.name, origin, score, "class constructed")
+    return None
 
 
 def _is_agent(name: str) -> bool:
@@ -103,6 +117,8 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
         score -= 16
     if _WRAPPER.search(cls.name):
         score -= 12
+    if cls.name.endswith("Generator"):
+        score -= 8  # one half of a model that has a name
     if any(classes.last(base) == "Layer" for base in cls.external_bases()):
         score -= 14
     if not is_known(cls.name, "models"):
@@ -119,7 +135,9 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
 
 
 def _class_name(cls: Class) -> str:
-    """The class's name; a class called Model is named by its module."""
+    """The class's name; one called Model is named by its module, a decorated one by its base."""
+    if _DECORATED.fullmatch(cls.name) and len(cls.mro()) > 1:
+        return _class_name(cls.mro()[1])
     if cls.name.endswith("Task") and len(cls.name) > 8:
         return cls.name.removesuffix("Task")
     if cls.name.strip("_") not in ("Model", "Net", "Network"):
@@ -145,10 +163,13 @@ def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
 def _training_module(event: CallEvent, cls: Class) -> Candidate:
     """A Lightning module: the model itself, unless it is named as a wrapper around one."""
     wrapper = re.search(
-        r"^(Lit|PL|Lightning|Base)[A-Z]|(Module|Task|Wrapper|System|Trainer)$", cls.name
+        r"^(Lit|PL|Lightning|Base|Trainable)[A-Z]|(Module|Task|Wrapper|System|Trainer)$", cls.name
     )
     score = (70.0 if wrapper else 75.0) - (0 if event.certain else 15)
-    name = re.sub(r"^(Lit|PL)(?=[A-Z])|(Lit|Lightning)?(Module)$", "", cls.name) or cls.name
+    name = re.sub(r"^(Lit|PL|Trainable)(?=[A-Z])|(Lit|Lightning)?(Module)$", "", cls.name)
+    name = name or cls.name
+    if not wrapper and is_known(name, "models"):
+        score += 6  # rather than the network inside it
     return Candidate(
         name, event.result.origin if event.result else None, score, "class constructed"
     )

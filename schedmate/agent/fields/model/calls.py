@@ -70,14 +70,16 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
     score = 84.0 if event.certain else 66.0
     if rule.get("weak"):
         score -= 22
-    if AUXILIARY.search(event.target) or (event.inside and not rule.get("weak")):
+    if AUXILIARY.search(event.target):
+        score -= 26
+    elif event.inside and not rule.get("weak"):
         score -= 14
     if event.inside and rule["name"] == "path":
         score -= 4
     if MEASURING.search(event.site.file):
-        score -= 24
+        score -= 26
     if event.on_import:
-        score -= 16  # a helper that a module keeps for others
+        score -= 26  # a helper that a module keeps for others
     spec = rule["name"]
     site = event.result.origin if event.result is not None else None
     if spec == "path":
@@ -114,6 +116,13 @@ _BUILDER = re.compile(
     r"model|net|network|call|forward|fn|wrapper|worker|do_\w+|train_\w+|run_\w+)$",
     re.IGNORECASE,
 )
+
+
+_STEP_OF_BUILDING = re.compile(
+    r"(add|apply|attach|append|transfer|freeze|unfreeze|extend|wrap|convert|update|modify|replace|"
+    r"copy|clone|restore|evaluate|test|predict|save|compute|process|generate)_"
+)
+"""Functions that do something to a model, and are not named after it."""
 
 
 def _site(event: CallEvent) -> Origin:
@@ -162,7 +171,9 @@ def _generic(event: CallEvent) -> Candidate | None:
         if event.function and not _BUILDER.match(event.function):
             # a function named as a class is, `DeepFM(features)`
             score += 10 if event.function[:1].isupper() else -4
-            return Candidate(event.function, _site(event), score, "the function that builds it")
+            if not _STEP_OF_BUILDING.match(event.function):
+                note = "the function that builds it"
+                return Candidate(event.function, _site(event), score, note)
         score -= 20
     origin = event.result.origin if event.result is not None else None
     return Candidate(last, origin, score, "class constructed")

@@ -37,6 +37,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     beside: list[bool] = []
     answering: set[str | None] = set()
     used = _used_words(trace, built)
+    files = {normal(s.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]) for s in settings}
     answered = _configs_with_a_model(settings)
     for rank, setting in named(settings, rules("names")["model"]):
         if _wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
@@ -45,13 +46,17 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         name = model_name(text) if text is not None else None
         if name is None:
             continue
+        if setting.key == "encodertype" and not is_known(name, "models"):
+            continue  # its direction, or what it reads
         if setting.key == "learner" and not is_whole(name):
             continue  # whatever else learns, or an optimiser
+        if setting.kind == "globals" and normal(name) in files and not is_known(name, "models"):
+            continue  # a name for the run, made from its configuration's
         if setting.key in _FILES and (
             not is_known(name, "models") or is_known(name, "datasets") or text in answered
         ):
             continue  # a file named after a dataset holds an experiment
-        score = _score(name, rank, setting, normal(name) in used, bool(built))
+        score = _score(name, rank, setting, _base(name, used), bool(built))
         origin = setting.value.origin
         nested = _is_nested_backbone(setting)
         out.append(Candidate(name, origin, score, _OF_BACKBONE if nested else None))
@@ -60,14 +65,30 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         if rank <= _STRONG and is_known(name, "models") and origin is not None:
             answering.add(origin.file)
     _below_the_chosen(out, beside, answering - {None})
-    return _with_classes([*out, *_looked_up(trace, settings)], _config_classes(settings))
+    targets = _config_classes(settings)
+    made = {str(candidate.data) for candidate in built}
+    for candidate in targets:
+        if candidate.data in made:
+            candidate.score += 6  # and not a part of it
+    return _with_classes([*out, *_looked_up(trace, settings)], targets, built)
 
 
-def _score(name: str, rank: int, setting: Setting, linked: bool, built: bool) -> float:
-    """How likely the value of a setting is the model's name; `linked`: the program looked it up."""
+def _base(name: str, used: set[str]) -> float:
+    """How much a name weighs for what the program did by it.
+
+    One that it looked something up by says more than one that stands alone, and one after which
+    a class is called that it made, `cut` and `CUTModel`, more still.
+    """
+    plain = normal(name)
+    if len(plain) > 2 and any(plain + kind in used for kind in ("model", "net", "network")):
+        return 86.0
+    return 78.0 if plain in used else 62.0
+
+
+def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> float:
+    """How likely the value of a setting is the model's name, from `base` on."""
     origin = setting.value.origin
-    # a name that the program looked something up by weighs more than one that stands alone
-    score = 78.0 if linked else 62.0
+    score = base
     score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
     if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
         score = max(score, 86 - 0.2 * rank)
@@ -91,6 +112,9 @@ def _score(name: str, rank: int, setting: Setting, linked: bool, built: bool) ->
         score -= 12
     if setting.key == "netg" and not setting.explicit:
         score -= 14  # the generator of a model that has its own name
+    if "/" in str(setting.value.data) and not is_known(name, "models"):
+        if setting.key in ("modelpath", "checkpoint"):
+            score -= 25  # where it is written to
     return score
 
 
@@ -114,13 +138,17 @@ def _is_nested_backbone(setting: Setting) -> bool:
     return setting.key in _BACKBONES and len(setting.path) > 1 and not setting.explicit
 
 
-def _with_classes(named: list[Candidate], built: list[Candidate]) -> list[Candidate]:
-    """Both, where a class named by the configuration comes before the backbone it is given."""
-    if any(candidate.score >= 70 for candidate in built):
+def _with_classes(
+    named: list[Candidate], classes: list[Candidate], built: list[Candidate]
+) -> list[Candidate]:
+    """Both, where a class that is named or well known comes before the backbone it is given."""
+    if any(c.score >= 70 for c in classes) or any(
+        c.score >= 80 and is_known(str(c.data), "models") for c in built
+    ):
         for candidate in named:
             if candidate.note == _OF_BACKBONE:
                 candidate.score -= 25
-    return [*named, *built]
+    return [*named, *classes]
 
 
 def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
@@ -134,7 +162,11 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
         key = setting.path[-1]
         if not is_known(text, "models") or not re.search(r"model|arch|net|backbone", key):
             continue
+        if model_name(text) is None:
+            continue
         score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux", key) else 0)
+        if setting.key == "netg" and not setting.explicit:
+            score -= 14
         note = _OF_BACKBONE if _is_nested_backbone(setting) else None
         found.append(Candidate(text, setting.value.origin, score, note))
     return found
@@ -152,7 +184,7 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
 _WRONG_PART = re.compile(
     r"language_?backbone|text_?backbone|optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
     r"critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora|slm$|vocoder|speaker|"
-    r"text_enc|content_enc|condition|checkpointer",
+    r"text_enc|content_enc|condition|checkpointer|^dis$",
     re.IGNORECASE,
 )
 

@@ -15,6 +15,7 @@ from schedmate.agent.interp.libs import (
     importing,
     iteration,
     processes,
+    regex,
     runtime,
     standard,
     structures,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 
 _MODELS = (
+    regex,
     standard,
     structures,
     filesystem,

@@ -20,6 +20,9 @@ from schedmate.agent.values import Origin, Value, unknown
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
+_CONFIG_FILE = ("is_config_file", "is_config_file_arg")
+"""What makes an option of configargparse name a configuration file."""
+
 
 def add_argument(state: State, call: Invocation) -> Value:
     parser = parser_of(state, call.base)
@@ -54,7 +57,7 @@ def add_argument(state: State, call: Invocation) -> Value:
             action = "dict"
         if path.endswith("ActionConfigFile"):
             parser.config_flags.update(flags)
-    if truth(call.kwargs.get("is_config_file", Value(False))):
+    if any(truth(call.kwargs.get(name, Value(False))) for name in _CONFIG_FILE):
         parser.config_flags.update(flags)
     nargs = call.kwargs.get("nargs", Value(None)).data
     if isinstance(nargs, Symbol):

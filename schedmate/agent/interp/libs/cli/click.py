@@ -34,6 +34,15 @@ def run_click(state: State, function: Function, argv: list[Value]) -> Value:
     return state.call(Value(function.undecorated()), args, kwargs, function.site)
 
 
+_NUMBERS = {
+    "click.IntRange": "int",
+    "click.FloatRange": "float",
+    "click.INT": "int",
+    "click.FLOAT": "float",
+}
+"""click's own types of numbers."""
+
+
 def _click_option(state: State, decorator: Value, parser: Parser, function: Function) -> None:
     data = decorator.data
     if not isinstance(data, Call) or classes.last(data.path) not in ("option", "argument"):
@@ -63,6 +72,8 @@ def _click_option(state: State, decorator: Value, parser: Parser, function: Func
     if is_flag and default.data is None:
         default = Value(False, here)
     kind = data.kwargs.get("type")
+    if kind is not None and isinstance(kind.data, Call | Symbol):
+        kind = BUILTINS.get(_NUMBERS.get(kind.data.path, ""), kind)
     if kind is None and not isinstance(default.data, str) and default.known and not is_flag:
         kind = BUILTINS.get(type(default.data).__name__)
     many = data.kwargs.get("nargs", Value(None)).data

@@ -189,7 +189,10 @@ def convert(state: State, kind: Value, value: Value) -> Value:
     if isinstance(data, Symbol):
         if data.path in ("pathlib.Path", "pathlib.PosixPath"):
             return Value(PathStr(value.data), value.origin)
-        return value
+        if data.path not in state.library.handlers:
+            return value
+        read = state.call(kind, [value], {}, NOWHERE)  # `type=json.loads`, `OmegaConf.load`
+        return read if isinstance(read.data, dict | list) else value
     if isinstance(data, Function | Class):
         try:
             converted = state.call(kind, [value], {}, NOWHERE)

@@ -98,6 +98,8 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
         kind = BUILTINS.get(annotation if annotation in ("int", "float", "str") else "")
         if kind is None and default.known and isinstance(default.data, int | float) and not is_flag:
             kind = BUILTINS.get(type(default.data).__name__)
+        option = marker if isinstance(marker, Call) else note
+        kind = option.kwargs.get("parser", kind) if option is not None else kind
         action = "store_true" if is_flag else "store"
         parser.options.append(
             Option(

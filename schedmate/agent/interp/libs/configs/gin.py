@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from schedmate.agent.configs import parse_gin
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.configs.files import locate
-from schedmate.agent.interp.objects import Class, Function, Site
+from schedmate.agent.interp.objects import Call, Class, Function, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Unknown, Value
@@ -82,9 +82,9 @@ def gin_arguments(state: State, target: Function | Class) -> dict[str, Value]:
         return {}
     name = target.name
     if isinstance(target, Function) and target.cls is not None:
-        if name != "__init__":
+        if name != "__init__" and not _configured(target):
             return {}
-        name = target.cls.name
+        name = target.cls.name if name == "__init__" else name
     elsewhere: dict[str, Value] = {}
     everywhere: dict[str, Value] = {}
     here: dict[str, Value] = {}
@@ -102,6 +102,14 @@ def gin_arguments(state: State, target: Function | Class) -> dict[str, Value]:
         elif text is not None and text.startswith("@"):
             found[parameter] = _configurable(state, held, text, value)
     return found
+
+
+def _configured(function: Function) -> bool:
+    """Whether a method is made configurable by itself, under its own name."""
+    return any(
+        isinstance(decorator.data, Call | Symbol) and decorator.data.path == "gin.configurable"
+        for decorator in function.decorators
+    )
 
 
 def _configurable(state: State, held: _Gin, text: str, value: Value) -> Value:
