@@ -187,7 +187,8 @@ def _collect(
             if isinstance(key, str) and (key == "__tag__" or not key.startswith("__")):
                 _collect(item, (*path, *key.split(".")), group, out, seen, depth + 1, popped)
         return
-    if path and isinstance(data, list) and data and isinstance(data[0].data, dict):
+    told = path or group.kind == "config"  # several documents in one file
+    if told and isinstance(data, list) and data and isinstance(data[0].data, dict):
         for item in data[:MAX_LIST]:
             _collect(item, path, group, out, seen, depth + 1, popped)
         return

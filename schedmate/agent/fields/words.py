@@ -217,6 +217,8 @@ def model_name(text: str) -> str | None:
         or _MODEL_FILE.search(text)
     ):
         parts = [p for p in re.split(r"/", text) if p not in ("", ".", "..", "~")]
+        if re.match(r"/?(path|your)\b", text):  # to be filled in, as with a hint of what
+            parts = [p for p in parts if is_known(p, "models")]
         for part in reversed(parts):
             stem = _MODEL_FILE.sub("", part)
             cached = re.fullmatch(r"models--(.+?)--(.+)", stem)

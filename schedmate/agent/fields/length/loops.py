@@ -17,10 +17,11 @@ _EPOCH = re.compile(
 )
 _STEP = re.compile(
     r"(^|_|\.|\b)(global_?|train_?|curr?_?|current_?|n_?|num_?|total_?|max_?)*"
-    r"(step|steps|iter|iters|itr|itrs|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
+    r"(step|steps|iter|iters|itrs|iteration|iterations|update|updates|it|timestep|timesteps|batch_idx|"
     r"batch_num|niter|n_iter|num_iter|t|i_iter|frame_idx|steps_done)(_?(num|idx|no|count|i))?($|_|\b)",
     re.IGNORECASE,
 )
+_ANY = re.compile(f"{_EPOCH.pattern}|{_STEP.pattern}|itr", re.IGNORECASE)
 _CONSUMED = re.compile(r"(^|_|\b)(frame|n?img|kimg|interaction)s?($|_|\b)", re.IGNORECASE)
 """What training consumes, counted in place of its steps where there is much of it."""
 
@@ -63,7 +64,7 @@ def of_passes(
         return
     assert made is not None
     score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
-    if count.steps is not None and (_EPOCH.search(text) or _STEP.search(text)):
+    if count.steps is not None and _ANY.search(text):
         steps.append(counted(made, score, note))
     elif count.steps is None and made.data > 1:
         epochs.append(counted(made, score, note))

@@ -8,6 +8,7 @@ from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
     Setting,
+    best,
     named,
     normal,
     rules,
@@ -60,8 +61,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         origin = setting.value.origin
         nested = _is_nested_backbone(setting)
         out.append(Candidate(name, origin, score, _OF_BACKBONE if nested else None))
-        backbone = setting.key in _BACKBONES and not setting.explicit
-        beside.append(backbone)
+        beside.append(setting.key in _BACKBONES)
         if rank <= _STRONG and is_known(name, "models") and origin is not None:
             answering.add(origin.file)
     _below_the_chosen(out, beside, answering - {None})
@@ -125,13 +125,19 @@ def _below_the_chosen(
 
     `answering` are the files that name a model besides the backbone.
     """
-    chosen = any(
-        c.score >= 80 and c.origin is not None and c.origin.source in EXPLICIT for c in found
-    )
+    whole = best([c for c, part in zip(found, beside, strict=True) if not part and _given(c)])
+    chosen = whole is not None and whole.score >= 78
     for candidate, backbone in zip(found, beside, strict=True):
         file = candidate.origin.file if candidate.origin is not None else None
-        if backbone and (chosen or file in answering):
-            candidate.score -= 15  # the launch names what has it
+        if backbone and whole is not None and chosen:
+            candidate.score = min(candidate.score - 15, whole.score - 1)  # it has this one
+        elif backbone and file in answering and not _given(candidate):
+            candidate.score -= 15
+
+
+def _given(candidate: Candidate) -> bool:
+    """Whether the launch itself says so."""
+    return candidate.origin is not None and candidate.origin.source in EXPLICIT
 
 
 def _is_nested_backbone(setting: Setting) -> bool:

@@ -110,6 +110,12 @@ def _hooked(state: State, call: Invocation, value: Value) -> Value:
     return state.call(hook, [inner], {}, call.site)
 
 
+def load_documents(state: State, call: Invocation) -> Value:
+    """`yaml.load_all(f)`: the documents of a file."""
+    loaded = load_mapping(state, call)
+    return Value([loaded], loaded.origin) if isinstance(loaded.data, dict) else loaded
+
+
 def noted(state: State, value: Value, name: str) -> Value:
     """The value, kept as settings that the program read under `name`."""
     state.trace.settings.append(Settings(name, value, "config"))
@@ -151,7 +157,7 @@ def ini_items(state: State, call: Invocation) -> Value:
 
 _LOADERS = (
     "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "yaml.YAML().load",
-    "json.load", "json.loads", "toml.load", "toml.loads", "yaml.safe_load_all", "pyhocon.parse",
+    "json.load", "json.loads", "toml.load", "toml.loads", "pyhocon.parse",
     "hyperpyyaml.load_hyperpyyaml", "mmcv.load", "mmengine.load", "rtoml.load", "hjson.load",
     "anyconfig.load", "pyjson5.load", "oyaml.safe_load", "yamlinclude.load",
 )  # fmt: skip
@@ -160,6 +166,7 @@ _INI = ("ConfigParser", "RawConfigParser", "SafeConfigParser")
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(_LOADERS, load_mapping),
+    **{f"yaml.{name}": load_documents for name in ("load_all", "safe_load_all", "full_load_all")},
     **{f"configparser.{kind}().read": read_ini for kind in _INI},
     **{
         f"configparser.{kind}().{method}": ini_get
