@@ -135,9 +135,7 @@ def call_function(
         state.trace.functions.setdefault(function.name, site)
     scope = Scope(function.module, function.scope)
     _bind_arguments(state, function, args, kwargs, scope)
-    for name, value in scope.names.items():
-        if type(value.data) in (int, float):
-            state.trace.parameters.setdefault(name, value)
+    _note_numbers(state, scope)
     frame = Frame(scope, function.name, function.cls, args[0] if args else None)
     state.active[identity] = active + 1
     state.frames.append(frame)
@@ -197,6 +195,13 @@ def _bind_arguments(
         names.setdefault(name, value)
     for name in known:
         names.setdefault(name, unknown(name))
+
+
+def _note_numbers(state: State, scope: Scope) -> None:
+    """Remember the numbers that a function's parameters were first given."""
+    for name, value in scope.names.items():
+        if type(value.data) in (int, float):
+            state.trace.parameters.setdefault(name, value)
 
 
 def _tells(value: Value) -> bool:
