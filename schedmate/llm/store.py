@@ -102,12 +102,11 @@ class Store:
             ).fetchone()
         return int(row[0]), float(row[1])
 
-    def calls(self, *, since: float = 0.0, limit: int | None = None) -> list[dict[str, Any]]:
+    def calls(self, *, since: float = 0.0) -> list[dict[str, Any]]:
         """The newest calls first."""
         with self._lock:
             cursor = self._db.execute(
-                "SELECT * FROM calls WHERE time >= ? ORDER BY id DESC LIMIT ?",
-                (since, -1 if limit is None else limit),
+                "SELECT * FROM calls WHERE time >= ? ORDER BY id DESC", (since,)
             )
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -32,8 +32,8 @@ def evaluate(state: State, node: ast.expr, scope: Scope) -> Value:
     return handler(state, node, scope)
 
 
-def _here(node: ast.expr, scope: Scope, text: str | None = None) -> Origin:
-    return Origin("code", scope.module.file, node.lineno, text)
+def _here(node: ast.expr, scope: Scope) -> Origin:
+    return Origin("code", scope.module.file, node.lineno)
 
 
 def _constant(state: State, node: ast.Constant, scope: Scope) -> Value:

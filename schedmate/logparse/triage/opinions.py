@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from schedmate.errors import InputError, ModelError
 from schedmate.llm import LLM
-from schedmate.logparse.failure.opinion import WINDOW, alike, is_open, settle
+from schedmate.logparse.failure.opinion import alike, is_open, settle
 from schedmate.logparse.reading import open_log
 from schedmate.logparse.triage.document import Group, JobVerdict, ModelUse
 from schedmate.logparse.triage.groups import group, pareto
@@ -27,7 +27,6 @@ def ask_model(
     llm: LLM,
     *,
     most: int = MOST,
-    window: int = WINDOW,
     told: Callable[[int, str], None] = lambda _done, _text: None,
 ) -> ModelUse:
     """Settles diagnoses of `jobs` in place, where a model can prove what it says.
@@ -55,7 +54,7 @@ def ask_model(
         example = by_index[one.example]
         told(use.asked, f"{use.asked} of {min(most, len(left_open))} groups")
         try:
-            changed = _settle(one, by_index, llm, window, batch)
+            changed = _settle(one, by_index, llm, batch)
             use.settled += 1
             use.jobs += changed
             failures = 0
@@ -82,12 +81,12 @@ def _is_open(one: Group, jobs: dict[int, JobVerdict]) -> bool:
     return found is not None and is_open(found) and bool(one.template or len(one.jobs) == 1)
 
 
-def _settle(one: Group, jobs: dict[int, JobVerdict], llm: LLM, window: int, batch: str) -> int:
+def _settle(one: Group, jobs: dict[int, JobVerdict], llm: LLM, batch: str) -> int:
     """How many jobs have a new diagnosis."""
     example = jobs[one.example]
     assert example.diagnosis is not None
     with open_log(example.log) as log:
-        opinion = settle(example.diagnosis, log, llm, window=window, job=batch)
+        opinion = settle(example.diagnosis, log, llm, job=batch)
     if opinion.source != "model":
         return 0  # it saw no component either
     changed = 0

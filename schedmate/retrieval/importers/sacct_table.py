@@ -26,6 +26,8 @@ ADVICE = (
 )
 """The sacct call that gives the importer everything it can use."""
 
+DELIMITER = "|"
+
 Row = dict[str, str]
 
 
@@ -33,7 +35,6 @@ def import_sacct_parsable(
     stream: IO[str],
     report: ImportReport | None = None,
     analyse: Analyse | None = None,
-    delimiter: str = "|",
 ) -> Iterator[JobRecord]:
     """Job records from `sacct --parsable2` (or `--parsable`), any columns in any order.
 
@@ -43,8 +44,8 @@ def import_sacct_parsable(
     """
     report = report or ImportReport()
     lines = enumerate(stream, start=1)
-    header = _header(lines, delimiter)
-    for number, job, steps in _grouped(lines, header, delimiter):
+    header = _header(lines)
+    for number, job, steps in _grouped(lines, header):
         report.rows += 1
         if job is None:
             report.reject(f"line {number}", f"not {len(header)} fields as in the header")
@@ -58,7 +59,7 @@ def import_sacct_parsable(
 
 
 def _grouped(
-    lines: Iterator[tuple[int, str]], header: list[str], delimiter: str
+    lines: Iterator[tuple[int, str]], header: list[str]
 ) -> Iterator[tuple[int, Row | None, list[Row]]]:
     """Line number, job and steps; the job is None where the line does not fit the header."""
     job: tuple[int, Row | None] | None = None
@@ -67,7 +68,7 @@ def _grouped(
         text = line.rstrip("\r\n")
         if not text.strip():
             continue
-        row = _row(text, header, delimiter)
+        row = _row(text, header)
         job_id = _id(row) if row else ""
         if "[" in job_id:
             continue  # what is still pending of a job array: not a job of its own yet
@@ -83,9 +84,9 @@ def _grouped(
         yield *job, steps
 
 
-def _header(lines: Iterator[tuple[int, str]], delimiter: str) -> list[str]:
+def _header(lines: Iterator[tuple[int, str]]) -> list[str]:
     first = next((line for _, line in lines if line.strip()), "")
-    header = [name.strip().lower() for name in first.strip().lstrip("\ufeff").split(delimiter)]
+    header = [name.strip().lower() for name in first.strip().lstrip("\ufeff").split(DELIMITER)]
     if header and not header[-1]:
         header.pop()  # --parsable ends every line with the delimiter
     if not {"jobid", "jobidraw"} & set(header) or "state" not in header:
@@ -96,15 +97,15 @@ def _header(lines: Iterator[tuple[int, str]], delimiter: str) -> list[str]:
     return header
 
 
-def _row(text: str, header: list[str], delimiter: str) -> Row | None:
-    cells = text.split(delimiter)
+def _row(text: str, header: list[str]) -> Row | None:
+    cells = text.split(DELIMITER)
     if len(cells) == len(header) + 1 and not cells[-1]:
         cells.pop()
     extra = len(cells) - len(header)
     if extra > 0 and "submitline" in header:
         # `python train.py | tee log`: the delimiter inside the one column that holds a command.
         at = header.index("submitline")
-        cells[at : at + extra + 1] = [delimiter.join(cells[at : at + extra + 1])]
+        cells[at : at + extra + 1] = [DELIMITER.join(cells[at : at + extra + 1])]
     if len(cells) != len(header):
         return None
     return dict(zip(header, cells, strict=True))

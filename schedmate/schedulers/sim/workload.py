@@ -104,13 +104,12 @@ class Workload:
         rows: list[tuple[float, float, int]],
         *,
         profiles: list[Profile | None] | None = None,
-        name: str = "jobs",
     ) -> Workload:
         """A workload of (submit time [s], duration [s], GPUs), in any order."""
         order = sorted(range(len(rows)), key=lambda row: rows[row][0])
         jobs = [Job(str(row), i, rows[row][0], rows[row][2]) for i, row in enumerate(order)]
         return cls(
-            name,
+            "jobs",
             jobs,
             [rows[row][1] for row in order],
             [None if profiles is None else profiles[row] for row in order],
