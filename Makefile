@@ -27,8 +27,8 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 demo: $(VENV)/base.stamp ## Analyse the example repository against the example history
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
-test: $(VENV)/dev.stamp ## Run the whole test suite
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and formatting
 	$(BIN)/ruff check .
