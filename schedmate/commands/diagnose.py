@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -122,10 +123,10 @@ def _print(found: Diagnosis) -> None:
     if found.plan is not None and found.error_type != "none":
         typer.echo(clean(f"Plan: {found.plan.summary}"))
         if found.plan.diagnose:
-            typer.echo(clean(f"      first run: {found.plan.diagnose}"))
+            typer.echo(f"      check first: {clean(found.plan.diagnose)}")
     if found.evidence:
         typer.echo("")
-        _lines(found.evidence[:QUOTED])
+        _lines(_most_telling(found.evidence))
     if found.ruled_out:
         typer.echo("\nRuled out:")
         _lines(found.ruled_out)
@@ -151,9 +152,24 @@ def headline(found: Diagnosis) -> str:
     return " · ".join(parts)
 
 
+def _most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:
+    """At most `QUOTED` lines: the first one, and then those up to the one that decided."""
+    decided = next((n for n, line in enumerate(lines) if line.note == "decided"), 0)
+    if decided < QUOTED:
+        return lines[:QUOTED]
+    return [lines[0], *lines[decided + 2 - QUOTED : decided + 1]]
+
+
 def _lines(lines: list[EvidenceLine]) -> None:
+    """Quoted lines with their numbers, and with their files where those are several."""
     from schedmate.terminal import clean
 
+    files = {line.file for line in lines}
+    shared = len(os.path.commonpath(files)) + 1 if len(files) > 1 else 0
+    names = {file: f"{clean(file[shared:], 40)}:" if shared else "" for file in files}
+    width = 8 + max(map(len, names.values()), default=0)
     for line in lines:
         mark = ">" if line.note == "decided" else " "
-        typer.echo(f"{mark} {line.line:>7} | {clean(line.text, 160)}")
+        indent = " " * min(8, len(line.text) - len(line.text.lstrip(" ")))
+        place = f"{names[line.file]}{line.line}"
+        typer.echo(f"{mark} {place:>{width - 1}} | {indent}{clean(line.text, 160)}")

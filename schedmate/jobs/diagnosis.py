@@ -64,6 +64,9 @@ class Diagnosis(BaseModel):
     file: str | None = None
     line: int | None = Field(None, ge=1, description="1-based; counts line feeds only")
     rank: int | None = None
+    missing_ranks: list[int] = Field(
+        default_factory=list, description="Ranks that the others waited for in vain"
+    )
     node: str | None = None
     time: float | None = Field(None, description="When it failed, as logged [s since epoch]")
     evidence: list[EvidenceLine] = Field(default_factory=list)

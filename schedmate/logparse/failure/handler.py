@@ -160,6 +160,7 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
         diagnosis.reason = f"{rule.why} ({_capital(verdict.reason)}.)"
     diagnosis.file, diagnosis.line = root.file.name, first_report(verdict)
     diagnosis.rank = verdict.missing[0] if len(verdict.missing) == 1 else root.rank
+    diagnosis.missing_ranks = verdict.missing
     diagnosis.node = root.node
     first = verdict.elastic
     if first is not None and diagnosis.rank in (None, first.rank) and not verdict.missing:

@@ -38,12 +38,13 @@ def decide(scans: list[FileScan], kernel: Iterable[Event] = ()) -> Verdict:
     known = summary(events)
     if known is not None:  # the launcher saw which worker was first
         events.sort(key=lambda event: event.rank != known.rank)
-    verdict = _decide(events, list(kernel))
+    ranks = {scan.file.rank for scan in scans} - {None}
+    verdict = _decide(events, list(kernel), ranks)
     verdict.elastic = known
     return verdict
 
 
-def _decide(events: list[Event], kernel: list[Event]) -> Verdict:
+def _decide(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> Verdict:
     kernel_causes = [event for event in kernel if _role(event) == "cause" and event.weight >= 1]
     hints = [event for event in [*events, *kernel] if _role(event) == "hint"]
     causes = [event for event in events if _role(event) == "cause"]
@@ -68,14 +69,14 @@ def _decide(events: list[Event], kernel: list[Event]) -> Verdict:
             return Verdict(root, "the kernel of the node reports it", cascade=failed, hints=hints)
     if causes:
         root = _root_of(causes)
-        reason = "it is the first failure that training did not go on after"
+        reason = "it is the first failure after which training did not go on"
         if any(_before(event, root) for event in symptoms):
             reason = "it is a fault of its own; what stands before it was noticed by ranks in wait"
         others = [event for event in failed if event is not root]
         return Verdict(root, reason, cascade=others, hints=hints)
     if symptoms:
         root = symptoms[0]
-        missing = missing_ranks(symptoms)
+        missing = missing_ranks(symptoms, ranks)
         reason = "nothing in the log says what brought it about"
         return Verdict(root, reason, cascade=[*symptoms[1:], *exits], hints=hints, missing=missing)
     if exits:

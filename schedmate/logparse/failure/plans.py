@@ -17,6 +17,7 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
         "component": diagnosis.faulty_component,
         "recoverable": diagnosis.recoverable,
         "source": diagnosis.source,
+        "rule": diagnosis.rule,
     }
     row = next(row for row in _table() if _fits(row["when"], facts))
     fields = {
@@ -42,9 +43,15 @@ def _words(diagnosis: Diagnosis) -> dict[str, str]:
         where = f" at {saved.path}" if saved.path else ""
         step = f" of step {saved.step}" if saved.step is not None else ""
         checkpoint = f"from the checkpoint{step}{where}"
+    missing = ", ".join(map(str, diagnosis.missing_ranks[:8]))
+    if len(diagnosis.missing_ranks) > 1:
+        missing = f"Ranks {missing} were missing"
+    elif missing:
+        missing = f"Rank {missing} was missing"
     return {
         "node": f"node {diagnosis.node}" if diagnosis.node else "the node of the failure",
-        "rank": "unknown rank" if diagnosis.rank is None else f"rank {diagnosis.rank}",
+        "named": f" (the log names node {diagnosis.node})" if diagnosis.node else "",
+        "missing": missing or "Find out which rank was missing",
         "checkpoint": checkpoint,
     }
 

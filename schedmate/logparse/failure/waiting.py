@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from schedmate.logparse.failure.scan import Event
 
@@ -12,11 +13,12 @@ _TASKS = re.compile(r"[Tt]imed out tasks?[^\n]*?task:(\d+)")
 _SEQUENCE = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d+), OpType=")
 
 
-def missing_ranks(symptoms: list[Event]) -> list[int]:
+def missing_ranks(symptoms: list[Event], ranks: Iterable[int | None] = ()) -> list[int]:
     """The ranks that the others waited for, lowest first; empty where nothing tells.
 
-    Named by the message itself; else those behind the others in the count of collectives; else
-    those below the highest rank that reported no timeout, if they are few.
+    Named by the message itself; else, if they are few, those below the highest rank that reported
+    no timeout, or those of `ranks`, which have files of their own, that noticed nothing; else those
+    behind the others in the count of collectives.
     """
     named: set[int] = set()
     waiting: dict[int, int] = {}
@@ -33,7 +35,9 @@ def missing_ranks(symptoms: list[Event]) -> list[int]:
     if named:
         return sorted(named)
     if len(waiting) < 2:
-        return []
+        noticed = {event.rank for event in symptoms}
+        silent = sorted(rank for rank in ranks if rank is not None and rank not in noticed)
+        return silent if len(noticed) > 1 and len(silent) <= len(noticed) // 2 else []
     absent = sorted(set(range(max(waiting) + 1)) - set(waiting))
     if absent and len(absent) <= len(waiting) // 2:
         return absent

@@ -33,6 +33,31 @@ def test_the_answer_comes_first(cli: Cli, tmp_path: Path) -> None:
     assert "\x07" not in result.out
 
 
+def test_what_decided_is_shown_however_deep_the_traceback(cli: Cli, tmp_path: Path) -> None:
+    frames = "".join(f'  File "a{n}.py", line {n}, in f\n    call({n})\n' for n in range(30))
+    (tmp_path / "job.out").write_text(
+        f"step 1\nTraceback (most recent call last):\n{frames}KeyError: 'a'\n"
+    )
+
+    lines = cli("diagnose", str(tmp_path / "job.out")).out.splitlines()
+
+    quoted = [line for line in lines if " | " in line]
+    assert quoted[0].split(" | ")[1] == "Traceback (most recent call last):"
+    assert quoted[-2].split(" | ")[1] == "    call(29)"
+    assert quoted[-1].startswith(">")
+    assert len(quoted) == 8
+
+
+def test_lines_of_several_files_say_which(cli: Cli, tmp_path: Path) -> None:
+    for rank, text in enumerate(("KeyError: 1", "ncclRemoteError: closed", "KeyError: 2")):
+        (tmp_path / f"rank-{rank}.log").write_text(f"step 1\n{text}\n")
+
+    out = cli("diagnose", str(tmp_path)).out
+
+    assert "rank-0.log:2 | KeyError: 1" in out
+    assert "rank-2.log:2 | KeyError: 2" in out
+
+
 def test_json_and_exit_code(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "job.out"
     path.write_text(LOG)

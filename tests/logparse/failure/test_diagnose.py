@@ -102,6 +102,41 @@ def test_who_was_missing_in_a_timeout(job: Path) -> None:
     assert found.rank == 2
 
 
+def test_of_ranks_with_files_the_one_that_noticed_nothing_was_missing(tmp_path: Path) -> None:
+    gone = (
+        "RuntimeError: NCCL error in: x.cpp:1, remote process exited or there was a network error"
+    )
+    for rank in range(5):
+        text = steps(1, 20) + ("" if rank == 3 else f"{gone}\n")
+        (tmp_path / f"rank-{rank}.log").write_text(text)
+
+    with open_log(tmp_path) as log:
+        found = diagnose(log)
+
+    assert (found.missing_ranks, found.rank) == ([3], 3)
+    assert found.plan is not None
+    assert found.plan.summary.startswith("Rank 3 was missing")
+
+
+def test_who_was_missing_is_not_claimed_where_nothing_tells(job: Path) -> None:
+    found = of(
+        job, steps(1, 20) + "[rank7]:[E] [Rank 7] Watchdog caught collective operation timeout\n"
+    )
+
+    assert found.missing_ranks == []
+    assert found.plan is not None
+    assert found.plan.summary.startswith("Find out which rank was missing")
+
+
+def test_what_is_outside_the_job_asks_for_no_test_of_its_nodes(job: Path) -> None:
+    found = of(
+        job, steps(1, 20) + "wandb.errors.CommError: Error communicating with wandb process\n"
+    )
+
+    assert found.plan is not None
+    assert (found.plan.id, found.plan.isolate) == ("outside", None)
+
+
 def test_ranks_in_files_by_time_not_by_name(tmp_path: Path) -> None:
     for rank, time in ((0, "10:00:09"), (1, "10:00:03"), (2, "10:00:07")):
         error = "ConnectionResetError: [Errno 104] Connection reset by peer"

@@ -99,6 +99,7 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
                 error_name=rule.name,
                 faulty_component=rule.component,
                 recoverable=rule.recoverable,
+                rule=rule.id,
             )
         )
         used[plan.id] += 1
