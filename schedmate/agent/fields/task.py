@@ -98,7 +98,7 @@ def _model_weight(name: str, domain: str) -> float:
     An image-text model outweighs a set of images.
     """
     if _PLAIN.fullmatch(name):
-        return 2.5
+        return 1.8
     return 3.5 if _GAN.search(name) else 8.5 if domain == "Multimodal" else 6.0
 
 

@@ -25,6 +25,13 @@ def _total(facts: Facts, total: str, factors: tuple[str, ...]) -> None:
         facts[total] = Value(count, facts[factors[-1]].origin)
 
 
+def _nodes(facts: Facts, launch: LaunchConfig) -> None:
+    """The nodes that so many tasks fill, where none are stated."""
+    tasks, each = product(facts, "tasks"), product(facts, "tasks_per_node")
+    if tasks and each and tasks > each and launch.nodes is None and "nodes" not in facts:
+        facts["nodes"] = Value(-(-tasks // each), facts["tasks"].origin)
+
+
 def _times(value: Value, factor: int) -> Value:
     return Value(int(value.data) * factor, value.origin)
 
@@ -38,6 +45,7 @@ def complete(
     none), else the visible devices.
     """
     facts = dict(facts)
+    _nodes(facts, launch)
     nodes = product(facts, "nodes") or launch.nodes or 1
     _total(facts, "procs", ("nodes", "procs_per_node"))
     _total(facts, "tasks", ("nodes", "tasks_per_node"))
