@@ -41,6 +41,15 @@ def test_lists_of_commands_are_not_cut_off(cli: Cli, group: str) -> None:
     assert "..." not in listed
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["config show", "doctor", "history calibrate", "llm ledger", "policies", "rules list nccl"],
+)
+def test_every_document_names_its_version(cli: Cli, command: str) -> None:
+    document = json.loads(cli(*command.split(), "--json").out)
+    assert re.fullmatch(r"schedmate\.[a-z-]+/v1", document["schema"])
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from schedmate.cli import app; app(['--help'], standalone_mode=False); "
@@ -105,7 +114,7 @@ def test_config_show(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         "top_k = 5  # SCHEDMATE_TOP_K in the environment\n" in cli("config", "show", "--origin").out
     )
-    shown = json.loads(cli("config", "show", "--origin", "--json").out)
+    shown = json.loads(cli("config", "show", "--origin", "--json").out)["settings"]
     assert shown["top_k"] == {"value": 5, "origin": "SCHEDMATE_TOP_K in the environment"}
     assert shown["method"]["origin"] == "default"
 

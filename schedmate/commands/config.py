@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from schedmate.commands.options import JsonOption
+
+SCHEMA = "schedmate.config/v1"
+
 app = typer.Typer(no_args_is_help=True, help="Show the settings in force.")
 
 
@@ -20,7 +24,7 @@ def show(
     origin: Annotated[
         bool, typer.Option("--origin", help="Also print where each value comes from.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print every setting and, on request, where it comes from."""
     from schedmate.settings import explain_settings
@@ -33,7 +37,7 @@ def show(
             name: {"value": value, "origin": origins[name]} if origin else value
             for name, value in values.items()
         }
-        typer.echo(json.dumps(shown, indent=2))
+        typer.echo(json.dumps({"schema": SCHEMA, "settings": shown}, indent=2))
         return
     for name, value in values.items():
         text = f"{name} = {clean(json.dumps(value))}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.options import JsonOption
 from schedmate.errors import FAILED_JOB, UsageError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def diagnose(
     window: Annotated[
         int, typer.Option(min=10, max=5000, help="Lines around the failure that a model is shown.")
     ] = 200,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
     exit_code: Annotated[
         bool,
         typer.Option("--exit-code", help="Exit with 6 when the job failed (any type but none)."),

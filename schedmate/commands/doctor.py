@@ -12,11 +12,12 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from schedmate.commands.checks import Check
+from schedmate.commands.options import JsonOption
 from schedmate.durations import format_duration
 from schedmate.errors import INTERNAL, SchedmateError
 
@@ -32,7 +33,7 @@ MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check installation, embedder, history and language model.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from schedmate.commands.options import JsonOption
 from schedmate.durations import parse_duration
 
 SCHEMA = "schedmate.ledger/v1"
@@ -29,7 +30,7 @@ def ledger(
     since: Annotated[
         str | None, typer.Option(help="Only calls of this last time, for example 24h or 7-0.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List calls of language models: tokens, time, verdict, sums.
 

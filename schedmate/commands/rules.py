@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from schedmate.commands.options import JsonOption
 from schedmate.errors import INTERNAL
 
 SCHEMA = "schedmate.rules/v1"
@@ -19,7 +20,7 @@ def list_rules(
     word: Annotated[
         str | None, typer.Argument(help="Only rules with this word in them.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the rules: what each knows, what it means, its source."""
     from schedmate.logparse.failure.rules import load_rules

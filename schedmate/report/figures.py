@@ -22,6 +22,10 @@ PERCENTS = (10, 25, 50, 75, 90, 99, 99.9, 100)
 
 
 def gain(runs: Sequence[dict[str, Any]], keys: Sequence[str]) -> Markup | None:
+    """What each run gains over the first policy, with its interval; None with one policy alone.
+
+    `keys` are what tells runs of one policy apart.
+    """
     policies = list(dict.fromkeys(run["policy"] for run in runs))
     rows = [
         (label(run, keys), policies.index(run["policy"]), *run["jct_less_first_h"])
@@ -37,6 +41,7 @@ def gain(runs: Sequence[dict[str, Any]], keys: Sequence[str]) -> Markup | None:
 
 
 def distributions(shown: Sequence[Result]) -> list[Figure]:
+    """How JCT and queueing delay are spread over the jobs of each run."""
     return [
         _cdf(title, [(one.numbers["policy"], one.jobs[column]) for one in shown], what)
         for title, column, what in (
@@ -78,6 +83,7 @@ def _cdf(title: str, values: Sequence[tuple[str, Floats]], what: str) -> Figure:
 
 
 def pair(first: Result, other: Result, style: int) -> Figure:
+    """Each job under one policy against the same job under another."""
     one, two = first.jobs["jct_s"], other.jobs["jct_s"]
     names = first.numbers["policy"], other.numbers["policy"]
     both = np.concatenate((one, two))

@@ -21,6 +21,7 @@ BINS = 400
 
 
 def over_time(shown: Sequence[Result], plan: Plan) -> list[Figure]:
+    """GPUs in use and jobs waiting over the time of the trace, and where GPU time went."""
     origin = float(shown[0].jobs["submit_s"].min())
     end = max(float(one.jobs["end_s"].max()) for one in shown) - origin
     edges = np.linspace(0.0, max(end, 1e-6), BINS + 1)
@@ -112,6 +113,7 @@ def _curve(
 
 
 def gantts(shown: Sequence[Result], plan: Plan, chosen: tuple[float, float] | None) -> list[Figure]:
+    """Who held which GPUs in a stretch of time [s after the first submission], a chart a run."""
     window = window_of(shown, plan.cluster, chosen)
     figures = []
     for one in shown:

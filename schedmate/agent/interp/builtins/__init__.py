@@ -1,0 +1,1 @@
+"""Python's own functions and classes, as far as plain data reaches."""

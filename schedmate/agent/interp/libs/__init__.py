@@ -1,0 +1,1 @@
+"""Models of libraries, by what they are called."""

@@ -39,6 +39,10 @@ class Layout:
 
 
 def layout_of(path: Path, names: list[str], columns: Mapping[str, str] | None) -> Layout:
+    """Where the fields are in a file with columns of these names, by format or by `columns`.
+
+    Raises `InputError` where neither says.
+    """
     position = {name: at for at, name in enumerate(names)}
     if columns:
         return _mapped(path, names, columns)
