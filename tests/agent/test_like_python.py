@@ -203,6 +203,71 @@ out(reduce(lambda a, b: a + b, [1, 2, 3]), reduce(getattr, "real.numerator".spli
 del names[0]
 out(names)
 """,
+    "actions and converters of the program's own": """
+import argparse, ast
+class Pairs(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):
+        held = dict(getattr(namespace, self.dest) or {})
+        for item in values:
+            key, value = item.split("=")
+            held[key] = int(value)
+        setattr(namespace, self.dest, held)
+class Split(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, [int(item) for item in values.split(",")])
+parser = argparse.ArgumentParser()
+parser.add_argument("--extra", nargs="*", action=Pairs)
+parser.add_argument("--sizes", action=Split, default=[1])
+parser.add_argument("--shape", type=ast.literal_eval, default="[1]")
+parser.add_argument("--unused")
+args = parser.parse_args("--extra a=1 b=2 --sizes 3,4 --shape (1,2)".split())
+out(args.extra["a"], args.extra["b"], args.sizes, args.shape)
+for key in list(vars(args)):
+    if getattr(args, key) is None:
+        delattr(args, key)
+out(hasattr(args, "unused"), "unused" in vars(args))
+""",
+    "names taken apart by patterns": """
+import re
+name = "resnet50_cifar10"
+match = re.search(r"resnet(\\d+)", name)
+pattern = re.compile(r"(?P<word>[a-z]+)(?P<number>\\d+)")
+out(int(match.group(1)) if match else None, match[1], match.groups(), re.match("vgg", name))
+out(re.sub("_", "-", name), re.split("[_]", name), pattern.findall(name), pattern.sub("X", name))
+out(pattern.match(name).group("word"), pattern.match(name).groupdict()["number"])
+if re.match(r"^resnet", name):
+    out("a branch that is certain")
+""",
+    "sets, slices and orders": """
+import itertools, operator
+a, b = {1, 2, 3}, {2, 3, 4}
+out(sorted(a | b), sorted(a & b), sorted(a - b), sorted(a.union(b)), sorted(a.intersection(b)))
+a.discard(1)
+items = list(range(6))
+items[1:3] = ["x"]
+out(sorted(a), items, list(itertools.chain([1], [2])), operator.itemgetter(1)([5, 6]))
+items.reverse()
+out(items, "7".zfill(3))
+items.clear()
+out(items, sorted([{"n": 2}, {"n": 1}], key=operator.itemgetter("n"))[0]["n"])
+""",
+    "copies, properties that are set, objects with their own truth": """
+import copy
+class Rate:
+    def __init__(self):
+        self._value = 1
+    @property
+    def value(self):
+        return self._value
+    @value.setter
+    def value(self, given):
+        self._value = given * 10
+rate = Rate()
+rate.value = 4
+other = copy.copy(rate)
+other._value = 9
+out(rate.value, other.value, rate._value)
+""",
     "context managers made of generators": """
 import contextlib
 @contextlib.contextmanager
@@ -243,3 +308,13 @@ def test_following_a_program_gives_what_python_gives(name: str, tmp_path: Path) 
     followed = [[value.plain() for value in event.args] for event in calls]
     assert all(event.certain for event in calls)
     assert _plain(followed) == _plain(_run(PROGRAMS[name]))
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(.+(.))+$", "(a|a)*$", "(?:a?){60}b", "(x+x+)+y"])
+def test_a_pattern_that_could_take_for_ever_is_left_alone(pattern: str, tmp_path: Path) -> None:
+    program = f"import re\nfrom elsewhere import out\nout(re.match({pattern!r}, 'a' * 90 + 'c'))\n"
+    (tmp_path / "main.py").write_text(program)
+    plan = plan_launch("python main.py", tmp_path, LaunchConfig())
+    trace = follow(tmp_path, plan, {}, Limits(seconds=20))
+    (given,) = [event.args[0] for event in trace.calls if event.path == "elsewhere.out"]
+    assert not given.known

@@ -34,10 +34,25 @@ def assign(state: State, target: ast.expr, value: Value, scope: Scope) -> None:
         state.setattr(state.evaluate(target.value, scope), target.attr, value)
     elif isinstance(target, ast.Subscript):
         base = state.evaluate(target.value, scope)
-        if not isinstance(target.slice, ast.Slice):
+        if isinstance(target.slice, ast.Slice):
+            _put_slice(state, base, target.slice, iterate(value), scope)
+        else:
             state.setitem(base, state.evaluate(target.slice, scope), value)
     elif isinstance(target, ast.Starred):
         state.assign(target.value, value, scope)
+
+
+def _put_slice(
+    state: State, base: Value, node: ast.Slice, items: list[Value] | None, scope: Scope
+) -> None:
+    """`items[1:3] = other` of a list, between known places."""
+    parts = [
+        state.evaluate(part, scope).data if part is not None else None
+        for part in (node.lower, node.upper)
+    ]
+    known = all(part is None or isinstance(part, int) for part in parts)
+    if isinstance(base.data, list) and items is not None and node.step is None and known:
+        base.data[slice(*parts)] = items
 
 
 def _unpack(state: State, targets: list[ast.expr], value: Value, scope: Scope) -> None:
@@ -81,6 +96,10 @@ def set_attribute(state: State, base: Value, name: str, value: Value) -> None:
         if _overrides(state, held, value):
             data[name] = converted(data, value)
     elif isinstance(data, Instance):
+        found = data.cls.lookup(name)
+        if found is not None and isinstance(found.data, Function) and found.data.setter:
+            state.call_function(found.data.setter, [base, value], {}, NOWHERE)
+            return
         if name == "__dict__" and value.data is data and isinstance(_held(data), dict):
             data.attrs = _held(data)  # `self.__dict__ = self`
             return

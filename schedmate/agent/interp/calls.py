@@ -207,7 +207,7 @@ def _note_numbers(state: State, scope: Scope) -> None:
 def _tells(value: Value) -> bool:
     """Whether an argument can decide anything in a function."""
     return isinstance(value.data, dict | list | tuple) or (
-        value.known and not isinstance(value.data, bool) and value.data not in (None, "")
+        value.known and value.data not in (None, "", True, False)
     )
 
 

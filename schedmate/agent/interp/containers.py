@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.builtins.data import in_order
 from schedmate.agent.interp.invocation import Invocation, Method
-from schedmate.agent.interp.objects import AttrDict
-from schedmate.agent.interp.operators import MAX_DATA
+from schedmate.agent.interp.objects import AttrDict, Instance
+from schedmate.agent.interp.operators import MAX_DATA, binary
 from schedmate.agent.interp.values_ops import iterate, plain_key
-from schedmate.agent.values import Value, lifted, unknown
+from schedmate.agent.values import Origin, Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -64,6 +65,30 @@ def _count(state: State, base: Value, call: Invocation) -> Value:
     if not (base.known and call.args and call.args[0].known):
         return unknown()
     return Value(base.plain().count(call.args[0].plain()))
+
+
+def _turn(state: State, base: Value, call: Invocation) -> Value:
+    base.data.reverse()
+    return Value(None)
+
+
+def _clear(state: State, base: Value, call: Invocation) -> Value:
+    base.data.clear()
+    return Value(None)
+
+
+def _combined(op: type[ast.operator]) -> Method:
+    """`a.union(b)` of sets, which are lists here."""
+
+    def combine(state: State, base: Value, call: Invocation) -> Value:
+        for value in call.args:
+            items = iterate(value)
+            if items is None:
+                return unknown()
+            base = binary(op, base, Value(items), Origin("code"))
+        return base
+
+    return combine
 
 
 def _reorder(state: State, base: Value, call: Invocation) -> Value:
@@ -140,6 +165,10 @@ def copy_shallow(value: Value) -> Value:
         return Value(made, value.origin)
     if isinstance(data, list):
         return Value(list(data), value.origin)
+    if isinstance(data, Instance) and data not in data.cls.members.values():
+        held = copy_shallow(data.items) if data.items is not None else None
+        same = Instance(data.cls, dict(data.attrs), held, data.args, data.kwargs)
+        return Value(same, value.origin)
     return value
 
 
@@ -162,7 +191,13 @@ LIST: dict[str, Method] = {
     "pop": _list_pop,
     "copy": _list_copy,
     "remove": _list_remove,
+    "discard": _list_remove,
     "sort": _reorder,
+    "reverse": _turn,
+    "clear": _clear,
+    "union": _combined(ast.BitOr),
+    "intersection": _combined(ast.BitAnd),
+    "difference": _combined(ast.Sub),
 }
 
 DICT: dict[str, Method] = {

@@ -27,7 +27,14 @@ _ACCESSORS = ("setter", "deleter", "getter")
 def define_function(
     state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope
 ) -> None:
-    if any(isinstance(d, ast.Attribute) and d.attr in _ACCESSORS for d in node.decorator_list):
+    accessor = next(
+        (d for d in node.decorator_list if isinstance(d, ast.Attribute) and d.attr in _ACCESSORS),
+        None,
+    )
+    if accessor is not None:
+        held = scope.names.get(node.name)
+        if accessor.attr == "setter" and held is not None and isinstance(held.data, Function):
+            held.data.setter = Function(node.name, node, scope, {})
         return
     function = Function(node.name, node, scope, defaults(state, node.args, scope))
     value = Value(function, Origin("code", scope.module.file, node.lineno))
@@ -92,6 +99,8 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
         if isinstance(value.data, Function) and value.data.scope is inner:
             value.data.scope = scope
             value.data.cls = cls
+            if value.data.setter is not None:
+                value.data.setter.scope, value.data.setter.cls = scope, cls
     cls.attrs = inner.names
     value = Value(cls, Origin("code", scope.module.file, node.lineno))
     scope.names[node.name] = value

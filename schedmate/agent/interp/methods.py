@@ -22,7 +22,7 @@ _STR = frozenset((
     "startswith", "endswith", "find", "rfind", "index", "join", "title", "capitalize",
     "casefold", "isdigit", "isnumeric", "isalpha", "isalnum", "isupper", "islower", "count",
     "partition", "rpartition", "removeprefix", "removesuffix", "zfill", "swapcase",
-    "isidentifier", "encode", "decode", "format",
+    "isidentifier", "encode", "decode", "format", "center", "ljust", "rjust",
 ))  # fmt: skip
 
 _WIDE = re.compile(r":[^{}]*\d{4}")
@@ -78,7 +78,12 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
             return unknown(origin=base.origin)
         if name == "format" and ("{" not in text or "." in text.split("{", 1)[1].split("}")[0]):
             return unknown(origin=base.origin)
-        if name in ("zfill", "encode", "decode") and args and isinstance(args[0].data, int):
+        width = args[0].data if args else None
+        if name in ("zfill", "center", "ljust", "rjust") and not (
+            isinstance(width, int) and width <= 100
+        ):
+            return unknown(origin=base.origin)
+        if name in ("encode", "decode") and isinstance(width, int):
             return unknown(origin=base.origin)
         try:
             result = getattr(str(text), name)(

@@ -73,7 +73,10 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Function:
-    """A function, method or lambda of the repository."""
+    """A function, method or lambda of the repository.
+
+    `setter` is what assigns to a property.
+    """
 
     name: str
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -81,6 +84,7 @@ class Function:
     defaults: dict[str, Value]
     cls: Class | None = None
     decorators: list[Value] = field(default_factory=list)
+    setter: Function | None = None
     kind: str = "function"  # function | classmethod | staticmethod | property | fixture
 
     @property

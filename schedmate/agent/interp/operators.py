@@ -115,12 +115,26 @@ def _percent(template: str, right: Value, origin: Origin) -> Value:
         return unknown(origin=origin)
 
 
+_SETS: dict[type[ast.operator], Callable[..., list[Value]]] = {
+    ast.BitOr: lambda a, keys, b, others: (
+        a + [v for v, k in zip(b, others, strict=True) if k not in keys]
+    ),
+    ast.BitAnd: lambda a, keys, b, others: [v for v, k in zip(a, keys, strict=True) if k in others],
+    ast.Sub: lambda a, keys, b, others: [
+        v for v, k in zip(a, keys, strict=True) if k not in others
+    ],
+}
+"""Sets are lists of what they hold."""
+
+
 def _sequence_op(op: type[ast.operator], a: Any, b: Any, origin: Origin) -> Value:
     if op is ast.Add and isinstance(a, list | tuple) and isinstance(b, list | tuple):
         if len(a) + len(b) > MAX_DATA:
             return unknown(origin=origin)
         kind = tuple if isinstance(a, tuple) else list
         return Value(kind([*a, *b]), origin)
+    if op in _SETS and isinstance(a, list) and isinstance(b, list):
+        return Value(_SETS[op](a, [plain_key(v) for v in a], b, [plain_key(v) for v in b]), origin)
     if op is ast.Mult:
         items, count = (a, b) if isinstance(a, list | tuple) else (b, a)
         if isinstance(count, int) and 0 <= len(items) * count <= MAX_DATA:
@@ -168,13 +182,18 @@ def _same(left: Value, right: Value, identity: bool) -> bool | None:
             return True if a.path == b.path else None
         if isinstance(a, Native) and isinstance(b, Native):
             return a.name == b.name
-        if a is not b and isinstance(a, Instance) and classes.is_record(a.cls):
-            return None  # compared field by field
+        if a is not b and isinstance(a, Instance) and _compares(a.cls):
+            return None
         return a is b
     for member, plain in ((left, right), (right, left)):
         if isinstance(member.data, Instance) and member.data.cls.members and plain.known:
             return _same_value(member.data, plain)
     return None
+
+
+def _compares(cls: Class) -> bool:
+    """Whether equality of a class's objects is its own affair."""
+    return classes.is_record(cls) or cls.lookup("__eq__") is not None
 
 
 def _same_value(member: Instance, plain: Value) -> bool:
@@ -188,6 +207,8 @@ _ENVIRON = ("os.environ", "os.environ.keys")
 
 
 def _contains(state: State, item: Value, container: Value) -> bool | None:
+    if isinstance(container.data, Symbol) and container.data.path == "os.environ":
+        return True if item.data in state.environ else None
     if isinstance(item.data, str) and isinstance(container.data, str):
         return item.data in container.data
     key = plain_key(item)

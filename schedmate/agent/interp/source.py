@@ -29,6 +29,10 @@ _ALIASES = (
     ("lightning_fabric.", "lightning.fabric."),
     ("paddle.fluid.", "paddle."),
     ("gymnasium.", "gym."),
+    ("pytorch_transformers.", "transformers."),
+    ("pytorch_pretrained_bert.", "transformers."),
+    ("paddlenlp.transformers.", "transformers."),
+    ("mindnlp.transformers.", "transformers."),
     ("numpy.typing.", "numpy."),
     ("distutils.util.", "distutils."),
     ("ruamel.yaml.", "yaml."),
@@ -61,6 +65,7 @@ class Sources:
         self.modules: dict[Path, Module] = {}
         self.bytes_read = 0
         self._found: dict[tuple[str, Path | None, tuple[str, ...]], Module | None] = {}
+        self._listings: dict[Path, frozenset[str]] = {}
 
     def add_root(self, path: Path) -> None:
         resolved = path.resolve()
@@ -134,6 +139,8 @@ class Sources:
             bases.extend([path] if path.is_absolute() else [root / path for root in self.roots])
         if near is not None and near not in bases:
             bases.append(near)
+        top = relative.parts[0]
+        bases = [base for base in bases if self._holds(base, top)]
         for base in bases:
             for candidate in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):
                 if candidate.is_file() and self.inside(candidate):
@@ -149,6 +156,15 @@ class Sources:
             if folder.is_dir() and self.inside(folder) and _holds_python(folder):
                 return self.module(folder, name)
         return None
+
+    def _holds(self, base: Path, top: str) -> bool:
+        """Whether a folder has a module or package of this name: most names are a third party's."""
+        if base not in self._listings:
+            try:
+                self._listings[base] = frozenset(child.name for child in base.iterdir())
+            except OSError:
+                self._listings[base] = frozenset()
+        return top in self._listings[base] or f"{top}.py" in self._listings[base]
 
     def module(self, path: Path, name: str) -> Module:
         """The module object of a file; one per file whatever it is imported as."""

@@ -7,6 +7,7 @@ from typing import Any
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
+    Call,
     Class,
     Function,
     Instance,
@@ -30,6 +31,8 @@ def truth(value: Value) -> bool | None:
     if isinstance(data, Instance):
         if data.items is not None:
             return truth(data.items)
+        return None if data.cls.lookup("__bool__") is not None else True
+    if isinstance(data, Call) and data.path == "re.Match":
         return True
     if isinstance(data, Function | Class | Module | Native | Bound | Partial):
         return True

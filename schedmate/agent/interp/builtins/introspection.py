@@ -162,6 +162,14 @@ def _setattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     return Value(None)
 
 
+def _delattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    held = args[0].data if len(args) == 2 else None
+    attrs = held if isinstance(held, dict) else getattr(held, "attrs", {})
+    if state.certain and len(args) == 2 and isinstance(args[1].data, str):
+        attrs.pop(args[1].data, None)
+    return Value(None)
+
+
 def _dir(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     """`dir(x)` of an object or class of the repository."""
     data = args[0].data if args else None
@@ -221,6 +229,7 @@ FUNCTIONS: dict[str, NativeFunction] = {
     "getattr": _getattr,
     "hasattr": _hasattr,
     "setattr": _setattr,
+    "delattr": _delattr,
     "dir": _dir,
     "vars": _vars,
     "globals": _globals,

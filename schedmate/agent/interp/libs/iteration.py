@@ -25,6 +25,15 @@ def product(state: State, call: Invocation) -> Value:
     return Value([Value(tuple(row)) for row in rows])
 
 
+def chain(state: State, call: Invocation) -> Value:
+    """`itertools.chain(a, b)`, and of one iterable of them."""
+    parts = iterate(call.first) if call.path.endswith("from_iterable") else call.args
+    columns = [iterate(part) for part in parts or []]
+    if parts is None or any(column is None for column in columns):
+        return unknown()
+    return Value([item for column in columns for item in column or []])
+
+
 def count(state: State, call: Invocation) -> Value:
     start = call.args[0] if call.args else Value(0)
     return Value(RangeOf(start, unknown("count"), Value(1)))
@@ -60,6 +69,8 @@ HANDLERS: dict[str, Handler] = {
     "itertools.islice": islice,
     "itertools.cycle": identity,
     "itertools.product": product,
+    "itertools.chain": chain,
+    "itertools.chain.from_iterable": chain,
     "tqdm.trange": trange,
     "tqdm.auto.trange": trange,
     "tqdm.notebook.trange": trange,

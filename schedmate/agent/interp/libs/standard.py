@@ -18,7 +18,10 @@ from schedmate.agent.interp.objects import (
     DefaultDict,
     Function,
     Instance,
+    Native,
     Partial,
+    Site,
+    Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of
 from schedmate.agent.values import Value, unknown
@@ -69,6 +72,22 @@ def reduce(state: State, call: Invocation) -> Value:
     for item in items[1:]:
         result = state.call(call.args[0], [result, item], {}, call.site)
     return result
+
+
+def item_getter(state: State, call: Invocation) -> Value:
+    """`operator.itemgetter("lr")`: a function that takes an item."""
+    key = call.first
+
+    def take(s: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+        return s.getitem(args[0], key) if args and len(call.args) == 1 else unknown()
+
+    return Value(Native("itemgetter", take))
+
+
+def environ_update(state: State, call: Invocation) -> Value:
+    for key, value in ((state.mapping(call.first) or {}) | call.kwargs).items():
+        state.setitem(Value(Symbol("os.environ")), Value(key), value)
+    return Value(None)
 
 
 def ordered_dict(state: State, call: Invocation) -> Value:
@@ -145,11 +164,13 @@ HANDLERS: dict[str, Handler] = {
     "os.environ.get": environ_get,
     "os.getenv": environ_get,
     "os.environ.setdefault": environ_setdefault,
+    "os.environ.update": environ_update,
     "copy.deepcopy": deepcopy,
     "copy.copy": shallow,
     "typing.cast": _cast,
     "functools.partial": partial,
     "functools.reduce": reduce,
+    "operator.itemgetter": item_getter,
     "functools.lru_cache": identity,
     "functools.cache": identity,
     "collections.OrderedDict": ordered_dict,

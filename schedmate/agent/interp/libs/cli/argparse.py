@@ -50,6 +50,7 @@ def add_argument(state: State, call: Invocation) -> Value:
         "Dict|KeyValue|KV", action_value.data.name
     ):
         action = "dict"
+    own = action_value if isinstance(action_value.data, Class) and action == "store" else None
     if isinstance(action_value.data, Symbol):
         path = action_value.data.path
         action = "boolean" if path.endswith("BooleanOptionalAction") else "store"
@@ -70,7 +71,7 @@ def add_argument(state: State, call: Invocation) -> Value:
     elif default.origin is None or default.origin.source == "code":
         default = Value(default.data, here)
     option = Option(
-        dest, flags, default, kind, action, nargs, call.kwargs.get("const", Value(True))
+        dest, flags, default, kind, action, nargs, call.kwargs.get("const", Value(True)), own
     )
     parser.options.append(option)
     return Value(option.dest)

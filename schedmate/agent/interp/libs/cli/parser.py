@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Option:
-    """One `add_argument`."""
+    """One `add_argument`; `own` is the program's class of action, where it has one."""
 
     dest: str
     flags: tuple[str, ...]
@@ -24,6 +24,7 @@ class Option:
     action: str
     nargs: Any
     const: Value
+    own: Value | None = None
 
     @property
     def positional(self) -> bool:

@@ -16,11 +16,12 @@ from schedmate.agent.interp.objects import (
     AttrDict,
     Class,
     Function,
+    Instance,
     Native,
     PathStr,
     Symbol,
 )
-from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.agent.values import Origin, Unknown, Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -131,6 +132,8 @@ def _consume(
     if option.action == "dict":
         result[option.dest] = _pairs(values, origin)
         return index
+    if option.own is not None and _acted(state, option, values, result):
+        return index
     if flag in parser.config_flags and values:
         load_config_file(state, values[0], parser, result)
     if option.nargs in ("+", "*", "...") or isinstance(option.nargs, int):
@@ -147,6 +150,25 @@ def _consume(
             value = Value([*items, value], origin)
         result[option.dest] = value
     return index
+
+
+def _acted(state: State, option: Option, values: list[Value], result: AttrDict) -> bool:
+    """Whether the program's own action has put the values where it wants them."""
+    cls = option.own.data if option.own is not None else None
+    method = cls.lookup("__call__") if isinstance(cls, Class) else None
+    if method is None or not isinstance(method.data, Function) or not isinstance(cls, Class):
+        return False
+    action = Value(Instance(cls, {"dest": Value(option.dest), "default": option.default}))
+    typed = [_typed(state, option, value) for value in values]
+    several = option.nargs in ("+", "*", "...") or isinstance(option.nargs, int)
+    given = Value(typed) if several or not typed else typed[0]
+    flag = Value(option.flags[0] if option.flags else None)
+    before = dict(result)
+    try:
+        state.call(method, [action, unknown(), Value(result), given, flag], {}, NOWHERE)
+    except Raised:
+        return False
+    return result != before
 
 
 def _pairs(values: list[Value], origin: Origin | None) -> Value:
@@ -191,8 +213,9 @@ def convert(state: State, kind: Value, value: Value) -> Value:
             return Value(PathStr(value.data), value.origin)
         if data.path not in state.library.handlers:
             return value
-        read = state.call(kind, [value], {}, NOWHERE)  # `type=json.loads`, `OmegaConf.load`
-        return read if isinstance(read.data, dict | list) else value
+        read = state.call(kind, [value], {}, NOWHERE)  # `type=json.loads`
+        plain = read.known or isinstance(read.data, dict | list)
+        return Value(read.data, value.origin) if plain else value
     if isinstance(data, Function | Class):
         try:
             converted = state.call(kind, [value], {}, NOWHERE)
