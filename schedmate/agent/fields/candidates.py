@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -65,16 +65,16 @@ MAX_NAMED = 1000
 
 @dataclass(slots=True)
 class Setting:
-    """One leaf of the program's settings."""
+    """One leaf of the program's settings; `key` is its own name, normalised."""
 
     path: tuple[str, ...]
     value: Value
     kind: str
     owner: str
+    key: str = field(init=False)
 
-    @property
-    def key(self) -> str:
-        return normal(self.path[-1])
+    def __post_init__(self) -> None:
+        self.key = normal(self.path[-1])
 
     @property
     def explicit(self) -> bool:
@@ -83,8 +83,11 @@ class Setting:
         return origin is not None and origin.source in EXPLICIT
 
 
+_IGNORED = str.maketrans("", "", "-_ ")
+
+
 def normal(name: str) -> str:
-    return re.sub(r"[-_ ]", "", str(name)).lower()
+    return str(name).translate(_IGNORED).lower()
 
 
 def leaves(trace: Trace) -> list[Setting]:
@@ -206,10 +209,11 @@ def named(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]
             double.setdefault((normal(head), normal(tail)), place)
         else:
             single.setdefault(normal(name), place)
+    tails = {tail for _, tail in double}
     out = []
     for setting in settings:
         rank: int | None = single.get(setting.key)
-        if len(setting.path) > 1:
+        if setting.key in tails and len(setting.path) > 1:
             other = double.get((normal(setting.path[-2]), setting.key))
             if other is not None and (rank is None or other < rank):
                 rank = other
