@@ -315,6 +315,6 @@ def test_a_pattern_that_could_take_for_ever_is_left_alone(pattern: str, tmp_path
     program = f"import re\nfrom elsewhere import out\nout(re.match({pattern!r}, 'a' * 90 + 'c'))\n"
     (tmp_path / "main.py").write_text(program)
     plan = plan_launch("python main.py", tmp_path, LaunchConfig())
-    trace = follow(tmp_path, plan, {}, Limits(seconds=20))
+    trace = follow(tmp_path, plan, {}, Limits(time=Budget(20)))
     (given,) = [event.args[0] for event in trace.calls if event.path == "elsewhere.out"]
     assert not given.known
