@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedmate.jobs import Diagnosis, ErrorType, FaultyComponent, Recovery
 
 SCHEMA = "schedmate.triage/v1"
+FAILED = re.compile(r"(?:node_|boot_|launch_)?fail|out_of_me|error|crash|dead", re.IGNORECASE)
+"""Job states that mean a failure, of Slurm, Kubernetes, Ray and others."""
 
 
 class _Part(BaseModel):
@@ -37,6 +40,13 @@ class JobVerdict(_Part):
     def failed(self) -> bool:
         """Whether the log shows a failure; a log that cannot be read shows nothing."""
         return self.diagnosis is not None and self.diagnosis.error_type != "none"
+
+    @property
+    def silent(self) -> bool:
+        """Whether the job list says that it failed and its log shows no failure."""
+        found = self.diagnosis
+        nothing = found is not None and found.error_type == "none" and found.error_name is None
+        return nothing and FAILED.match(self.state or "") is not None
 
 
 class Earlier(_Part):
@@ -154,6 +164,7 @@ class Totals(_Part):
     failed: int
     not_failed: int
     unreadable: int
+    silent: int = Field(0, description="Failed as the list has it, with no failure in their logs")
     by_type: dict[str, int]
     by_name: dict[str, int]
     gpu_hours_lost: float | None = Field(None, description="Of the failed jobs that say; or null")

@@ -21,6 +21,8 @@ from schedmate.logparse.triage.nodes import compare_nodes
 from schedmate.logparse.triage.work import version
 from schedmate.terminal import counted
 
+NAMED = 10
+"""Most jobs that a warning names."""
 SHOWN = 500
 """Most new templates of the document."""
 
@@ -51,8 +53,20 @@ def summarise(
         novelty=_novelty(shown, ledger),
         model=model,
         jobs=jobs,
-        warnings=list(warnings),
+        warnings=[*warnings, *_silent(jobs)],
     )
+
+
+def _silent(jobs: Sequence[JobVerdict]) -> list[str]:
+    """A sentence on the jobs that failed and whose logs do not say so."""
+    names = [job.job_id for job in jobs if job.silent]
+    if not names:
+        return []
+    some = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    jobs_failed = counted(len(names), "job") + " failed as the list has it"
+    return [
+        f"{jobs_failed}, and no failure is in the log: {some}; ask the scheduler and the nodes."
+    ]
 
 
 def causes(found: Triage) -> list[Cause]:
@@ -75,6 +89,7 @@ def _totals(jobs: Sequence[JobVerdict]) -> Totals:
         failed=len(failed),
         not_failed=len(found) - len(failed),
         unreadable=len(jobs) - len(found),
+        silent=sum(job.silent for job in jobs),
         by_type=dict(Counter(one.error_type for one in found).most_common()),
         by_name=dict(
             Counter(

@@ -55,8 +55,11 @@ def headlines(found: Triage) -> list[str]:
     types = ", ".join(f"{n:,} {kind}" for kind, n in totals.by_type.items() if kind != "none")
     unread = f", {totals.unreadable:,} could not be read" if totals.unreadable else ""
     lost = f", {totals.gpu_hours_lost:,.1f} GPU-hours lost" if totals.gpu_hours_lost else ""
+    silent = f" and {totals.silent:,} more that say nothing of it in their logs"
     failed = f"{totals.failed:,} of {totals.jobs:,} jobs failed"
-    lines = [f"{failed}{f' ({types})' if types else ''}{lost}{unread}"]
+    lines = [
+        f"{failed}{f' ({types})' if types else ''}{silent if totals.silent else ''}{lost}{unread}"
+    ]
     if not found.groups:
         return [*lines, "No failures, so no root causes.", found.node_test.reason]
     lines.append(_costliest(found))

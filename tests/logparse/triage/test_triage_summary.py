@@ -57,6 +57,25 @@ def test_a_group_is_one_error_with_one_shape_of_line() -> None:
     assert group(list(reversed(jobs))) == groups  # the order of completion does not matter
 
 
+@pytest.mark.parametrize(
+    ("state", "kind", "silent"),
+    [
+        ("FAILED", "none", True),
+        ("NODE_FAIL", "none", True),
+        ("OUT_OF_MEMORY", "none", True),
+        ("Error", "none", True),
+        ("COMPLETED", "none", False),
+        ("TIMEOUT", "none", False),
+        (None, "none", False),
+        ("FAILED", "script", False),
+    ],
+)
+def test_a_job_that_failed_and_whose_log_says_nothing(
+    state: str | None, kind: ErrorType, silent: bool
+) -> None:
+    assert job(0, kind).model_copy(update={"state": state}).silent is silent
+
+
 def test_pareto_by_gpu_hours_when_nearly_all_say() -> None:
     groups = group([job(i, text="A: x", hours=1.0) for i in range(9)] + [job(9, hours=90.0)])
     found = pareto(groups)
