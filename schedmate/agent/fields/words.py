@@ -101,7 +101,7 @@ def _stems(cleaned: str) -> Iterator[str]:
         while _EXTENSIONS.search(stem):
             stem = _EXTENSIONS.sub("", stem)
         stem = re.sub(r"(?<=\w)\.(train|training|valid|val|test|dev)$", "", stem)
-        stem = stem.strip("-_. ")
+        stem = re.sub(r"[-_]\d+[-_]of[-_]\d+$", "", stem.strip("-_. "))
         if _is_generic(stem):
             continue
         shorter = _SPLIT_SUFFIX.sub("", stem).strip("-_. ")
@@ -139,7 +139,7 @@ def _is_generic(stem: str) -> bool:
     if len(parts) > 1 and all(part in _words("generic") or part.isdigit() for part in parts):
         return True  # `processed_data`, `example.train`
     split = r"(train|val|valid|test|eval|dev)(ing|set)?([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev)"
-    return bool(re.fullmatch(split, lowered))
+    return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))
 
 
 def is_path(text: str) -> bool:

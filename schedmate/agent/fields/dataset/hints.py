@@ -96,7 +96,7 @@ def _in_path(text: str) -> str | None:
             for start in range(len(parts) - length + 1):
                 end = parts[start + length - 1].end()
                 word = component[parts[start].start() : end]
-                if re.match(r"[a-z\d]", component[end:]):
+                if len(word) < 8 and re.match(r"[a-z\d]", component[end:]):
                     continue  # `wmt32` of `wmt32k`
                 if len(word) > 2 and begins_known(word) and not is_ambiguous(word):
                     return word
@@ -150,7 +150,8 @@ def _from_readme(plan: LaunchPlan, said: Sequence[About]) -> Candidate | None:
             text = "\n".join(section.lines)
             if program and program in text:
                 shared = sum(1 for word in given if len(word) > 3 and word in text)
-                ranked.append((min(shared, 50) + 10.0, section))
+                # many programs are called `main.py`: this one's arguments tell
+                ranked.append((10.0 + min(shared, 50) if shared or not given else 2.0, section))
             elif _ABOUT_DATA.search(section.heading):
                 ranked.append((1.0, section))
             elif about.title in section.heading:

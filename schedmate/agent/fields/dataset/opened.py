@@ -90,16 +90,19 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         second = text_of(argument(event, rule["then"])) if "then" in rule else None
         if second is not None and not text.endswith(second):
             text = f"{text}_{second}"
-        name = _name_in(text, rule, text_of(root))
-        if name is None and rule.get("path") and (not rule.get("weak") or _data_file(text)):
+        built = "subset" in rule and text.lower() in _BUILDERS
+        if built:
+            text = _built_from(event)
+            name = dataset_name(text, path=True) if text is not None else None
+        else:
+            name = _name_in(text, rule, text_of(root))
+        place = built or (rule.get("path") and (not rule.get("weak") or _data_file(text or "")))
+        if name is None and place and text is not None:
             name, score = written_path(text), AS_WRITTEN
         if name is None:
             return None
         origin = value.origin or origin
-        name = _with_subset(event, rule, name, text)
-        name = name if name is not None else _generic_builder(event)
-        if name is None:
-            return None
+        name = name if built else _with_subset(event, rule, name)
     score += source_bonus(origin) / 2
     if rule.get("weak") and is_known(name, "datasets"):
         score += 8
@@ -143,30 +146,22 @@ _BUILDERS = ("json", "csv", "text", "parquet", "imagefolder", "audiofolder", "we
              "pandas")  # fmt: skip
 
 
-def _with_subset(event: CallEvent, rule: dict[str, Any], name: str, text: str) -> str | None:
+def _with_subset(event: CallEvent, rule: dict[str, Any], name: str) -> str:
     if "subset" not in rule:
         return name
-    if name.lower() in _BUILDERS:
-        return None
     subset = text_of(argument(event, rule["subset"]))
     if subset and not is_path(subset) and subset not in ("default", "main") and subset != name:
         return f"{name}/{subset}"
     return name
 
 
-def _generic_builder(event: CallEvent) -> str | None:
-    """`load_dataset("json", data_files=...)`: named by its files."""
+def _built_from(event: CallEvent) -> str | None:
+    """`load_dataset("json", data_files=...)`: the file or folder, the training set's if several."""
     files = event.kwargs.get("data_files") or event.kwargs.get("data_dir")
-    if files is None:
-        return None
-    if isinstance(files.data, dict):
-        for key in ("train", *files.data):
-            text = text_of(files.data.get(key))
-            if text is not None:
-                return dataset_name(text, path=True)
-        return None
-    text = text_of(files)
-    return dataset_name(text, path=True) if text is not None else None
+    if files is not None and isinstance(files.data, dict):
+        found = [text_of(files.data.get(key)) for key in ("train", *files.data)]
+        return next((text for text in found if text is not None), None)
+    return text_of(files)
 
 
 def _own_class(event: CallEvent) -> list[Use]:
