@@ -85,7 +85,7 @@ def test_a_librarys_class_or_function_names_its_dataset() -> None:
         ("from gluonts.dataset.repository import get_dataset\ndata = get_dataset('electricity')",
          "electricity"),
         ("from surprise import Dataset\ndata = Dataset.load_builtin('ml-100k')", "ml-100k"),
-        ("import datasets as d\ndata = d.load_dataset('csv', data_files={'train': 'nsmc_train.txt'})",
+        ("import datasets as d\ndata = d.load_dataset('csv', data_files={'train': 'nsmc.txt'})",
          "nsmc"),
         ("from datasets import load_dataset\ndata = load_dataset('json', data_files='train.json')",
          "train.json"),
