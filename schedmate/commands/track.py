@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,6 +88,7 @@ def track(
     """
     from schedmate.logparse.progress.ratio import throughput_ratio
     from schedmate.logparse.progress.render import comparison, show
+    from schedmate.logparse.reading.log import is_directory
     from schedmate.settings import load_settings
     from schedmate.terminal import console
 
@@ -95,7 +97,7 @@ def track(
         announce(settings, "lines of the log")
     if (log is None) == (compare is None):
         raise UsageError("give one LOG, or two logs with --compare.")
-    if follow and (log is None or log == "-" or Path(log).is_dir() or output is not None):
+    if follow and (log is None or log == "-" or is_directory(Path(log)) or output is not None):
         raise UsageError("--follow takes one file that is being written, and prints to the screen.")
     if compare is not None:
         before, after = (_track(str(path), 0, batch_size, settings)[0] for path in compare)
@@ -187,15 +189,18 @@ def _follow(
 
     said: tuple[str, ...] = ()
     due, grown = 0.0, True
-    for new in follow(
-        path, start=path.stat().st_size if path.exists() else 0, poll_s=min(0.5, every)
-    ):
+    start = 0
+    with suppress(OSError):  # which `follow` explains
+        start = path.stat().st_size
+    for new in follow(path, start=start, poll_s=min(0.5, every)):
         grown = grown or bool(new)
         if not grown or time.monotonic() < due:
             continue
         try:
+            if path.stat().st_size < since:
+                since = 0  # another file by now, or one that was cut
             progress, document = _track(str(path), since, batch, settings)
-        except LogError:
+        except (LogError, OSError):
             # rotated away or just truncated: the next look finds what takes its place
             continue
         due, grown = time.monotonic() + every, False

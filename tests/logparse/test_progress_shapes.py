@@ -55,7 +55,7 @@ class Run(NamedTuple):
             "r": 1 / row.step, "e": row.elapsed, "every": self.every,
             "all": row.step * self.every, "tps": 4096 / row.step, "tok": 4096 * row.i,
             "t": stamp.strftime("%Y-%m-%d %H:%M:%S"), "minute": stamp.strftime("%Y-%m-%d %H:%M"),
-            "half": stamp.strftime("%m/%d/%Y %I:%M:%S %p"), "since": 1.7e9 + row.elapsed,
+            "dots": stamp.strftime("I%m%d %H:%M:%S.%f"), "half": stamp.strftime("%m/%d/%Y %I:%M:%S %p"), "since": 1.7e9 + row.elapsed,
             "clock": str(timedelta(seconds=int(row.elapsed))),
             "left": str(timedelta(seconds=int((self.total - row.i) * self.step))),
         }  # fmt: skip
@@ -256,3 +256,56 @@ def test_no_text_breaks_the_search_for_a_table(text: str) -> None:
     table = find_table(LogFile("log", Memory(text.encode())))
 
     assert table is None or len(table.names) >= 2
+
+
+def test_samples_are_no_steps() -> None:
+    lines = [
+        f"2024-01-01 00:{n // 60:02}:{n % 60:02} loss: 0.5  accuracy: 92.0 [{n * 20_000}/154892]"
+        for n in range(1, 60)
+    ]
+
+    assert progress_of(lines).abstained
+
+
+def test_a_counter_given_as_a_range_is_at_its_end() -> None:
+    run = Run(2.0, 20, 3, 0)
+    progress = progress_of(run.lines("{t} INFO - Epoch[4] Batch [0-{i}] Speed: 25.7 samples/sec"))
+
+    assert progress.step_time_s == pytest.approx(2.0, rel=0.04)
+    assert progress.iteration == LINES * 20
+
+
+def test_the_loss_of_a_step_is_what_follows_it() -> None:
+    progress = progress_of(Run(2.0, 1, 3, 0).lines("{t}: Loss at step {i}: {l:.4f}"))
+
+    assert progress.loss is not None
+    assert 1 <= progress.loss <= 3
+
+
+def test_what_each_device_gets_times_the_devices_is_the_batch() -> None:
+    lines = [f"Epoch[3] Batch [{n}] Speed: 512.0 samples/sec loss=0.5" for n in range(40)]
+    head = "Namespace(batch_size=32, dtype='float16', num_gpus=8)"
+
+    assert progress_of([head, *lines]).step_time_s == pytest.approx(0.5)
+    assert progress_of([head.replace("num_gpus", "workers"), *lines]).abstained
+
+
+def test_a_counter_that_its_bar_draws_on_its_own_tells_one_loop_from_another() -> None:
+    text = b""
+    for epoch in range(2):
+        text += f"Epoch: {epoch}\n".encode()
+        for total, time in ((391, "1s41ms"), (100, "14ms")):
+            for n in range(total):
+                stats = f" [==>...]  Step: {time} | Tot: 3s | Loss: 2.2 | Acc: 9% ({n}/{n * 128})"
+                text += stats.encode() + b"\b" * 80 + f" {n + 1}/{total} ".encode() + b"\r"
+            text += b"\n"
+    progress = track(LogFile("log", Memory(text)))
+
+    assert progress.step_time_s == pytest.approx(1.041)
+    assert (progress.iteration, progress.total_iterations) == (391, 391)
+
+
+def test_a_timestamp_behind_dots_is_one() -> None:
+    lines = Run(2.0, 1, 3, 0).lines("....{dots}    39 Trainer.cpp:165]  Batch={i} AvgCost=13.2")
+
+    assert progress_of(lines).step_time_s == pytest.approx(2.0, rel=0.04)

@@ -31,7 +31,9 @@ WORDED = 120
 """Characters by whose words lines are told apart."""
 
 _NO_WORD = re.compile(r"[\W\d_]+")
-_COUNTER = re.compile(r"\s*\d+/\d+\s*")
+APART = 200
+"""How far behind the rest of a bar its counter is drawn, with what goes back over it [bytes]."""
+_COUNTER = re.compile(rb" ?(\d{1,9})/(\d{1,9}) ?")
 Reader = Callable[[str], Sample | None]
 
 
@@ -49,14 +51,19 @@ def collect(
     parts: list[Part] = []
     counts: dict[tuple[str, str], int] = {}
     kinds: dict[tuple[str, str], tuple[Sample, Sample]] = {}
-    read = 0
+    read, drawn = 0, (0, 0, 0)
     limit = max(since, file.size - REACH)
     lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
     for looked, (offset, data) in enumerate(lines):
         if offset < limit or read >= MOST or looked >= LOOKED_AT:
             break
+        if alone := _COUNTER.fullmatch(data):
+            drawn = offset, int(alone[1]), int(alone[2])
+            continue
         for text, line in _shown(data, file):
             sample = reader(text)
+            if 0 < drawn[0] - offset - len(data) < APART and sample is not None and sample.timed:
+                _count_apart(sample, *drawn[1:])
             if sample is None:
                 if reader is read_line and len(parts) < MOST and (part := read_part(text)):
                     parts.append(part._replace(offset=offset))
@@ -90,15 +97,14 @@ def _shown(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
     line = parse_line(data, 0, file.layout)
     yield line.text, line
     if redrawn:
-        shown = line.refreshes
-        for at in range(len(shown) - 2, max(-1, len(shown) - ENOUGH - 1), -1):
-            yield _counted(shown, at)[-LONG:], line
+        for text in line.refreshes[-2 : -ENOUGH - 1 : -1]:
+            yield text[-LONG:], line
 
 
-def _counted(shown: list[str], at: int) -> str:
-    """One redraw, with the counter in front of it where that was drawn on its own."""
-    before = shown[at - 1] if at else ""
-    return f"{before.strip()} {shown[at]}" if _COUNTER.fullmatch(before) else shown[at]
+def _count_apart(sample: Sample, count: int, total: int) -> None:
+    """Gives a sample the counter that its bar draws behind it, on its own."""
+    sample.iteration, sample.total = count, total
+    sample.group = f"{sample.group.split(' of ')[0]} of {total}"
 
 
 @cache
@@ -109,7 +115,7 @@ def _candidate() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # any bytes, not only UTF-8
     return re2.compile(
-        rb"(?i)\d\s?(?:it|iter|iters|step|steps|batch|s|sec) ?/|\d/\d+ ?[\])[(]|\d of \d"
+        rb"(?im)\d\s?(?:it|iter|iters|step|steps|batch|s|sec) ?/|\d/\d+ ?[\])[(]|\d of \d"
         rb"|\b(?:loss|step|steps|iter|iters|iteration|iterations|epoch|batch|update|updates|trl"
         rb"|runtime|per_second|fps|timesteps|objective|s)\b(?: is)?\W{1,40}[-+]?[.\d]"
         rb"|(?:loss|step|iteration|iter|epoch|sec)[\"'_a-z)]{0,8}\s?[:=(\[|]\W{0,8}[-+]?[.\d]"
@@ -117,6 +123,6 @@ def _candidate() -> Any:
         rb"|checkpoint-\d\d|global_step\d|\btimer?\b[a-z ()]{0,20}\s?[:=]\s?\d"
         rb"|\blr\W{1,4}\d|learning.rate\W{1,4}\d"
         rb"|\bup\. \d|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
-        rb"|[\x80-\xff][^\d\n]{0,8}\d",
+        rb"|[\x80-\xff][^\d\n]{0,8}\d|^ ?\d{1,9}/\d{1,9} ?$",
         options,
     )

@@ -20,6 +20,8 @@ class Facts:
     total_iterations: int | None = None
     total_epochs: int | None = None
     batch: int | None = None
+    device_batch: int | None = None
+    devices: int | None = None
     tokens: int | None = None
     first_epoch: int = 1
 
@@ -49,4 +51,6 @@ def read_facts(file: LogFile) -> Facts:
         if match := pattern.search(head):
             number = next(group for group in match.groups() if group)
             setattr(facts, name, int(number.replace(b",", b"")))
+    if facts.batch is None and facts.device_batch and facts.devices:
+        facts.batch = facts.device_batch * facts.devices
     return facts

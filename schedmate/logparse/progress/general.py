@@ -26,7 +26,8 @@ _DATE = re.compile(
     r"|(?<![\w./])[\w./]{1,200}\.py:\d+(?::\w+)?"
 )
 _CLOCK = (
-    r"(?:\d+ days?,? )?\d+:\d\d(?::\d\d)?(?:\.\d+)?|(?:\d+d ?)?(?:\d+h ?)?\d+m ?\d+(?:\.\d+)?s\b"
+    r"(?:\d+ days?,? )?\d+:\d\d(?::\d\d)?(?:\.\d+)?|\d+s\d+ms\b"
+    r"|(?:\d+d ?)?(?:\d+h ?)?\d+m ?\d+(?:\.\d+)?s\b"
 )
 _NUMBER = re.compile(
     rf"(?<![\w.@])(?:(?P<clock>{_CLOCK})"
@@ -67,6 +68,8 @@ _SHARED = re.compile(
 _ORDINAL = re.compile(
     r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE
 )
+_RANGE = re.compile(r"\b(batch|iter|iteration|step)(s? ?\[)\d+-(\d+\])", re.IGNORECASE)
+_LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on)\b", re.IGNORECASE)
 _TOOK = frozenset(["took", "takes", "finished in", "completed in", "done in", "took about"])
 
 
@@ -86,6 +89,7 @@ class Labelled(NamedTuple):
 def labelled(text: str) -> list[Labelled]:
     """All labelled numbers of a line, from left to right."""
     text = _ORDINAL.sub(r" \2 \1 ", _DATE.sub(" | ", text[:LONGEST]))
+    text = _RANGE.sub(r"\1\2\3", text)
     found: list[Labelled] = []
     end = 0
     for match in _NUMBER.finditer(text):
@@ -107,6 +111,8 @@ def labelled(text: str) -> list[Labelled]:
             before = before[: named.start()]
         label = _CUT.split(before.rstrip(_TRIM + "["))[-1] if before.strip() else ""
         key = _IS.sub("", label.strip(_TRIM))[-60:]
+        if not key and found and _LOSS_AT.search(found[-1].key):
+            key = "loss"  # `Loss at step 3: 2.5`
         found.append(
             Labelled(
                 key,
@@ -122,15 +128,16 @@ def labelled(text: str) -> list[Labelled]:
 
 
 def clock_s(text: str) -> float:
-    """Seconds of `1:02:03`, `02:03`, `1 day, 2:03:04` or `2h 3m 4s`."""
+    """Seconds of `1:02:03`, `02:03`, `1 day, 2:03:04`, `2h 3m 4s` or `1s234ms`."""
     if ":" in text:
         days, _, clock = text.rpartition(" ")
         total = 0.0
         for part in clock.split(":"):
             total = total * 60 + float(part)
         return total + (86_400 * float(days.split()[0]) if days else 0)
-    units = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
-    return sum(float(value) * units[unit] for value, unit in re.findall(r"([\d.]+)([dhms])", text))
+    units = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+    parts = re.findall(r"([\d.]+)(ms|[dhms])", text)
+    return sum(float(value) * units[unit] for value, unit in parts)
 
 
 def read_general(text: str) -> Sample | None:
@@ -240,6 +247,8 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         if number.total and not number.unit and number.value <= number.total + 1:
             _count(sample, number, kinds)
         return
+    if number.clock and known[0] == "iteration":
+        known = "step_time", 1.0, True  # `Step: 1s41ms`
     whole = number.value.is_integer() and number.unit != "ms"
     if known[0] == "step_time" and sample.iteration is None and whole:
         own = meaning(number.key, "")  # `step 100 s`

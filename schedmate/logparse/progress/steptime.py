@@ -21,6 +21,8 @@ from schedmate.logparse.progress.sample import Sample
 
 AGREE = 0.3
 """Two ways to tell a step time agree within this relative difference."""
+SAMPLES = 0.002
+"""A counter without a name that takes less [s] by the timestamps counts samples, not steps."""
 FASTEST = 0.02
 """A bar without a name and without metrics that takes less for each count [s] is no training."""
 BRIEF = 120.0
@@ -71,7 +73,8 @@ def step_time(
     if by_samples := _by_samples(ordered, counted, facts, batch):
         return by_samples
     if clock is not None and (any(s.training for s in counted) or _says_the_same(counted)):
-        return clock, "timestamps", []
+        many = clock.median < SAMPLES and not any(s.named for s in counted)
+        return None if many else (clock, "timestamps", [])
     return _by_tokens(ordered, counted, facts) or _by_what_is_left(counted)
 
 

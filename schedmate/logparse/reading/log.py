@@ -79,7 +79,7 @@ def open_log(path: Path | str) -> Log:
     if str(path) == "-":
         storage, warning = store_stream(sys.stdin.buffer, "standard input")
         file = LogFile("standard input", storage)
-    elif Path(path).is_dir():
+    elif is_directory(Path(path)):
         return _open_directory(Path(path))
     else:
         storage, warning = store(Path(path))
@@ -92,6 +92,14 @@ def open_log(path: Path | str) -> Log:
             "give the file that the job's output goes to."
         )
     return Log(file.name, [file], warnings=[warning] if warning else [])
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is one; False also where the way to it is closed to us."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def is_text(file: LogFile) -> bool:

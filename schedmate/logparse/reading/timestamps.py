@@ -162,7 +162,7 @@ _SHAPES = (
         _named_month,
     ),
     # I1010 12:34:56.789012 (glog)
-    (re.compile(rf"(?:^|[\s\]])[IWEFD](\d\d)(\d\d) {_CLOCK}"), _month_day),
+    (re.compile(rf"(?:^|[\s\].])[IWEFD](\d\d)(\d\d) {_CLOCK}"), _month_day),
     # 10-10 12:34:56
     (re.compile(rf"(?<![\d/.-])(\d\d)[-/](\d\d) {_CLOCK}"), _month_day),
     # 1728563696.123
