@@ -55,7 +55,8 @@ class Run(NamedTuple):
             "r": 1 / row.step, "e": row.elapsed, "every": self.every,
             "all": row.step * self.every, "tps": 4096 / row.step, "tok": 4096 * row.i,
             "t": stamp.strftime("%Y-%m-%d %H:%M:%S"), "minute": stamp.strftime("%Y-%m-%d %H:%M"),
-            "dots": stamp.strftime("I%m%d %H:%M:%S.%f"), "half": stamp.strftime("%m/%d/%Y %I:%M:%S %p"), "since": 1.7e9 + row.elapsed,
+            "dots": stamp.strftime("I%m%d %H:%M:%S.%f"), "since": 1.7e9 + row.elapsed,
+            "half": stamp.strftime("%m/%d/%Y %I:%M:%S %p"),
             "clock": str(timedelta(seconds=int(row.elapsed))),
             "left": str(timedelta(seconds=int((self.total - row.i) * self.step))),
         }  # fmt: skip
