@@ -1,15 +1,15 @@
 """The paper's locator: binary search for the first chunk of a log in which training is over.
 
-It assumes that no training follows the failure. A chunk without any sign of either is looked past,
-at most `EXTRA` times in all, so that a search takes at most ceil(log2(chunks)) + `EXTRA` probes.
+The Log Classifier says what the lines of a chunk are (SchedMate paper, section 3.3). It assumes
+that no training follows the failure. A chunk without any sign of either is looked past, at most
+`EXTRA` times in all, so that a search takes at most ceil(log2(chunks)) + `EXTRA` probes.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from schedmate.logparse.failure.rules import RuleSet
-from schedmate.logparse.failure.signs import signs
+from schedmate.logparse.classify import LineKinds
 from schedmate.logparse.reading import Attempt, LogFile
 
 CHUNK = 1 << 18
@@ -18,19 +18,18 @@ MARGIN = 1
 """Chunks before the located one that are read with it."""
 
 
-def probe(
-    file: LogFile, attempt: Attempt, rules: RuleSet, *, chunk: int = CHUNK
-) -> tuple[Attempt, int]:
+def probe(file: LogFile, attempt: Attempt, *, chunk: int = CHUNK) -> tuple[Attempt, int]:
     """The part of a file from the located chunk on, as an attempt, and the number of probes."""
     count = -(-(attempt.end - attempt.offset) // chunk)
     low, high, used, extra = 0, count - 1, 0, 0
+    kinds = LineKinds()
     while low < high:
         middle = (low + high) // 2
-        at, state = middle, look(file, attempt, rules, middle, chunk)
+        at, state = middle, look(file, attempt, kinds, middle, chunk)
         used += 1
         while state == "neither" and at < high and extra < EXTRA:
             at, extra, used = at + 1, extra + 1, used + 1
-            state = look(file, attempt, rules, at, chunk)
+            state = look(file, attempt, kinds, at, chunk)
         if state == "training":
             low = at + 1
         else:
@@ -42,19 +41,14 @@ def probe(
 
 
 def look(
-    file: LogFile, attempt: Attempt, rules: RuleSet, number: int, chunk: int
+    file: LogFile, attempt: Attempt, kinds: LineKinds, number: int, chunk: int
 ) -> Literal["training", "failed", "neither"]:
     """What a chunk shows last: training that goes on, a failure, or neither."""
     start = attempt.offset + number * chunk
-    data = file.read(start, min(chunk, attempt.end - start))
-    last_step = max(
-        (match.start() for match in signs("progress").together.finditer(data)), default=-1
-    )
-    last_fault = -1
-    for match in rules.prefilter.finditer(data):
-        if match.start() > last_step:
-            last_fault = match.start()
-            break
-    if last_fault > last_step:
-        return "failed"
-    return "training" if last_step >= 0 else "neither"
+    found = kinds.of(file.read(start, min(chunk, attempt.end - start)))
+    for kind in reversed(found):
+        if kind == "error":
+            return "failed"
+        if kind == "progress":
+            return "training"
+    return "neither"

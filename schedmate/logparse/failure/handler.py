@@ -89,7 +89,7 @@ def diagnose(
     for file in log.files:
         if locator == "binary":
             last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
-            last, used = probe(file, last, rules)
+            last, used = probe(file, last)
             probes += used
         else:
             found = attempts(file)

@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from schedmate.jobs import Diagnosis
-from schedmate.logparse.classify import LogClassifier
+from schedmate.logparse.classify import LineKinds
 from schedmate.logparse.reading import Log
-from schedmate.logparse.templates import Templates
 
 CELLS = 120
 SAMPLE = 1 << 16
@@ -37,13 +36,13 @@ def strip(log: Log, found: Diagnosis) -> Strip | None:
     files = [file for file in log.files if file.name == found.file] or log.files
     if not files or not files[0].size:
         return None
-    file, kinds = files[0], _Kinds()
+    file, kinds = files[0], LineKinds()
     starts = sorted(
         {file.align(file.size * cell // CELLS, file.size // CELLS) for cell in range(CELLS)}
     )
     ends = [*starts[1:], file.size]
     cells = [
-        Cell(kinds.of(file.read(start, min(SAMPLE, end - start))), file.line_number(start))
+        Cell(_kind(kinds, file.read(start, min(SAMPLE, end - start))), file.line_number(start))
         for start, end in zip(starts, ends, strict=True)
     ]
     located = None
@@ -54,25 +53,10 @@ def strip(log: Log, found: Diagnosis) -> Strip | None:
     return Strip(file.name, tuple(cells), located)
 
 
-class _Kinds:
+def _kind(kinds: LineKinds, data: bytes) -> str:
     """What a stretch holds: `error` where any line says one, else what most of its lines are."""
-
-    def __init__(self) -> None:
-        self._templates = Templates()
-        self._classifier = LogClassifier()
-        self._categories: list[str] = []
-
-    def of(self, data: bytes) -> str:
-        counts = Counter(map(self._category, self._templates.numbers(data)))
-        if counts["error"]:
-            return "error"
-        del counts["other"]
-        return counts.most_common(1)[0][0] if counts else "other"
-
-    def _category(self, number: int) -> str:
-        known, texts = self._categories, self._templates.texts
-        while len(known) < len(texts):
-            # by rule alone: of a template that no rule knows, an embedding is too often wrong
-            verdict = self._classifier.by_rule(texts[len(known)])
-            known.append(verdict.category if verdict is not None else "other")
-        return known[number] if number < len(known) else "other"
+    counts = Counter(kinds.of(data))
+    if counts["error"]:
+        return "error"
+    del counts["other"]
+    return counts.most_common(1)[0][0] if counts else "other"

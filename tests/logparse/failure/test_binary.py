@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.binary import EXTRA, probe
-from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.reading import attempts, open_log
 
 STEP = "iteration {n}/ 9000 | elapsed time per iteration (ms): 130.1 | lm loss: 2.1\n"
@@ -36,7 +35,7 @@ def test_probes_are_bounded_and_the_failure_is_found(
         with open_log(path) as log:
             file = log.files[0]
             whole = attempts(file)[-1]
-            part, used = probe(file, whole, load_rules(), chunk=chunk)
+            part, used = probe(file, whole, chunk=chunk)
             chunks = math.ceil(file.size / chunk)
             assert used <= math.ceil(math.log2(chunks)) + EXTRA
             assert part.offset == file.line_offset(part.first_line)
