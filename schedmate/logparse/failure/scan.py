@@ -10,6 +10,7 @@ from itertools import islice
 
 from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.signs import horizon, last_sign, signs
+from schedmate.logparse.failure.wording import about, speaks_of_trouble
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
 from schedmate.logparse.reading.escapes import uncoloured
 
@@ -39,11 +40,18 @@ _LEADS = re.compile(
     r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
     r"|Last error: ?$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
 )
+# An exception whose message begins in the next line.
+_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): *$")
+MESSAGE = 3
+"""Most lines of a message above the one that a rule knows."""
+REPORT = 3
+"""Most lines of other wording above it that begin the same report."""
 # An exception as `repr` writes it.
 _REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
 # The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
 MILD = re.compile(
-    r"(?:^|[\s\[|])(?:WARNING|INFO|DEBUG)(?:[\s\]:|]|$)|<warn(?:ing)?>|\[warn(?:ing)?\]"
+    r"^Warning: |(?:^|[\s\[|])(?:WARNING|INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|]|$)"
+    r"|<warn(?:ing)?>|\[warn(?:ing)?\]|^I\d{4} \d\d:|level\"?[=:] ?\"?(?i:info|debug|warn)"
 )
 
 
@@ -196,7 +204,10 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
             return None
     if rule is not None and rule.role == "benign":
         return None
-    lines = (*_leads(above, line), *block.lines)
+    leads = _leads(above, line)
+    if not whole and not leads:
+        leads = _report(above, line, rule, rules)
+    lines = (*leads, *block.lines)
     event = event_at(rule, file, lines, line, traceback=whole)
     return replace(event, bare=bare)
 
@@ -204,6 +215,9 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
 def _leads(above: Sequence[Block], line: Line) -> list[Line]:
     """The lines directly above that belong to the same report."""
     found: list[Line] = []
+    for up in range(2, 1 + min(len(above), MESSAGE)):  # its name stands alone above the message
+        if _ALONE.match(above[-up].first.text) and above[-up].first.stream == line.stream:
+            return [block.first for block in list(above)[-up:]]
     for block in reversed(above):
         first = block.first
         if len(block.lines) > 1 or first.stream != line.stream:
@@ -217,12 +231,33 @@ def _leads(above: Sequence[Block], line: Line) -> list[Line]:
     return found
 
 
+def _report(
+    above: Sequence[Block], line: Line, rule: Rule | None, rules: RuleSet
+) -> list[Line]:
+    """The lines just above that speak of the same trouble and that no rule knows."""
+    found: list[Line] = []
+    if rule is None or rule.role not in ("cause", "symptom"):
+        return found
+    for block in list(above)[: -1 - REPORT : -1]:
+        first = block.first
+        if len(block.lines) > 1 or first.stream != line.stream or MILD.search(first.text[:80]):
+            break
+        if not speaks_of_trouble(first.text) or rules.line(first.text) is not None:
+            break
+        subsystem = about(first.text)
+        if subsystem is not None and subsystem.component != rule.component:
+            break
+        found.insert(0, first)
+    return found
+
+
 def _mild(rule: Rule, line: Line) -> bool:
-    return (
-        rule.role == "cause"
-        and STRENGTH[rule.strength] < STRENGTH["strong"]
-        and MILD.search(line.text[:80]) is not None
-    )
+    level = MILD.search(line.text[:80])
+    if level is None or rule.strength == "exact":
+        return False
+    if rule.role == "symptom":
+        return "TRACE" in level[0]
+    return rule.role == "cause" and STRENGTH[rule.strength] < STRENGTH["strong"]
 
 
 def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:

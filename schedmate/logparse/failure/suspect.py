@@ -24,6 +24,9 @@ NEAR = 3
 _FRAME = re.compile(
     r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|\S+\(.*\[0x"
 )
+_SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
+# An error's level in glog's and TensorFlow's form: at the start of a program much of it means nothing.
+_ERROR = re.compile(r"(?:^|\s)(?:\d\d:\d\d:\d\d[.,\d]*:? E |E\d{4} \d\d:)")
 
 
 def suspect(scans: list[FileScan], rules: RuleSet) -> Event | None:
@@ -52,9 +55,12 @@ def _of_file(one: FileScan, rules: RuleSet) -> Event | None:
     trouble = _burst(lines, rules)
     if not trouble or sum(_says(line) for line in lines if line.number > trouble[-1].number) > LAST:
         return None
+    if any(_SUCCESS.search(line.text) for line in lines if line.number > trouble[-1].number):
+        return None
     for line in trouble:
         rule = about(line.text) if rules.line(line.text) is None else None
-        if rule is not None and (rule.type == "infrastructure" or _loud(line)):
+        loud = _loud(line) or (after and _ERROR.search(line.text[:80]))
+        if rule is not None and (rule.type == "infrastructure" or loud):
             near = [up for up in trouble if 0 <= line.number - up.number <= NEAR]
             return event_at(rule, file, tuple(near), line)
     ends = [one for one in trouble if _loud(one) and one.number >= attempt.last_line - LAST]
