@@ -224,6 +224,19 @@ def test_interleaved_ranks_keep_their_tracebacks_whole() -> None:
     assert grouped(text) == [("traceback", "ValueError", 3)] * 3
 
 
+def test_a_traceback_of_ipython_is_one_block_from_its_head_on() -> None:
+    text = """loss: 0.8
+InvalidArgumentError                      Traceback (most recent call last)
+<ipython-input-19-1f30932aed03> in <module>()
+      6   epochs=20,
+----> 8   validation_steps=3
+
+/usr/lib/keras/training.py in fit(self)
+InvalidArgumentError: Graph execution error:"""
+
+    assert grouped(text) == [("line", None, 1), ("traceback", "InvalidArgumentError", 7)]
+
+
 def test_a_traceback_behind_a_log_header_is_read() -> None:
     head = "E1010 12:34:56.123000 140 torch/x.py:702] "
     text = "\n".join(

@@ -13,10 +13,10 @@ from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
 from schedmate.logparse.failure.binary import probe
 from schedmate.logparse.failure.elastic import from_error_files
 from schedmate.logparse.failure.filters import Healthy, outliers
-from schedmate.logparse.failure.locate import Verdict, decide, first_report
+from schedmate.logparse.failure.locate import WRAPPERS, Verdict, decide, first_report
 from schedmate.logparse.failure.nearest import nearest
 from schedmate.logparse.failure.plans import plan_for
-from schedmate.logparse.failure.rules import load_rules
+from schedmate.logparse.failure.rules import Rule, load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
 from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.failure.suspect import suspect
@@ -109,9 +109,9 @@ def diagnose(
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
     )
     known = verdict.root
-    if known is None or known.rule is None or known.rule.role == "exit":
+    if known is None or known.rule is None or _reported(known.rule):
         ending = suspect(scans, rules)
-        if ending is not None and (known is None or ending.rule is not None):
+        if ending is not None and _decides(ending, known):
             verdict = Verdict(
                 ending,
                 "no rule knows the line; its wording says so",
@@ -135,6 +135,21 @@ def diagnose(
         diagnosis.warnings += outliers(log.files)
     diagnosis.plan = plan_for(diagnosis)
     return diagnosis
+
+
+def _reported(rule: Rule) -> bool:
+    """Whether a line only says that something else failed."""
+    return rule.role in ("exit", "symptom") or rule.name == WRAPPERS
+
+
+def _decides(ending: Event, known: Event | None) -> bool:
+    """Whether trouble that no rule knows counts before what a rule does know."""
+    if known is None:
+        return True
+    if known.rule is not None and known.rule.role != "exit":  # noticed by others, later
+        earlier = ending.file is known.file and ending.number < known.number
+        return earlier and ending.rule is not None
+    return ending.rule is not None
 
 
 def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:

@@ -14,6 +14,8 @@ from schedmate.logparse.failure.scan import Event, FileScan
 from schedmate.logparse.failure.waiting import missing_ranks
 from schedmate.logparse.reading.timestamps import apart
 
+WRAPPERS = "Called Process Error"
+"""What a program raises that runs another one which failed."""
 TOGETHER = 50
 """Lines within which reports of one failure stand."""
 TOGETHER_S = 1.0
@@ -57,6 +59,8 @@ def _decide(events: list[Event], kernel: list[Event], ranks: set[int | None]) ->
     causes = [event for event in causes if not _follows_same_rank(event, symptoms)] or (
         [] if symptoms else causes
     )
+    # nor is what a wrapper raised because the program in it failed
+    causes = [event for event in causes if not _of_wrapper(event)] or ([] if symptoms else causes)
     failed = [*causes, *symptoms, *exits]
     stop = _earliest([event for event in stops if event.weight >= 1]) or _earliest(stops)
     if stop is not None and _stopped_first(stop, causes, symptoms, exits):
@@ -161,6 +165,10 @@ def _apart(one: Event, other: Event) -> float | None:
 
 def _gap(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else apart(one, other)
+
+
+def _of_wrapper(event: Event) -> bool:
+    return event.rule is not None and event.rule.name == WRAPPERS
 
 
 def _follows_same_rank(event: Event, symptoms: list[Event]) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
+from schedmate.logparse.failure.leads import MILD
 from schedmate.logparse.failure.rules import RuleSet
-from schedmate.logparse.failure.scan import MILD, Event, FileScan, event_at
+from schedmate.logparse.failure.scan import Event, FileScan, event_at
 from schedmate.logparse.failure.signs import last_sign, signs
 from schedmate.logparse.failure.wording import about, speaks_of_trouble
 from schedmate.logparse.reading import Line
@@ -25,7 +26,7 @@ _FRAME = re.compile(
     r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|\S+\(.*\[0x"
 )
 _SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
-# An error's level in glog's and TensorFlow's form: at the start of a program much of it means nothing.
+# An error's level in glog's and TensorFlow's form; at a program's start much of it means nothing.
 _ERROR = re.compile(r"(?:^|\s)(?:\d\d:\d\d:\d\d[.,\d]*:? E |E\d{4} \d\d:)")
 
 
@@ -53,7 +54,7 @@ def _of_file(one: FileScan, rules: RuleSet) -> Event | None:
     after = file.line_number(step.offset) if step is not None else 0
     lines = list(file.lines(max(first, after + 1), attempt.last_line))
     trouble = _burst(lines, rules)
-    if not trouble or sum(_says(line) for line in lines if line.number > trouble[-1].number) > LAST:
+    if not trouble:
         return None
     if any(_SUCCESS.search(line.text) for line in lines if line.number > trouble[-1].number):
         return None
@@ -75,16 +76,27 @@ def _says(line: Line) -> bool:
     return bool(line.text.strip()) and _FRAME.match(line.text) is None
 
 
-def _burst(lines: Iterable[Line], rules: RuleSet) -> list[Line]:
-    """The last lines that speak of trouble, with few others in between."""
+def _burst(lines: Sequence[Line], rules: RuleSet) -> list[Line]:
+    """The last lines that speak of trouble, with few others in between.
+
+    Read from the end on, for most logs end in no trouble.
+    """
     found: list[Line] = []
-    for line in lines:
-        if not speaks_of_trouble(line.text) or MILD.search(line.text[:80]) is not None:
-            continue
-        rule = rules.line(line.text)
-        if rule is not None and rule.role in ("benign", "hint"):
-            continue
-        if found and line.number - found[-1].number > GAP:
-            found.clear()
-        found.append(line)
-    return found
+    quiet = 0
+    for line in reversed(lines):
+        if found and found[-1].number - line.number > GAP:
+            break
+        if _speaks(line, rules):
+            found.append(line)
+        elif not found:
+            quiet += _says(line)
+            if quiet > LAST:
+                break
+    return found[::-1]
+
+
+def _speaks(line: Line, rules: RuleSet) -> bool:
+    if not speaks_of_trouble(line.text) or MILD.search(line.text[:80]) is not None:
+        return False
+    rule = rules.line(line.text)
+    return rule is None or rule.role not in ("benign", "hint")

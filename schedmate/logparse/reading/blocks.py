@@ -20,6 +20,9 @@ _EXCEPTION = re.compile(
     r"(?::\s?(?P<message>.*)|)$"
 )
 _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception): $")
+# The head of IPython's traceback, and the lines of its frames that are not indented.
+_IPYTHON = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*\s{2,}$")
+_IPYTHON_FRAME = re.compile(r"<|/|~|-+(?:>|$)|[A-Z]:\\|File |Cell In|Input In|\.\.\.$")
 _CHAIN = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
@@ -58,7 +61,8 @@ class _Open:
 
     def __init__(self, line: Line) -> None:
         at = line.text.index(START)
-        if _RAISED.match(line.text[:at]):  # an exception whose message is a traceback
+        self.ipython = _IPYTHON.match(line.text[:at]) is not None
+        if self.ipython or _RAISED.match(line.text[:at]):  # its message may be a traceback
             at = 0
         self.head = _shape(line.text[:at])
         self.width = at
@@ -80,6 +84,9 @@ class _Open:
         elif self.state == "frames":
             if bare and not text[0].isspace():
                 match = _EXCEPTION.match(bare)
+                if match is None and self.ipython and _IPYTHON_FRAME.match(bare):
+                    self.block.lines.append(line)
+                    return True
                 if match is None:
                     return False
                 self.block.exception, self.block.message = match["name"], match["message"] or ""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
+from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.reading import open_log
 
 # What a rank may die of: its last words, the name, the type.
@@ -139,6 +140,45 @@ def test_the_root_rank_wins_among_files(data: st.DataObject) -> None:
         with open_log(folder) as log:
             found = diagnose(log)
     assert (found.error_type, found.error_name, found.rank) == (kind, name, root)
+
+
+# What a node, link or daemon says that no rule knows.
+UNKNOWN = (
+    "quartz-agent: host trn-12 went offline",
+    "bond0: link down on both members",
+    "blade-agent: fatal: nfs mount /home went stale",
+    "zx-health: nvswitch 2 reported fatal",
+)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_wording_that_no_rule_knows_counts_before_what_it_brings_about(
+    data: st.DataObject,
+) -> None:
+    world = data.draw(st.integers(2, 5), "world")
+    root = data.draw(st.integers(0, world - 1), "root")
+    said = data.draw(st.sampled_from(UNKNOWN), "said")
+    assert load_rules().line(said) is None
+    chatter = st.sampled_from(
+        ["reading shard 7", "", "cache is warm", "Saving the state of worker"]
+    )
+    lines = [f"[rank{rank}]: {line}" for rank in range(world) for line in steps(rank)]
+    lines += ["WARNING: could not import apex: No module named 'apex'"]
+    lines += [f"[rank{root}]: {said}"]
+    first = len(lines)
+    for rank in data.draw(st.permutations([rank for rank in range(world) if rank != root])):
+        lines += [
+            f"[rank{root}]: {data.draw(chatter)}" for _ in range(data.draw(st.integers(0, 3)))
+        ]
+        lines.append(f"[rank{rank}]: {data.draw(st.sampled_from(NOTICES)).format(rank=rank)}")
+    text = "\n".join(lines) + "\n" + LAUNCHERS[data.draw(st.sampled_from(sorted(LAUNCHERS)))]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "job.out"
+        path.write_text(text)
+        with open_log(path) as log:
+            found = diagnose(log, locator=data.draw(st.sampled_from(["scan", "binary"])))
+    assert (found.error_type, found.line, found.source) == ("infrastructure", first, "wording")
 
 
 @pytest.mark.parametrize("launcher", sorted(LAUNCHERS))
@@ -273,3 +313,25 @@ OSError: Can't write data (file write failed: time = Tue Dec  1 08:28:02 2020
 , filename = '/tmp/m.h5', errno = 28, error message = 'No space left on device')
 """
     assert of(job, text).line == 1
+
+
+def test_a_report_begins_with_its_first_line_whatever_its_words(job: Path) -> None:
+    text = """\
+[56.1] amdgpu 0000:83:00.0: amdgpu: [gfxhub] fault of some other wording, ring stuck
+[56.2] amdgpu 0000:83:00.0: amdgpu: GPU reset begin!
+"""
+    assert of(job, "".join(line + "\n" for line in steps(0)) + text).line == 9
+
+
+def test_the_message_of_an_exception_may_begin_in_the_next_line(job: Path) -> None:
+    text = """\
+ImportError:
+/usr/lib/python3/dist-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so
+: undefined symbol: _ZN3c104cuda9SetDeviceEi
+"""
+    found = of(job, text)
+    assert (found.error_name, found.line) == ("Import Error", 1)
+
+
+def test_success_after_an_alarm_is_no_failure(job: Path) -> None:
+    assert of(job, "agent: lost connection to the controller\nsuccess!\n").error_type == "none"

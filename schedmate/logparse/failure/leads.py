@@ -1,0 +1,68 @@
+"""What stands above the line that says what failed and belongs to the same report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from schedmate.logparse.failure.rules import EXCEPTION, Rule, RuleSet
+from schedmate.logparse.failure.wording import about, speaks_of_trouble
+from schedmate.logparse.reading import Block, Line
+
+# A line that goes on with the message of the exception above it.
+_GOES_ON = re.compile(r"[,;)]")
+# What stands above the line that says what failed and belongs to it: also the frames of a traceback
+# that lacks its first line, and the upper part of a message of several lines.
+_LEADS = re.compile(
+    r'.*_RemoteTraceback:$|"""$|usage: | *File "[^"]+", line \d+|    |terminate called|  what\(\)'
+    r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
+    r"|Last error: ?$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
+)
+# An exception whose message begins in the next line.
+_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): *$")
+MESSAGE = 3
+"""Most lines of a message above the one that a rule knows."""
+REPORT = 3
+"""Most lines of other wording above it that begin the same report."""
+# The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
+MILD = re.compile(
+    r"^Warning: |(?:^|[\s\[|])(?:WARNING|INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|]|$)"
+    r"|<warn(?:ing)?>|\[warn(?:ing)?\]|^I\d{4} \d\d:|level\"?[=:] ?\"?(?i:info|debug|warn)"
+)
+
+
+def leads(above: Sequence[Block], line: Line) -> list[Line]:
+    """The lines directly above that belong to the same report."""
+    found: list[Line] = []
+    for up in range(2, 1 + min(len(above), MESSAGE)):  # its name stands alone above the message
+        if _ALONE.match(above[-up].first.text) and above[-up].first.stream == line.stream:
+            return [block.first for block in list(above)[-up:]]
+    for block in reversed(above):
+        first = block.first
+        if len(block.lines) > 1 or first.stream != line.stream:
+            break
+        raised = not found and _GOES_ON.match(line.text) and EXCEPTION.match(first.text)
+        if not (raised or _LEADS.match(first.text)):
+            break
+        found.insert(0, first)
+    while found and found[0].text.startswith("    "):
+        found.pop(0)
+    return found
+
+
+def beginning(above: Sequence[Block], line: Line, rule: Rule | None, rules: RuleSet) -> list[Line]:
+    """The lines just above that speak of the same trouble and that no rule knows."""
+    found: list[Line] = []
+    if rule is None or rule.role not in ("cause", "symptom"):
+        return found
+    for block in list(above)[: -1 - REPORT : -1]:
+        first = block.first
+        if len(block.lines) > 1 or first.stream != line.stream or MILD.search(first.text[:80]):
+            break
+        if not speaks_of_trouble(first.text) or rules.line(first.text) is not None:
+            break
+        subsystem = about(first.text)
+        if subsystem is not None and subsystem.component != rule.component:
+            break
+        found.insert(0, first)
+    return found
