@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from schedmate.logparse.failure.rules import Rule, load_rules
 from schedmate.logparse.failure.scan import Event
+from schedmate.logparse.failure.signs import signs
 from schedmate.logparse.reading import Line
 from schedmate.logparse.templates import mask
 
@@ -44,7 +45,9 @@ def nearest(event: Event) -> Nearest | None:
     lines = [
         line
         for line in event.file.lines(first, last)
-        if _says(line.text) and load_rules().line(line.text) is None
+        if _says(line.text)
+        and signs("progress").sign(line.text.encode("utf-8", "replace")) is None
+        and load_rules().line(line.text) is None
     ]
     if not lines:
         return None
