@@ -337,11 +337,7 @@ def test_success_after_an_alarm_is_no_failure(job: Path) -> None:
     assert of(job, "agent: lost connection to the controller\nsuccess!\n").error_type == "none"
 
 
-def test_a_line_of_progress_resembles_no_failure(tmp_path: Path) -> None:
-    text = "step 3/40 | loss 1.0 | lr 1e-4 | 0.12 s/it\nsrun: error: n1: task 0: Exited with exit code 3\n"
-    (tmp_path / "job.log").write_text(text)
-
-    with open_log(tmp_path / "job.log") as log:
-        found = diagnose(log)
-
+def test_a_line_of_progress_resembles_no_failure(job: Path) -> None:
+    text = "step 3/40 | loss 1.0 | lr 1e-4 | 0.12 s/it\n"
+    found = of(job, text + "srun: error: n1: task 0: Exited with exit code 3\n")
     assert (found.error_type, found.line) == ("unknown", 2)
