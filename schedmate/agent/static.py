@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.agent.budget import Budget
-from schedmate.agent.fields import about, dataset, devices, extras, flags, length, model, task
+from schedmate.agent.fields import (
+    about,
+    dataset,
+    devices,
+    extras,
+    flags,
+    length,
+    model,
+    outside,
+    task,
+)
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
 from schedmate.agent.interp.objects import Instance
 from schedmate.agent.interp.program import follow
@@ -199,6 +209,7 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
             trace.settings.append(Settings("command", Value(rest), "arguments"))
     for name, value in unread:
         trace.settings.append(Settings(name, value, "config"))
+    trace.settings.extend(outside.settings(plan, flags.from_argv(plan.argv)))
 
 
 def _without(given: Value, known: set[str], above: str = "") -> dict[Any, Value]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
 from schedmate.agent.fields.dataset import hints
+from schedmate.agent.fields.dataset.components import from_components
 from schedmate.agent.fields.dataset.named import from_settings
 from schedmate.agent.fields.dataset.opened import AS_WRITTEN, uses_of
 from schedmate.agent.fields.dataset.roles import Use
@@ -44,6 +45,7 @@ def find(
     told = from_settings(settings)
     _files_of_settings(uses, told)
     told.extend(from_sections(settings))
+    told.extend(from_components(settings))
     train = best([*(u.candidate for u in uses if u.evaluates is not True), *told])
     loader = from_loaders(settings, "train")
     if loader is not None and (train is None or loader.score >= train.score):

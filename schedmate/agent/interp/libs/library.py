@@ -134,7 +134,8 @@ class Library:
             return paths
         return None
 
-    def record_defaults(self, path: str) -> dict[str, Value]:
+    @staticmethod
+    def record_defaults(path: str) -> dict[str, Value]:
         """Documented defaults of a library's configuration class, by field."""
         name = classes.last(path)
         for known, fields in _data()["records"].items():

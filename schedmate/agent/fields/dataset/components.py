@@ -1,0 +1,33 @@
+"""Datasets that a configuration names by the component that makes them.
+
+`dataset: {_component_: torchtune.datasets.alpaca_cleaned_dataset}`, `data: {class_path: X}`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import Candidate, Setting
+from schedmate.agent.fields.words import class_dataset, dataset_name, is_known
+
+_KEYS = ("_component_", "_target_", "__target__", "class_path")
+_SECTION = re.compile(r"(train(ing)?_?)?(data|dataset|datasets|data_?module)", re.IGNORECASE)
+_BUILDERS = re.compile(r"_?(data_?set|data_?module|builder|factory|data)s?$")
+
+
+def from_components(settings: list[Setting]) -> list[Candidate]:
+    """The component of each section for the training data, as far as its name says which data."""
+    found = []
+    for setting in settings:
+        text = setting.value.data
+        if len(setting.path) < 2 or setting.path[-1] not in _KEYS or not isinstance(text, str):
+            continue
+        if not _SECTION.fullmatch(setting.path[-2]):
+            continue
+        last = text.rpartition(".")[2]
+        camel = last[:1].isupper()
+        name = class_dataset(last) if camel else dataset_name(_BUILDERS.sub("", last))
+        if name is not None and (is_known(name, "datasets") or not camel):
+            score = 72.0 if is_known(name, "datasets") else 62.0
+            found.append(Candidate(name, setting.value.origin, score))
+    return found
