@@ -18,12 +18,18 @@ class Budget:
         wall_s: wall time from now on [s]; None for `PATIENCE` times the CPU time.
     """
 
-    __slots__ = ("_cpu_end", "_wall_end")
+    __slots__ = ("_cpu_end", "_earliest", "_wall_end")
 
     def __init__(self, cpu_s: float, wall_s: float | None = None) -> None:
+        now = time.monotonic()
         self._cpu_end = time.thread_time() + cpu_s
-        self._wall_end = time.monotonic() + (PATIENCE * cpu_s if wall_s is None else wall_s)
+        self._earliest = now + cpu_s
+        self._wall_end = now + (PATIENCE * cpu_s if wall_s is None else wall_s)
 
     def spent(self) -> bool:
         """Whether either time is over."""
-        return time.thread_time() > self._cpu_end or time.monotonic() > self._wall_end
+        now = time.monotonic()
+        if now > self._wall_end:
+            return True
+        # the clock of a thread is slow to read, and no thread works longer than time passes
+        return now > self._earliest and time.thread_time() > self._cpu_end

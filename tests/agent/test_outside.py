@@ -27,7 +27,13 @@ FILES = {
             "trl-lib/Capybara",
             None,
         ),
-        ("yolo train model=yolov8n.pt data=coco8.yaml", "yolov8n", (100, "epoch"), "coco8", "coco8"),
+        (
+            "yolo train model=yolov8n.pt data=coco8.yaml",
+            "yolov8n",
+            (100, "epoch"),
+            "coco8",
+            "coco8",
+        ),
         (
             "yolo segment train model=yolo11n-seg.pt data=VOC.yaml epochs=5",
             "yolo11n-seg",
@@ -57,11 +63,10 @@ FILES = {
             None,
         ),
         (
-            "deepspeed --module openrlhf.cli.train_sft --dataset Open-Orca/OpenOrca "
-            "--pretrain meta-llama/Llama-3-8B --max_epochs 2",
-            "meta-llama/Llama-3-8B",
+            "deepspeed --module openrlhf.cli.train_sft --dataset a/b --pretrain c/d --max_epochs 2",
+            "c/d",
             (2, "epoch"),
-            "Open-Orca/OpenOrca",
+            "a/b",
             None,
         ),
     ],

@@ -19,8 +19,10 @@ from schedmate.errors import InputError
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)\w*$", re.IGNORECASE)
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9][\w./-]*")
 _DATA_FOLDER = re.compile(r"([\w.-]+/)*data(sets?|[-_]?bin)?/[\w./-]+", re.IGNORECASE)
+_KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 _MAX_NAME = 250
 _CONFIGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+_FILES = (*_CONFIGS, ".py")
 
 
 def from_argv(argv: list[Value]) -> Value:
@@ -38,7 +40,7 @@ def from_argv(argv: list[Value]) -> Value:
         if isinstance(token.data, str) and "." in token.data and "=" not in token.data:
             # yacs-style pairs: SOLVER.MAX_ITER 1000
             paired = isinstance(following.data, str) and "=" not in following.data
-            if paired and not token.data.endswith((*_CONFIGS, ".py")):
+            if paired and _KEY.fullmatch(token.data) and not token.data.endswith(_FILES):
                 _put(found, token.data, wrap(parse_scalar(following.data), following.origin))
         if isinstance(token.data, str) and "=" in token.data:
             key, _, text = token.data.partition("=")

@@ -25,7 +25,8 @@ from schedmate.agent.launch.entry import (
 )
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import from_options
-from schedmate.agent.launch.state import to_value, token
+from schedmate.agent.launch.scripts import batch, heredoc, inline, shell
+from schedmate.agent.launch.state import token
 from schedmate.agent.values import Origin, Unknown, Value
 
 if TYPE_CHECKING:
@@ -42,12 +43,13 @@ def start(follower: Follower, call: Call) -> Decision:
         if not call.words:
             return True
         follower.tick()
+        call.words = _after_dashes(follower, call)
         name = call.name
         table, skipped, called = _table(follower, call.words)
         if table is None and PYTHON.fullmatch(name):
             return python(follower, call)
         if name in follower.rules.shells:
-            return _shell(follower, call)
+            return shell(follower, call)
         if name in ("make", "gmake"):
             return makefile.follow(follower, call)
         if table is None or table.run is None:
@@ -64,18 +66,30 @@ def start(follower: Follower, call: Call) -> Decision:
             return started()
         if not options.rest and not any(option.name in table.wrap for option in options.given):
             if table.run == "shell" and call.heredoc is not None:
-                return _heredoc(follower, call)
+                return heredoc(follower, call)
             return True
         if table.run == "python" or table.module & {option.name for option in options.given}:
             return _python_words(follower, call, table, options)
         if table.run == "shell" and not table.binary & {option.name for option in options.given}:
-            return _batch(follower, call, table, options)
+            return batch(follower, call, table, options)
         if table.run == "parallel":
             call.words = first_of_many(call.words)
         whole = len(call.words) == 1 or table.run == "text"
         if whole and " " in token(call.words[0]):
-            return _inline(follower, call, call.words[0], [])
+            return inline(follower, call, call.words[0], [])
     return None
+
+
+def _after_dashes(follower: Follower, call: Call) -> list[Value]:
+    """`python submit.py --gpus 8 -- torchrun train.py`: the command that a script is to run."""
+    texts = [token(word) for word in call.words]
+    script = texts[PYTHON.fullmatch(call.name) is not None :][:1]
+    position = texts.index("--") + 1 if "--" in texts[:-1] else 0
+    if not position or not script[0].endswith(".py") or not is_program(follower, texts[position]):
+        return call.words
+    follower.warn(f"{script[0]} is taken to run the command it is given")
+    call.launchers.append(script[0])
+    return call.words[position:]
 
 
 def _table(follower: Follower, words: list[Value]) -> tuple[Table | None, int, str]:
@@ -233,7 +247,7 @@ def _wrapped(follower: Follower, call: Call) -> Callable[[], Decision] | None:
         follower.warn(f"{call.name} is taken to run the command it is given")
         call.launchers.append(call.name)
         if quoted:
-            return lambda: _inline(follower, call, word, [])
+            return lambda: inline(follower, call, word, [])
         call.words = call.words[position:]
         return lambda: start(follower, call)
     return None
@@ -255,60 +269,3 @@ def _unknown_program(follower: Follower, call: Call) -> Decision:
             call.words = call.words[position:]
             return start(follower, call)
     return None
-
-
-# Shells and batch scripts
-
-
-def _shell(follower: Follower, call: Call) -> Decision:
-    """`bash [options] file args`, `bash -c text`, or a shell that reads a here-document."""
-    words = call.words[1:]
-    inline = False
-    while words and token(words[0])[:1] in ("-", "+") and token(words[0]) != "-":
-        option = token(words[0])
-        words = words[1:]
-        if option == "--":
-            break
-        if not option.startswith("--") and "c" in option:
-            inline = True
-        elif option in ("-o", "+o", "-O", "--rcfile", "--init-file"):
-            words = words[1:]
-    if not words:
-        return _heredoc(follower, call) if call.heredoc is not None else True
-    if inline:
-        return _inline(follower, call, words[0], words[1:])
-    return _script(follower, call, words)
-
-
-def _inline(follower: Follower, call: Call, text: Value, arguments: list[Value]) -> Decision:
-    """`sh -c text name args`."""
-    line = text.origin.line if text.origin is not None and text.origin.line else call.line
-    name = token(arguments[0]) if arguments else "bash"
-    file = call.shell.state.file
-    return follower.run_text(token(text), line, file, name, arguments[1:], call)
-
-
-def _heredoc(follower: Follower, call: Call) -> Decision:
-    """A script on standard input; the shell around it fills in its variables."""
-    assert call.heredoc is not None
-    heredoc, call.heredoc = call.heredoc, None
-    for name, variable in call.shell.state.variables.items():
-        if name not in ("PWD", "OLDPWD") and not variable.array:
-            call.env.setdefault(name, to_value(variable.items.get("0", ())))
-    file = call.shell.state.file
-    return follower.run_text(heredoc.text, heredoc.line, file, "bash", [], call)
-
-
-def _script(follower: Follower, call: Call, words: list[Value]) -> Decision:
-    found = find_file(follower, call, words[0])
-    if found is None:
-        return missing(follower, call, token(words[0]))
-    return follower.run_script(found, token(words[0]), words[1:], call)
-
-
-def _batch(follower: Follower, call: Call, table: Table, options: Options) -> Decision:
-    """`sbatch [options] script args` and `sbatch --wrap text`."""
-    for option in options.given:
-        if option.name in table.wrap and option.values:
-            return _inline(follower, call, option.values[0], [])
-    return _script(follower, call, options.rest)

@@ -181,6 +181,8 @@ def words(plan: LaunchPlan) -> list[object]:
         ("queue-it -G 1 python train.py a", ["a"]),
         ("queue-it 'python train.py a'", ["a"]),
         ("runner run --fast train.py a", ["a"]),
+        ("python prepare.py --gpus 8 -- torchrun train.py a", ["a"]),
+        ("uv run prepare.py --gpus 8 -- uv run python train.py a", ["a"]),
         ("guild run train.py lr=1", ["--lr=1"]),
         ("torchx run -s local_cwd dist.ddp -j 1x2 --script train.py -- --lr 1", ["--lr", "1"]),
         ("torchx run dist.ddp -j 1x2 --script train.py --lr 1", ["--lr", "1"]),

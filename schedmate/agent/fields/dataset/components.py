@@ -27,7 +27,8 @@ def from_components(settings: list[Setting]) -> list[Candidate]:
         last = text.rpartition(".")[2]
         camel = last[:1].isupper()
         name = class_dataset(last) if camel else dataset_name(_BUILDERS.sub("", last))
-        if name is not None and (is_known(name, "datasets") or not camel):
+        own = name is not None and name.lower() == text.split(".")[0].lower()
+        if name is not None and not own and (is_known(name, "datasets") or not camel):
             score = 72.0 if is_known(name, "datasets") else 62.0
             found.append(Candidate(name, setting.value.origin, score))
     return found

@@ -85,9 +85,10 @@ def _score(setting: Setting, number: float, steps: bool) -> float | None:
     if setting.kind == "globals":
         score -= 6
     counted_up = setting.kind == "globals" and len(setting.path) > 1  # by an object, so far
-    if number <= 1 and (steps or counted_up or "episode" in setting.key):
+    one = setting.explicit and setting.key.startswith(("max", "total"))  # a trial of one step
+    if number <= 1 and ((steps and not one) or counted_up or "episode" in setting.key):
         return None
-    if steps and number < _FEW:
+    if steps and number < _FEW and not one:
         score -= 8  # of something inside a step
     if "episode" in setting.key:
         score -= 8

@@ -63,7 +63,7 @@ def package_files(state: State, call: Invocation) -> Value:
     module = state.sources.find(name, None, state.search_path()) if isinstance(name, str) else None
     if module is None:
         return unknown()
-    path = module.path.parent if module.path.name == "__init__.py" else module.path
+    path = module.path if module.path.is_dir() else module.path.parent
     return Value(PathStr(str(path)), given.origin if given is not None else None)
 
 

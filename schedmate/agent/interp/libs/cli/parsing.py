@@ -115,8 +115,13 @@ def _consume(
     text: str = token.data
     flag, equals, attached = text.partition("=")
     origin = flag_origin(token, flag)
-    if option.action in ("store_true", "store_false", "store_const", "count", "boolean",
-                         "append_const"):  # fmt: skip
+    switch = option.action in ("store_true", "store_false", "store_const", "count", "boolean",
+                               "append_const")  # fmt: skip
+    following = None if equals else argv[index] if index < len(argv) else None
+    if switch and following is not None and _takes_it(parser, following):
+        result[option.dest] = Value(parse_scalar(str(following.data)), origin)
+        return index + 1
+    if switch:
         data: Any = {
             "store_true": True,
             "store_false": False,
@@ -169,6 +174,14 @@ def _acted(state: State, option: Option, values: list[Value], result: AttrDict) 
     except Raised:
         return False
     return result != before
+
+
+def _takes_it(parser: Parser, following: Value) -> bool:
+    """Whether a number after a switch can only be its value: the command is one that works."""
+    text = following.data
+    takes_words = parser.commands or any(option.positional for option in parser.options)
+    number = isinstance(text, str) and re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", text)
+    return bool(number) and not takes_words
 
 
 def _pairs(values: list[Value], origin: Origin | None) -> Value:

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import parse_gin
 from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs.files import locate
 from schedmate.agent.interp.objects import Call, Class, Function, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import several
-from schedmate.agent.values import Unknown, Value
+from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
+
+
+_FLAG = re.compile(r"gin_?(config)?_?(files?|params?|bindings?)")
 
 
 @dataclass(slots=True)
@@ -35,9 +39,11 @@ def gin_parse(state: State, call: Invocation) -> Value:
     if held is None:
         held = state.shared["gin"] = _Gin(texts=_from_flags(state))
         state.trace.settings.append(Settings("gin", Value(held.bindings), "config"))
-    given = [call.kwargs[n] for n in _GIVEN if n in call.kwargs]
+    given = [*(call.kwargs[n] for n in _GIVEN if n in call.kwargs), *call.args]
+    if all(isinstance(argument.data, Unknown | Symbol) for argument in given):
+        given = _flags(state)  # those of a library's own definition
     files = list(held.files)
-    for item in (item for argument in (*given, *call.args) for item in several(argument)):
+    for item in (item for argument in given for item in several(argument)):
         found = _file(state, item)
         if found is not None:
             files.append(found)
@@ -66,11 +72,18 @@ def _from_flags(state: State) -> list[Value]:
     ]
 
 
+def _flags(state: State) -> list[Value]:
+    """`--gin_file`, `--gin_param` and `--gin_bindings` on the command line."""
+    found, _ = parse_flags(state.argv[1:])
+    return [value for name, values, _ in found if _FLAG.fullmatch(name) for value in values[:1]]
+
+
 def _file(state: State, item: Value) -> Path | None:
     found = locate(state, item)
     if found is None and isinstance(item.data, str) and item.data.endswith(".gin"):
         # gin looks along search paths of its own: take the only file of that name
-        named = list(state.sources.root.rglob(PurePosixPath(item.data).name))
+        paths = state.sources.root.rglob(PurePosixPath(item.data).name)
+        named = [path for path in paths if f"/{path.as_posix()}".endswith(f"/{item.data}")]
         found = named[0] if len(named) == 1 and state.sources.inside(named[0]) else None
     return found
 
@@ -133,12 +146,21 @@ def _configurable(state: State, held: _Gin, text: str, value: Value) -> Value:
 
 _GIVEN = ("config_files", "config_file", "bindings", "config")
 
+
+def gin_query(state: State, call: Invocation) -> Value:
+    """`gin.query_parameter("Class.parameter")`, or `%macro`."""
+    held: _Gin | None = state.shared.get("gin")
+    name = call.first.data
+    if held is None or not isinstance(name, str):
+        return unknown()
+    return held.bindings.get(name.removeprefix("%"), unknown(name))
+
+
 HANDLERS: dict[str, Handler] = {
-    f"gin.{name}": gin_parse
-    for name in (
-        "parse_config_files_and_bindings",
-        "parse_config_file",
-        "parse_config",
-        "bind_parameter",
-    )
+    "gin.parse_config_files_and_bindings": gin_parse,
+    "gin.parse_config_file": gin_parse,
+    "gin.parse_config": gin_parse,
+    "gin.bind_parameter": gin_parse,
+    "gin.query_parameter": gin_query,
+    "mesh_tensorflow.transformer.utils.parse_gin_defaults_and_flags": gin_parse,
 }
