@@ -92,10 +92,15 @@ def _chosen(held: Candidate) -> bool:
     return source in (*EXPLICIT, "config") and is_optimizer(str(held.data))
 
 
+_RATE_FIRST = re.compile(r"(keras|tensorflow|optax|mlx)\.")
+"""Optimisers that are not given the parameters when they are made."""
+
+
 def _rate(event: CallEvent) -> Value | None:
     """The learning rate of an optimiser, or else of its first group of parameters."""
-    given = argument(event, ["lr", "learning_rate"])
-    if given is not None or not event.args:
+    place = 0 if _RATE_FIRST.match(event.path) else 1
+    given = argument(event, ["lr", "learning_rate", place])
+    if is_number(given) or not event.args:
         return given
     groups = event.args[0].data
     first = groups[0].data if isinstance(groups, list) and groups else None

@@ -75,7 +75,9 @@ def find(
         if given:
             vote(domain, 16.0, given[0].value.origin, f"setting {given[0].path[-1]}")
     both = min(votes["CV"], votes["NLP"])
-    if votes["Multimodal"] >= _ENOUGH and both >= _SENSE and votes["Audio"] < both:
+    first = max(votes, key=lambda domain: votes[domain])
+    senses = ("Multimodal", "CV", "NLP")
+    if first in senses and votes["Multimodal"] >= _ENOUGH and both >= _SENSE:
         votes["Multimodal"] += 1.5 * both
     decided = _decided(votes)
     asked = iter(said)

@@ -86,14 +86,15 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             return
-        if "episode" in text and loop.bound.data <= 1:
-            return
+        of_epochs = counter_is_epoch or (bound_is_epoch and not counter_is_step)
+        if loop.bound.data <= 1 and (not of_epochs or "episode" in text):
+            return  # once through something inside a step
         score = (
             (88.0 if loop.certain else 66.0)
             - (0 if loop.has_backward else 8)
             - _DEEPER[min(max(0, loop.depth), 3)]
         )
-        if counter_is_epoch or (bound_is_epoch and not counter_is_step):
+        if of_epochs:
             if not _OTHER_EPISODES.search(text):
                 epochs.append(counted(loop.bound, score, note))
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):

@@ -90,9 +90,10 @@ def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> 
     origin = setting.value.origin
     score = base
     score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
-    if setting.explicit and setting.kind == "arguments" and rank <= _STRONG:
-        score = max(score, 86 - 0.2 * rank)
-    elif setting.explicit and setting.kind == "arguments":
+    typed = setting.explicit and setting.kind in ("arguments", "dataclass")
+    if typed and rank <= _STRONG:
+        score = max(score, 86 - 0.2 * rank + (6 if base >= 78 else 0))
+    elif typed:
         variant = setting.key in _FILES and re.search(r"\d", name)
         score = max(score, 86 if variant else 76 - 0.1 * rank)
     if not built:
@@ -171,6 +172,7 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
         if model_name(text) is None:
             continue
         score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux", key) else 0)
+        score -= 24 if re.search(r"upsampl|pose_|embed|decod|postnet|prenet|flow_", key) else 0
         if setting.key == "netg" and not setting.explicit:
             score -= 14
         note = _OF_BACKBONE if _is_nested_backbone(setting) else None
