@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from schedmate.data import load
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.collect import collect
-from schedmate.logparse.progress.general import clock_s
+from schedmate.logparse.progress.labels import clock_s
 from schedmate.logparse.progress.pace import Tick, pace, typical
 from schedmate.logparse.progress.ratio import throughput_ratio
 from schedmate.logparse.progress.registry import read_line

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from schedmate.logparse.progress.general import clock_s, labelled, read_general
+from schedmate.logparse.progress.general import read_general
+from schedmate.logparse.progress.labels import clock_s, labelled
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.words import about, counts_only, meaning
 

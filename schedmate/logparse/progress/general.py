@@ -1,143 +1,21 @@
-"""Reading progress lines of shapes never seen: labelled numbers, units and counters."""
+"""Reading progress lines of shapes never seen: what their labelled numbers say of training."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
+from schedmate.logparse.progress.labels import DATE, Labelled, labelled, shared_time
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.words import about, is_some_loss, meaning, seconds
+from schedmate.logparse.progress.words import about, is_some_loss, meaning
 
 EPOCH_ONLY = "an epoch and nothing else"
 """The kind of lines that name an epoch and say no more: a log with them is likely of a training."""
 LATEST = 1e8
 """A larger time [s] is a date and no duration."""
-BEHIND = 40
-"""Characters behind a counter that may say what is counted."""
-LONGEST = 4000
-"""Characters of a line that are looked at."""
 
-_DATE = re.compile(
-    r"\d{4}[-/.]\d\d[-/.]\d\d[ T_,-]?\s?(?:\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|\d\d[-/]\d\d(?:[-/]\d{2,4})? \d\d:\d\d(?::\d\d)?(?:[.,]\d+)?"
-    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2},? \d\d:\d\d:\d\d(?: \d{4})?"
-    r"|\b[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ \S+\]|^\s*\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?=\s)"
-    r"|(?<![\w./])[\w./]{1,200}\.py:\d+(?::\w+)?"
-)
-_CLOCK = (
-    r"(?:\d+ days?,? )?\d+:\d\d(?::\d\d)?(?:\.\d+)?|\d+s\d+ms\b"
-    r"|(?:\d+d ?)?(?:\d+h ?)?\d+m ?\d+(?:\.\d+)?s\b"
-)
-_NUMBER = re.compile(
-    rf"(?<![\w.@])(?:(?P<clock>{_CLOCK})"
-    r"|(?P<value>[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:(?<=\d)\.\d*|\.\d+)?(?<=[\d.])(?:[eE][-+]?\d+)?"
-    r"|[-+]?(?:nan|inf(?:inity)?)\b)(?!\w*[_@]))"
-    r"(?P<suffix>[kKMB](?=[\s,/]|$))?"
-    r"(?:\s*/\s*(?P<total>\d{1,3}(?:,\d{3})+|\d+)(?!\w|\.\d|:\d)|\s+of\s+(?P<of>\d{1,3}(?:,\d{3})+|\d+))?"
-    r"(?P<percent>\s*%)?"
-    r"(?:\s?(?P<unit>(?:[^\W\d_]{1,12}\s?/\s?[^\W\d_]{1,12}(?:\s?/\s?[^\W\d_]{1,6})?(?!\w|\s*[:=]|\s+[\d.])"
-    r"|(?:ms|s|secs?|seconds?) per (?:iter|iteration|step|batch)(?!\w)"
-    r"|(?:iters?|iterations?|steps?|batches) per (?:sec|second)(?!\w)"
-    r"|(?:ms|us|µs|s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|秒|毫秒|分钟)(?![\w]))))?",
-    re.IGNORECASE,
-)
-_CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
-_UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])][\"']?\s*[:=]?\s*$")
 _LASTS = re.compile(r"ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?")
-_IS = re.compile(r"(?<=\w) (?:is|was)$")
-_TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
-
-
-_STEPS = r"(?:its?|iters?|iterations?|steps?|batch(?:es)?|updates?|mini-?batches)"
-_TIME = r"\d+(?:\.\d+)?)\s?(?P<unit{}>ms|s|secs?|seconds?|mins?|minutes?)\b"
-_SHARED = re.compile(
-    # `(25 iters in 9.5 s)`, `last 25 steps: 9.5s`
-    rf"(?<![\w/.,-])(?P<count>\d[\d,]*) ?{_STEPS}\W{{1,3}}"
-    r"(?:(?:in|took|takes|time|elapsed)\W{1,3})?"
-    rf"(?P<time>{_TIME.format('')}(?! (?:left|remain))"
-    # `9.5s/25 iters`, `9.5 sec per 25 steps`
-    rf"|(?<![\w/.,-])(?P<time2>{_TIME.format('2')} ?(?:/|per|for|in|to train) ?"
-    rf"(?P<count2>\d[\d,]*) ?{_STEPS}\b"
-    # `time for the last 25 steps: 9.5`
-    r"|\btime\w* (?:taken )?(?:for|per|of|over) (?:the )?(?:last |past )?"
-    rf"(?P<count3>\d[\d,]*) ?{_STEPS}"
-    r"\W{1,3}(?P<time3>\d+\.\d+)(?!\w)(?P<unit3>)",
-    re.IGNORECASE,
-)
-_ORDINAL = re.compile(
-    r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE
-)
-_RANGE = re.compile(r"\b(batch|iter|iteration|step)(s? ?\[)\d+-(\d+\])", re.IGNORECASE)
-_LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on)\b", re.IGNORECASE)
 _TOOK = frozenset(["took", "takes", "finished in", "completed in", "done in", "took about"])
-
-
-class Labelled(NamedTuple):
-    """A number with what stands before and behind it."""
-
-    key: str
-    value: float
-    total: int | None
-    unit: str
-    clock: bool
-    bracketed: bool
-    behind: str
-    """The beginning of what follows it."""
-
-
-def labelled(text: str) -> list[Labelled]:
-    """All labelled numbers of a line, from left to right."""
-    text = _ORDINAL.sub(r" \2 \1 ", _DATE.sub(" | ", text[:LONGEST]))
-    text = _RANGE.sub(r"\1\2\3", text)
-    found: list[Labelled] = []
-    end = 0
-    for match in _NUMBER.finditer(text):
-        before = text[end : match.start()]
-        end = match.end()
-        clock, number = match["clock"], match["value"]
-        try:
-            value = clock_s(clock) if clock else float(number.replace(",", ""))
-        except ValueError:
-            continue
-        if match["percent"] and not match["total"]:
-            continue
-        if match["suffix"]:
-            value *= {"k": 1e3, "m": 1e6, "b": 1e9}[match["suffix"].lower()]
-        total = match["total"] or match["of"]
-        named = _UNIT.search(before)
-        unit = match["unit"] or (named[1] if named else "")
-        if named:
-            before = before[: named.start()]
-        label = _CUT.split(before.rstrip(_TRIM + "["))[-1] if before.strip() else ""
-        key = _IS.sub("", label.strip(_TRIM))[-60:]
-        if not key and found and _LOSS_AT.search(found[-1].key):
-            key = "loss"  # `Loss at step 3: 2.5`
-        found.append(
-            Labelled(
-                key,
-                value,
-                int(total.replace(",", "")) if total else None,
-                unit,
-                bool(clock),
-                before.rstrip().endswith(("[", "(")),
-                text[end : end + BEHIND],
-            )
-        )
-    return found
-
-
-def clock_s(text: str) -> float:
-    """Seconds of `1:02:03`, `02:03`, `1 day, 2:03:04`, `2h 3m 4s` or `1s234ms`."""
-    if ":" in text:
-        days, _, clock = text.rpartition(" ")
-        total = 0.0
-        for part in clock.split(":"):
-            total = total * 60 + float(part)
-        return total + (86_400 * float(days.split()[0]) if days else 0)
-    units = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
-    parts = re.findall(r"([\d.]+)(ms|[dhms])", text)
-    return sum(float(value) * units[unit] for value, unit in parts)
 
 
 def read_general(text: str) -> Sample | None:
@@ -185,18 +63,6 @@ def read_general(text: str) -> Sample | None:
     return sample
 
 
-def shared_time(text: str) -> float | None:
-    """The time of one iteration where a line says how long several took: `100 steps in 35 s`."""
-    match = _SHARED.search(text[:LONGEST])
-    if match is None:
-        return None
-    count, value, unit = (
-        match[name] or match[name + "2"] or match[name + "3"] for name in ("count", "time", "unit")
-    )
-    steps, factor = int(count.replace(",", "")), seconds(unit or "s")
-    return float(value) * (factor or 1) / steps if steps else None
-
-
 def _is_handled(numbers: list[Labelled]) -> bool:
     """Whether something else than training is done to what is counted: `batch 6 processed`."""
     return any(
@@ -225,7 +91,7 @@ _HEAD = re.compile(r"[^\W\d_][^\d:=|]*")
 
 def is_about_something_else(text: str) -> bool:
     """Whether the head of a line says evaluation, data preparation or the like."""
-    bare = _DATE.sub(" ", text[:200])
+    bare = DATE.sub(" ", text[:200])
     bare = re.sub(r"\b(?:INFO|DEBUG|WARNING|ERROR|root|__main__|main)\b", " ", bare)
     head = _HEAD.search(bare)
     return head is not None and about(head[0][:60]) == "other"

@@ -7,7 +7,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from schedmate.logparse.progress.general import is_about_something_else, labelled
+from schedmate.logparse.progress.general import is_about_something_else
+from schedmate.logparse.progress.labels import labelled
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.words import meaning
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from schedmate.data import load
 from schedmate.logparse.progress.bars import OTHER, read_bar
-from schedmate.logparse.progress.general import clock_s, is_about_something_else, read_general
+from schedmate.logparse.progress.general import is_about_something_else, read_general
+from schedmate.logparse.progress.labels import clock_s
 from schedmate.logparse.progress.sample import Sample
 
 _INTEGERS = frozenset(["iteration", "total", "total_epochs", "batch", "samples"])
