@@ -29,6 +29,8 @@ from _record import record
 
 LABELS = Path(__file__).parent / "labels" / "wild_logs.json"
 CLOSE = 0.05
+REPORTED = 5
+"""Of batches from this one on, half `first` is counted, not looked at."""
 REST = ("loss", "iteration", "total")
 """What the labels of later batches say besides, where the last line of training states it."""
 READ = """
@@ -77,7 +79,7 @@ def main() -> None:
                     if (a["batch"], a["half"]) == (batch, half)
                 ]
                 rows.append({"code": code, "batch": batch, "half": half, **_row(pairs)})
-                if code == "this":
+                if code == "this" and (half == "look" or batch < REPORTED):
                     wrong += [_case(*pair) for pair in pairs if not _right(*pair)]
     record("wild_logs", rows, success=f"within {CLOSE:.0%}, or both null", sources=_sources(labels))
     record("wild_logs_cases", wrong, what="logs of which something differs from the label")
