@@ -36,6 +36,7 @@ for epoch in range(3):
         ("data/squad/train-v2.0.json", "squad"),
         ("configs/an4_train_manifest.csv", "an4"),
         ("./buffer", None),
+        ("/data/ILSVRC/Data/CLS-LOC/train", "ILSVRC"),
         ("data/gov_report/train-00000-of-00001.parquet", "gov_report"),
         ("s3://bucket/dolma/part-0-00000.npy", "dolma"),
         ("dump/train_nodev/norm", None),
@@ -210,3 +211,25 @@ def test_a_section_names_its_class_by_import_path(tmp_path: Path) -> None:
     found = extract(tmp_path, "python main.py --config c.yaml").metadata
     assert found.get("dataset_config.train") == "Cracks"
     assert found.get("dataset_config.valid") == "Cracks"
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ("--dataset_type blender --datadir ./data/nerf_synthetic/lego", "lego"),
+        ("--dataset_type blender", "blender"),
+        ("--dataset KittiDataset", "Kitti"),
+        ("--scenario simple_spread", "simple_spread"),
+    ],
+)
+def test_a_setting_names_the_dataset(tmp_path: Path, flags: str, name: str) -> None:
+    options = "".join(
+        f"parser.add_argument('--{flag}')\n"
+        for flag in ("dataset_type", "datadir", "dataset", "scenario")
+    )
+    (tmp_path / "main.py").write_text(
+        f"import argparse\nparser = argparse.ArgumentParser()\n{options}"
+        f"args = parser.parse_args()\n{_LOOP.format(data='args')}"
+    )
+    found = extract(tmp_path, f"python main.py {flags}").metadata
+    assert found.get("dataset_config.train") == name

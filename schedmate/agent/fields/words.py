@@ -1,4 +1,4 @@
-"""Names of models and datasets read out of values and paths."""
+"""Names of datasets read out of values and paths, and what the vocabulary knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schedmate.agent.fields.candidates import rules
 
 
 @cache
-def _words(name: str) -> frozenset[str]:
+def words(name: str) -> frozenset[str]:
     """One of the word lists of words.yaml; the empty word belongs to each."""
     return frozenset({"", *rules("words")[name].split()})
 
@@ -89,7 +89,7 @@ def begins_known(stem: str) -> bool:
 
 def is_ambiguous(word: str) -> bool:
     """Whether a dataset's name is also a word that may stand anywhere: `weather`, `stock`."""
-    return re.sub(r"(?<=[a-z])\d$", "", word.lower()) in _words("ambiguous")
+    return re.sub(r"(?<=[a-z])\d$", "", word.lower()) in words("ambiguous")
 
 
 def _stems(cleaned: str) -> Iterator[str]:
@@ -128,15 +128,15 @@ def written_path(text: str) -> str | None:
         return None
     last = cleaned.rsplit("/", 1)[-1].lower()
     split = "/" in cleaned and re.fullmatch(r"(train|val|valid|test|dev)(ing)?", last)
-    return cleaned if split or not (last in _words("bare_folders") or last.isdigit()) else None
+    return cleaned if split or not (last in words("bare_folders") or last.isdigit()) else None
 
 
 def _is_generic(stem: str) -> bool:
     lowered = stem.lower()
-    if not lowered or lowered in _words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
+    if not lowered or lowered in words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
         return True
     parts = re.split(r"[-_.]", lowered)
-    if len(parts) > 1 and all(part in _words("generic") or part.isdigit() for part in parts):
+    if len(parts) > 1 and all(part in words("generic") or part.isdigit() for part in parts):
         return True  # `processed_data`, `example.train`
     split = r"(train|val|valid|test|eval|dev)(ing|set)?([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev)"
     return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))
@@ -164,6 +164,8 @@ def dataset_name(text: str, path: bool = False) -> str | None:
         return from_path(text) if is_path(text) else None
     if path or is_path(text):
         return from_path(text)
+    if re.fullmatch(r"[A-Z]\w+(Dataset|DataModule)", text) and is_known(text, "datasets"):
+        return class_dataset(text)
     if "/" in text:
         owner, _, name = text.partition("/")
         if owner.lower() in ("data", "dataset", "datasets", "input", ".", "..", "train"):
@@ -171,85 +173,6 @@ def dataset_name(text: str, path: bool = False) -> str | None:
         return text if name else owner
     nothing = _is_generic(text) or (says_nothing(text) and not is_known(text, "datasets"))
     return None if nothing else text
-
-
-_PLAIN_PARTS = frozenset(
-    ["model", "models", "net", "network", "base", "main", "default", "train", "finetune"]
-)
-"""Parts of an import path that name no model."""
-
-_MODEL_FILE = re.compile(
-    r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|hdf5|keras|tf|gguf|onnx|cfg|msgpack|pkl)$"
-)
-
-
-_FILLED_IN = re.compile(
-    r"^/?((path|folder|dir)[-_/]to|path|your|some)[^/]*/([^/]*/)?(?=[^/]+$)", re.IGNORECASE
-)
-"""A folder that a reader is to replace by their own."""
-
-
-def model_name(text: str) -> str | None:
-    """A model's name from a setting or argument; None when it does not say."""
-    text = text.strip().strip("'\"")
-    if re.fullmatch(r"[A-Z]+(_[A-Z]+)*_(PATH|DIR|FILE|FOLDER|NAME)", text):
-        return None  # to be filled in
-    if not text or len(text) > 200 or "\n" in text or text.lower() in _words("not_models"):
-        return None
-    called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)
-    if called:
-        text = called[1].rsplit(".", 1)[-1]
-    filled_in = _FILLED_IN.sub("", text)
-    if filled_in != text and is_known(filled_in, "models"):
-        text = filled_in  # `path_to/Llama-2-7b`: the name below a folder to be filled in
-    if re.fullmatch(
-        r"(best|last|final|latest|trained|saved|my)[-_]?(model|net|ckpt|checkpoint)s?",
-        text,
-        re.IGNORECASE,
-    ):
-        return None
-    if re.search(r"\.(py|sh|txt|json)$", text):
-        return None
-    if (
-        re.match(r"^(/|\./|\.\./|~|s3://|gs://)", text)
-        or text.count("/") > 1
-        or text.endswith("/")
-        or _MODEL_FILE.search(text)
-    ):
-        parts = [p for p in re.split(r"/", text) if p not in ("", ".", "..", "~")]
-        if re.match(r"/?(path|your)\b", text):  # to be filled in, as with a hint of what
-            parts = [p for p in parts if is_known(p, "models")]
-        for part in reversed(parts):
-            stem = _MODEL_FILE.sub("", part)
-            cached = re.fullmatch(r"models--(.+?)--(.+)", stem)
-            if cached:
-                return f"{cached[1]}/{cached[2]}"  # Hugging Face's cache
-            if (
-                stem.lower() in _words("generic")
-                or stem.lower() in _words("not_models")
-                or re.fullmatch(
-                    r"(checkpoint|ckpt|epoch|step|model|best|last|latest|weights?|pretrained|output|"
-                    r"models|checkpoints|saved|snapshots|[0-9a-f]{32,}|e\d+|v?\d+|results?|runs?|logs?|exp\d*|huggingface|hf|hub)"
-                    r"[-_]?(model|\d*)?",
-                    stem,
-                    re.IGNORECASE,
-                )
-            ):
-                continue
-            if re.fullmatch(r"\d+(\.\d+)?[bm]", stem, re.IGNORECASE) and len(parts) > 1:
-                # a size below the folder of its family
-                family = re.sub(r"[-_]hf$", "", parts[max(0, parts.index(part) - 1)])
-                return f"{family}/{stem}"
-            return stem
-        return None
-    text = re.sub(r"[-_](test|debug|demo|experiment)$", "", text)
-    if re.match(r"^(path|your|<|\$|\{)", text, re.IGNORECASE):
-        return None
-    if re.fullmatch(r"[a-z_]\w*(\.[A-Za-z_]\w*)+", text):
-        # a module or class by its import path
-        parts = [part for part in text.split(".") if part.lower() not in _PLAIN_PARTS]
-        return parts[-1] if parts else text
-    return text
 
 
 def class_dataset(name: str) -> str | None:
@@ -265,7 +188,7 @@ def class_dataset(name: str) -> str | None:
     )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
     stripped = _bare(stripped)
-    if stripped in _words("dataset_classes") or says_nothing(stripped):
+    if stripped in words("dataset_classes") or says_nothing(stripped):
         return None
     plain = is_known(stripped, "datasets") or re.search(r"\d|^[A-Z]{3,}$", stripped)
     if plain or re.search(r"(Train|Training|Validation|Val|Valid|Test|Eval)$", name):
@@ -300,7 +223,7 @@ def says_nothing(stripped: str) -> bool:
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", stripped)
     return all(
         part.isdigit()
-        or part.lower() in _words("reader_words")
+        or part.lower() in words("reader_words")
         or re.match(r"(train|val|test)(val|no)", part)
         for part in parts
     )

@@ -15,6 +15,7 @@ from typing import get_args
 
 from schedmate.agent.fields import task, words
 from schedmate.agent.fields.candidates import rules
+from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.react.answer import Finding
 from schedmate.agent.react.tokens import readable, tokens
 from schedmate.jobs import Evidence, TaskType
@@ -174,7 +175,7 @@ def _domains(line: list[str]) -> set[str]:
 def _forms(token: str) -> frozenset[str]:
     """The names a token may stand for: itself, parts of a path or dotted name, what it names."""
     parts = [token, *re.split(r"[/\\]", token), *token.split(".")]
-    read = (words.dataset_name(token), words.model_name(token), words.class_dataset(token))
+    read = (words.dataset_name(token), model_name(token), words.class_dataset(token))
     return frozenset(_normal(part) for part in (*parts, *read) if part)
 
 

@@ -95,7 +95,7 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
         score -= 5  # beside one for validation
     if setting.key in ("task", "taskname", "tasknames") and not known:
         score -= 10
-    if setting.key.endswith("type") and not known:
+    if setting.key.endswith("type"):
         score -= 16  # rather how the data is kept than what it is
     if setting.kind == "globals":
         score -= 8

@@ -15,7 +15,7 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.model.built import given_to_networks
 from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, TARGET
-from schedmate.agent.fields.words import model_name
+from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call
 from schedmate.agent.interp.trace import CallEvent, Trace

@@ -15,7 +15,8 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.words import is_known, is_whole, model_name
+from schedmate.agent.fields.model.words import model_name
+from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 
