@@ -25,6 +25,11 @@ Allocation = tuple[tuple[int, int], ...]
 """The GPUs a job holds: (node index, bit mask of GPUs) for each node, by ascending node."""
 
 
+def gpus_in(allocation: Allocation) -> int:
+    """How many GPUs an allocation has."""
+    return sum(mask.bit_count() for _, mask in allocation)
+
+
 class Node(NamedTuple):
     """One machine."""
 

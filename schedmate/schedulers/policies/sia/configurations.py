@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import groupby
 
 from schedmate.schedulers.goodput.agent import Shape
-from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.model import Allocation, Cluster, Job, gpus_in
 
 
 @lru_cache(maxsize=64)
@@ -41,9 +41,9 @@ def groups(cluster: Cluster) -> tuple[tuple[str, int, int], ...]:
     return tuple(result)
 
 
-def shape_of(cluster: Cluster, allocation: tuple[tuple[int, int], ...]) -> Shape:
+def shape_of(cluster: Cluster, allocation: Allocation) -> Shape:
     """What an allocation looks like to a throughput model: the type of its first node."""
-    gpus = sum(mask.bit_count() for _, mask in allocation)
+    gpus = gpus_in(allocation)
     return Shape(cluster.nodes[allocation[0][0]].gpu_type, len(allocation), gpus)
 
 

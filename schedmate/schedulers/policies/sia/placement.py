@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from schedmate.schedulers.goodput.agent import Shape
-from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.model import Allocation, Job, gpus_in
 from schedmate.schedulers.policies.sia.configurations import groups
 from schedmate.schedulers.policy import Decision, Migrate, Preempt, Resize, Start, View
 from schedmate.schedulers.pools import lowest
@@ -78,7 +78,7 @@ class Placement:
             bool(held)
             and not wish.job.profiling
             and self.cluster.nodes[held[0][0]].gpu_type == wish.shape.gpu_type
-            and _size(held) == wish.shape.gpus
+            and gpus_in(held) == wish.shape.gpus
         )
 
     def _like(self, wish: Wish, sign: int) -> None:
@@ -165,7 +165,7 @@ def decisions(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]) ->
                 release(job)
                 for node, mask in wanted:
                     free[node] &= ~mask
-                same = _size(job.allocation) == _size(wanted)
+                same = gpus_in(job.allocation) == gpus_in(wanted)
                 found.append(Migrate(job, wanted) if same else Resize(job, wanted))
             else:
                 waiting.append((job, wanted))
@@ -177,10 +177,6 @@ def decisions(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]) ->
         resizes = waiting
     found += [Start(job, wanted) for job, wanted in starts]
     return found
-
-
-def _size(allocation: Allocation) -> int:
-    return sum(mask.bit_count() for _, mask in allocation)
 
 
 def capacity_of(view: View) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from schedmate.errors import SchedmateError
-from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.model import Allocation, Job, gpus_in
 from schedmate.schedulers.policy import (
     Decision,
     Evict,
@@ -119,9 +119,9 @@ class Decisions:
         job, allocation = decision
         if not job.allocation or job.partner is not None or job.profiling:
             raise self._impossible(decision, "the job does not run alone")
-        gpus = _size(allocation)
+        gpus = gpus_in(allocation)
         if isinstance(decision, Migrate):
-            if gpus != _size(job.allocation) or not job.migratable:
+            if gpus != gpus_in(job.allocation) or not job.migratable:
                 raise self._impossible(decision, "it moves to as many GPUs, if it may move")
         elif not job.min_gpus <= gpus <= job.max_gpus:
             raise self._impossible(decision, "the job cannot run on so many GPUs")
@@ -136,7 +136,7 @@ class Decisions:
             raise self._impossible(decision, "the job is not waiting")
 
     def _take(self, job: Job, allocation: Allocation, decision: Decision) -> None:
-        gpus = _size(allocation)
+        gpus = gpus_in(allocation)
         fits = gpus == job.gpus or (job.elastic and job.min_gpus <= gpus <= job.max_gpus)
         if not fits and not isinstance(decision, Profile):
             raise self._impossible(decision, f"it is given {gpus} GPUs and asks for {job.gpus}")
@@ -149,10 +149,6 @@ class Decisions:
             f"policy {self._policy.name} decided {type(decision).__name__} of job "
             f"{decision.job.id} at {self._view.now:.3f} s, which is impossible: {why}."
         )
-
-
-def _size(allocation: Allocation) -> int:
-    return sum(mask.bit_count() for _, mask in allocation)
 
 
 def _bookings(decisions: Sequence[Decision]) -> list[Booking]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from schedmate.schedulers.model import gpus_in
 from schedmate.schedulers.sim.engine.record import KINDS, Outcome
 from schedmate.schedulers.sim.workload import Workload
 
@@ -64,7 +65,7 @@ def gpus_held(workload: Workload, outcome: Outcome) -> Floats:
     if not any(job.elastic for job in workload.jobs):
         return _gpus_asked(workload, outcome)
     given = outcome.segments.allocations
-    return np.array([float(sum(mask.bit_count() for _, mask in one)) for one in given])
+    return np.array([float(gpus_in(one)) for one in given])
 
 
 def _gpus_asked(workload: Workload, outcome: Outcome) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from schedmate.schedulers.model import Allocation, Profile
+from schedmate.schedulers.model import Allocation, Profile, gpus_in
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 
@@ -72,7 +72,7 @@ class TracePhysics:
         one_job = self._jobs[job]
         if not one_job.min_gpus:
             return 1.0, FOREVER
-        gpus = sum(mask.bit_count() for _, mask in allocation)
+        gpus = gpus_in(allocation)
         return float((gpus / one_job.gpus) ** self._parameters.scaling), FOREVER
 
     def profile(self, job: int) -> Profile | None:
