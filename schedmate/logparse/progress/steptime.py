@@ -62,7 +62,7 @@ def step_time(
     stated = _stated(ordered, counted, clock, epoch_s)
     if stated is not None and group[0].reader != "tqdm" and _is_since_start(one_stream(counted)):
         recent = pace(_ticks(one_stream(counted), "elapsed_s"))
-        if recent is not None:
+        if recent is not None and not _agree(recent.median, stated[0].median):
             stated = recent, "elapsed", ["the time stated is the mean since the start"]
     if stated is not None:
         nameless = not any(s.named or s.training for s in group)
@@ -76,6 +76,10 @@ def step_time(
         many = clock.median < SAMPLES and not any(s.named for s in counted)
         return None if many else (clock, "timestamps", [])
     return _by_tokens(ordered, counted, facts) or _by_what_is_left(counted)
+
+
+def _agree(one: float, other: float) -> bool:
+    return abs(math.log(one / other)) <= math.log(1 + AGREE)
 
 
 def _is_since_start(counted: list[Sample]) -> bool:
@@ -264,7 +268,7 @@ def _by_what_is_left(counted: list[Sample]) -> Found | None:
     if found is None or found.n < FEWEST or found.p90 - found.p10 > AGREE * found.median:
         return None
     shrinks = pace([Tick(-eta, -steps) for eta, steps in left])  # as fast as what is left to do
-    if shrinks is None or abs(math.log(shrinks.median / found.median)) > math.log(1 + AGREE):
+    if shrinks is None or not _agree(shrinks.median, found.median):
         return None
     return found, "eta", []
 
