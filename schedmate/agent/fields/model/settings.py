@@ -93,7 +93,8 @@ def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> 
     score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
     typed = setting.explicit and setting.kind in ("arguments", "dataclass")
     if typed and rank <= _STRONG:
-        score = max(score, 86 - 0.2 * rank + (6 if base >= 78 else 0))
+        looked_up = base >= 78 and not is_known(name, "datasets")
+        score = max(score, 86 - 0.2 * rank + (6 if looked_up else 0))
     elif typed:
         variant = setting.key in _FILES and re.search(r"\d", name)
         score = max(score, 86 if variant else 76 - 0.1 * rank)
