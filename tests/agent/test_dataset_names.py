@@ -59,6 +59,8 @@ def test_a_path_names_its_dataset(path: str, name: str | None) -> None:
         ("OurCIFAR10Dataset", "CIFAR10"),
         ("PytTrain", None),
         ("DUTSDataset", "DUTS"),
+        ("UnalignedDataset", None),
+        ("SEDataset", None),
     ],
 )
 def test_a_class_names_its_dataset(cls: str, name: str | None) -> None:
