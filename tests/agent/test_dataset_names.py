@@ -61,6 +61,7 @@ def test_a_path_names_its_dataset(path: str, name: str | None) -> None:
         ("DUTSDataset", "DUTS"),
         ("UnalignedDataset", None),
         ("SEDataset", None),
+        ("M4Dataset", "M4"),
     ],
 )
 def test_a_class_names_its_dataset(cls: str, name: str | None) -> None:

@@ -188,7 +188,9 @@ def class_dataset(name: str) -> str | None:
     )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
     stripped = _bare(stripped)
-    if stripped in words("dataset_classes") or says_nothing(stripped) or len(stripped) < 3:
+    if stripped in words("dataset_classes") or says_nothing(stripped):
+        return None
+    if len(stripped) < 3 and not is_known(stripped, "datasets"):
         return None
     plain = is_known(stripped, "datasets") or re.search(r"\d|^[A-Z]{3,}$", stripped)
     if plain or re.search(r"(Train|Training|Validation|Val|Valid|Test|Eval)$", name):
