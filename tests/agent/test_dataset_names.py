@@ -43,6 +43,7 @@ for epoch in range(3):
         ("/data/LIDC-IDRI/processed_data/", "LIDC-IDRI"),
         ("data/VariousImages/pickle/train_data.pkl", "VariousImages"),
         ("data/example.train", None),
+        ("tests/data/regression.csv", "regression"),
         ("DATA/UCF101/tasks/task_0/train.csv", "UCF101"),
         ("/path/to/shards/shard-{0000..0999}.tar", None),
     ],
@@ -235,4 +236,57 @@ def test_a_setting_names_the_dataset(tmp_path: Path, flags: str, name: str) -> N
         f"args = parser.parse_args()\n{_LOOP.format(data='args')}"
     )
     found = extract(tmp_path, f"python main.py {flags}").metadata
+    assert found.get("dataset_config.train") == name
+
+
+_OPTIONS = (
+    "import argparse\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--train_dataset_name')\nparser.add_argument('--data_dir')\n"
+    "parser.add_argument('--template_dir')\nparser.add_argument('--task')\n"
+    "parser.add_argument('--num_envs', default=64)\n"
+    "parser.add_argument('--env_name', default='rlwrap')\n"
+    "args = parser.parse_args()\n"
+)
+_KEPT = (  # what the program made of the data for the next time
+    "from datasets import load_dataset, load_from_disk\n"
+    "data = load_from_disk('./tmp_dataset_audio')\n"
+    "if not data:\n    data = load_dataset(args.train_dataset_name)\n"
+)
+_BESIDE = (
+    "from torch.utils.data import Dataset\n"
+    "class ProteinDataset(Dataset):\n"
+    "    def __init__(self, template_dir, data_dir):\n        self.data_dir = data_dir\n"
+    "data = ProteinDataset(template_dir=args.template_dir, data_dir=args.data_dir)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "name"),
+    [
+        (_KEPT, "--train_dataset_name owner/speech_en", "owner/speech_en"),
+        (_BESIDE, "--template_dir /d/template_mmcifs --data_dir /d/mmcifs", "mmcifs"),
+        ("import simulator\ndata = simulator.make(args)\n", "--task Ant", "Ant"),
+        ("import simulator\ndata = simulator.make(args)\n", "", "rlwrap"),
+    ],
+)
+def test_what_the_launch_names_goes_before_what_stands_beside_it(
+    tmp_path: Path, code: str, flags: str, name: str
+) -> None:
+    (tmp_path / "main.py").write_text(_OPTIONS + code + _LOOP.format(data="data"))
+    found = extract(tmp_path, f"python main.py {flags}").metadata
+    assert found.get("dataset_config.train") == name
+
+
+@pytest.mark.parametrize(("flags", "name"), [("--data_root /d/skulls", "skulls"), ("", "Own")])
+def test_a_launched_folder_goes_before_the_class_that_reads_it(
+    tmp_path: Path, flags: str, name: str
+) -> None:
+    (tmp_path / "c.yaml").write_text("data:\n  train:\n    target: ldm.data.OwnTrain\n")
+    (tmp_path / "main.py").write_text(
+        "import argparse\nimport trainlib\nimport yaml\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--data_root')\nparser.add_argument('--config')\n"
+        "args = parser.parse_args()\nconfig = yaml.safe_load(open(args.config))\n"
+        "trainlib.run(config)\n"
+    )
+    found = extract(tmp_path, f"python main.py --config c.yaml {flags}").metadata
     assert found.get("dataset_config.train") == name

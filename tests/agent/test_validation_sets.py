@@ -35,6 +35,12 @@ def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
         ("val_loader = iter(data)", "MNIST"),
         ("valid_symbol_set = set('abc')", None),
         ("latest_iteration = max([3, 4])", None),
+        ("valid_envs = sorted('abc')", None),
+        ("def log_validation(prompt):\n    pass\nlog_validation('a cat')", None),
+        ("def load_and_validate(path):\n    pass\nload_and_validate('weights')", None),
+        ("def run_validation(path):\n    pass\nrun_validation('weights')", "MNIST"),
+        ("import mlxu\nmlxu.define_flags_with_default(eval_dataset={'path': ''})", None),
+        ("import lib\nlib.Trainer(eval_dataset={'path': ''})", "MNIST"),
     ],
 )
 def test_names_tell_held_out_data(tmp_path: Path, code: str, valid: str | None) -> None:
@@ -89,7 +95,9 @@ def test_a_section_for_evaluation_names_the_validation_set(tmp_path: Path) -> No
     assert found.get("dataset_config.valid") == "RAFDB"
 
 
-@pytest.mark.parametrize("flag", ["validate_path", "eval_jsonl", "dev_prefix", "validation"])
+@pytest.mark.parametrize(
+    "flag", ["validate_path", "eval_jsonl", "dev_prefix", "cv_data", "validation"]
+)
 def test_a_flag_for_validation_data_needs_no_usual_name(tmp_path: Path, flag: str) -> None:
     code = (
         "import argparse\nparser = argparse.ArgumentParser()\n"
@@ -151,3 +159,43 @@ def test_a_records_own_validation_is_none_of_the_model(tmp_path: Path) -> None:
         "    def validate(self):\n        assert self.lr > 0\nConfig().validate()\n"
     )
     assert _valid(tmp_path, f"{code}{_LOOP}") is None
+
+
+@pytest.mark.parametrize(("flags", "valid"), [("", "MNIST"), ("--eval.steps -1", None)])
+def test_an_interval_may_be_named_by_its_section(
+    tmp_path: Path, flags: str, valid: str | None
+) -> None:
+    code = (
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--eval.steps', type=int, default=10)\nargs = parser.parse_args()\n"
+        f"{_LOOP}def evaluate():\n    pass\nevaluate()\n"
+    )
+    assert _valid(tmp_path, code, f"python main.py {flags}") == valid
+
+
+@pytest.mark.parametrize(
+    ("flags", "valid"),
+    [("--train_data_dir d/mm", None), ("--train_data_dir d/mm --val_data_dir d/pp", "d/pp")],
+)
+def test_a_validation_loader_needs_data(tmp_path: Path, flags: str, valid: str | None) -> None:
+    code = (
+        "import argparse\nimport pytorch_lightning as pl\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--train_data_dir')\nparser.add_argument('--val_data_dir')\n"
+        "args = parser.parse_args()\n"
+        "class Module(pl.LightningDataModule):\n"
+        "    def __init__(self, args):\n        self.args = args\n"
+        "    def val_dataloader(self):\n"
+        "        return load(self.args.val_data_dir) if self.args.val_data_dir else None\n"
+        "pl.Trainer(max_epochs=1).fit(None, datamodule=Module(args))\n"
+    )
+    assert _valid(tmp_path, code, f"python main.py {flags}") == valid
+
+
+@pytest.mark.parametrize(("measure", "valid"), [("compute_fid", None), ("count_images", "MNIST")])
+def test_what_samples_are_compared_with_is_no_validation_set(
+    tmp_path: Path, measure: str, valid: str | None
+) -> None:
+    code = (
+        f"import lib\n{_LOOP}def {measure}():\n    lib.count(datasets.MNIST('data', train=False))\n"
+    )
+    assert _valid(tmp_path, f"{code}{measure}()\n") == valid

@@ -19,6 +19,8 @@ from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin
 
+_OF_SAMPLES = re.compile(r"(compute|calc|calculate)_(feature_stats|fid|kid|inception_score)")
+"""Functions that measure how much a generator's samples are like the data."""
 OTHER_SPLIT = "another split of the training set"
 
 
@@ -48,7 +50,10 @@ def find(
     told.extend(from_components(settings))
     train = best([*(u.candidate for u in uses if u.evaluates is not True), *told])
     loader = from_loaders(settings, "train")
-    if loader is not None and (train is None or loader.score >= train.score):
+    if loader is not None and (
+        train is None
+        or (loader.score >= train.score and not (_tells(train) and not _tells_well(loader)))
+    ):
         train = loader
     explicit_valid = best(from_settings(settings, evaluates=True))
     if explicit_valid is not None and _launched(explicit_valid):
@@ -77,6 +82,8 @@ def find(
         train = hints.find(settings, plan, said, train) or train
     if same is False:
         return train, None
+    if same is None and explicit_valid is None and any(map(_OF_SAMPLES.search, trace.functions)):
+        return train, None  # the data is what generated samples are compared with
     if same is None and valid is not None and valid is not explicit_valid:
         opened = [use for use in uses if use.evaluates is True]
         if opened and valid is not valid_loader and all(use.file for use in opened):
@@ -128,6 +135,15 @@ def _in_code(origin: Origin | None) -> bool:
 def _launched(setting: Candidate) -> bool:
     """Whether this launch names it: on the command line, or in what that leads to."""
     return source_bonus(setting.origin) > 3
+
+
+def _tells(train: Candidate) -> bool:
+    """Whether this launch itself names the data, and not only a place that says nothing."""
+    return _launched(train) and train.score > AS_WRITTEN + 8
+
+
+def _tells_well(loader: Candidate) -> bool:
+    return is_known(str(loader.data), "datasets")
 
 
 def _handed_on(trace: Trace, event: CallEvent) -> bool:

@@ -24,6 +24,7 @@ from schedmate.agent.fields.words import (
 
 _SOMETIMES = ("sources", "targets", "sourcenames", "targetnames", "datasources", "benchmark")
 """Settings that are often about something other than data."""
+_TASKS = ("task", "taskname", "tasknames")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
@@ -34,6 +35,7 @@ _TASK_WORDS = (
 def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Candidate]:
     """Datasets that a setting names, for training or (`evaluates`) for validation."""
     out: list[Candidate] = []
+    simulated = any(setting.key in ("numenvs", "numactors") for setting in settings)
     for rank, setting in _for_validation(settings) if evaluates else _for_training(settings):
         if any(
             re.search(
@@ -73,6 +75,8 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         name = _with_config_name(settings, setting, name)
         origin = setting.value.origin
         score = _score(setting, name, rank, as_written)
+        if simulated and setting.explicit and setting.key in _TASKS:
+            score += 16  # the environment's name may be that of what wraps any of them
         out.append(Candidate(name, origin, score))
     return out
 
@@ -93,7 +97,7 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
         score -= 10
     if setting.key.startswith("test"):
         score -= 5  # beside one for validation
-    if setting.key in ("task", "taskname", "tasknames") and not known:
+    if setting.key in _TASKS and not known:
         score -= 10
     if setting.key.endswith("type"):
         score -= 16  # rather how the data is kept than what it is
@@ -119,7 +123,7 @@ _DATA_KEY = re.compile(
     re.IGNORECASE,
 )
 _EVAL_KEY = re.compile(
-    r"^(val|valid|validate|validation|eval|evaluation|dev)_?(rec|record|lmdb|csv|json|jsonl|list|"
+    r"^(val|valid|validate|validation|eval|evaluation|dev|cv)_?(rec|record|lmdb|csv|json|jsonl|list|"
     r"tfrecord|img|image|text|txt|src|input|data|dataset|shard|prefix|pref|set|hdf5|h5|npz|parquet|"
     r"pattern|glob|location|source|path|file|manifest|folder|root|scp)s?"
     r"(_?(dir|path|file|folder|root|list|name|prefix)s?)?$",
@@ -128,7 +132,7 @@ _EVAL_KEY = re.compile(
 _NOT_DATA_KEY = re.compile(
     r"out|log|cache|save|model|num|worker|aug|loader|type|format|meta|stat|size|label|class|result|"
     r"ckpt|checkpoint|feature|parallel|backend|column|key$|field|split|mode|cls|norm|sampler|seed|"
-    r"test|val|eval|dev|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim",
+    r"test|val|eval|dev|^cv_|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim",
     re.IGNORECASE,
 )
 _NOT_TRAIN_KEY = re.compile(

@@ -103,9 +103,7 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
             return None
         origin = value.origin or origin
         name = name if built else _with_subset(event, rule, name)
-    score += source_bonus(origin) / 2
-    if rule.get("weak") and is_known(name, "datasets"):
-        score += 8
+    score += source_bonus(origin) / 2 + _by_name(name, text or "", bool(rule.get("weak")))
     candidate = Candidate(name, origin, score)
     if rule.get("both"):
         return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
@@ -131,6 +129,20 @@ _BESIDE_DATA = re.compile(
     re.IGNORECASE,
 )
 _OPENS = ("open", "io.open", "codecs.open", "tensorflow.io.gfile.GFile", "tensorflow.gfile.*")
+
+
+_KEPT_BETWEEN = re.compile(
+    r"(^|[/_-])(tmp|temp|temporary|cached?)([_-][^/]+)?/*$|[^/][_-](tmp|temp|cached?)/*$",
+    re.IGNORECASE,
+)
+"""A place where a program keeps what it made of its data: `tmp_dataset`, `data_cache`."""
+
+
+def _by_name(name: str, text: str, weak: bool) -> float:
+    """How much a name adds to what is opened, or takes from it."""
+    if is_known(name, "datasets"):
+        return 8.0 if weak else 0.0
+    return -20.0 if _KEPT_BETWEEN.search(text) else 0.0
 
 
 def _data_file(text: str) -> bool:
@@ -193,7 +205,8 @@ def _own_class(event: CallEvent) -> list[Use]:
         score -= 8  # it opens what it is of
     if named_by_class is not None:
         out.append(Use(Candidate(named_by_class, origin, score), role))
-    for key, value in [*zip(_parameters(cls), event.args[:4], strict=False), *event.kwargs.items()]:
+    given = [*zip(_parameters(cls), event.args[:4], strict=False), *event.kwargs.items()]
+    for key, value in sorted(given, key=lambda item: not _OF_TRAINING.fullmatch(item[0] or "")):
         text = value.data if isinstance(value.data, str) else None
         if text is None or not _is_data_argument(key, text):
             continue
@@ -214,6 +227,10 @@ def _own_class(event: CallEvent) -> list[Use]:
             out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
             break
     return out
+
+
+_OF_TRAINING = re.compile(r"(train(ing)?_?)?data(set)?(_?(dir|path|root|folder))?", re.IGNORECASE)
+"""The argument for the data itself, beside those for templates, labels or an index."""
 
 
 def _library_base(cls: Class) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Setting
+from schedmate.agent.fields.candidates import Setting, normal
 from schedmate.agent.fields.dataset.roles import EVAL_WORD
 from schedmate.agent.interp.objects import Symbol
 from schedmate.agent.interp.passes import Passes
@@ -26,10 +26,11 @@ _CHECKS = re.compile(
 """Functions such as `validate_config`: they check something, they do not evaluate."""
 
 _NOT_EVAL_CALL = re.compile(
-    r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_",
+    r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_|"
+    r"_and_validate$|^log_validation",
     re.IGNORECASE,
 )
-"""Functions that evaluate a policy's actions or a formula, or that check what is valid."""
+"""Functions that evaluate a policy's actions or a formula, check what is valid, or draw samples."""
 _EVAL_METRIC = re.compile(
     r"(val|valid|validation|eval|dev)[\W_]+\w*(loss|acc|accuracy|error|f1|auc|miou|iou|map|mse|mae|"
     r"psnr|bleu|wer|perplexity|ppl|score)\w*",
@@ -43,7 +44,7 @@ _HELD_OUT = re.compile(
 _SPLIT = re.compile(r"load_dataset\(\).*\['(val|valid|validation|dev)'\]$")
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
 _LOADED = r"load|set|data|dl|ds|iter|env|queue|generator|gen$|batch(er|es)"
-_ADJECTIVE = re.compile(rf"valid_(?!({_LOADED}))[a-z]+_?({_LOADED})", re.IGNORECASE)
+_ADJECTIVE = re.compile(rf"valid_(?!({_LOADED}))[a-z]+_?({_LOADED})|^valid_envs$", re.IGNORECASE)
 """`valid` that says of something that it is allowed."""
 _HELD_OUT_PART = re.compile(
     r"(i|idx|ids?|ind|inds|indices|index|x|y|xs|ys|mask|masks|df)_(val|valid|validation|dev)|(val|valid|validation|dev)_(i|idx|idxs|ids?|inds?|indices|index|x|y|xs|ys|"
@@ -51,6 +52,8 @@ _HELD_OUT_PART = re.compile(
     re.IGNORECASE,
 )
 """Names of the held out part of arrays: `idx_val`, `X_val`, `val_mask`."""
+_PLACE = re.compile(r"(val|valid|validation|eval)(data(set)?(dir|path|root|folder|file)?)")
+"""Settings for the validation data's place, and how what follows is named for training."""
 _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
     r"(n|num|i)?(eval|val|valid|validation|validate|evaluation)"
@@ -89,11 +92,27 @@ def switched_off(settings: list[Setting]) -> bool:
             or (
                 setting.value.data in (0, "0", -1, "-1")
                 and not isinstance(setting.value.data, bool)
-                and _EVAL_COUNT.fullmatch(setting.key)
+                and any(_EVAL_COUNT.fullmatch(name) for name in (setting.key, _in_section(setting)))
             )
         )
         for setting in settings
     )
+
+
+def _in_section(setting: Setting) -> str:
+    """A setting's name with its section's: `evalsteps` of `eval.steps`."""
+    return normal("".join(setting.path[-2:]))
+
+
+def _left_out(settings: list[Setting]) -> bool:
+    """Whether the place of the validation data was left open beside that of the training data."""
+    places = {s.key: s.value.data for s in settings if s.kind != "globals"}
+    pairs = [
+        (places[f"train{end[2]}"], data)
+        for key, data in places.items()
+        if (end := _PLACE.fullmatch(key)) and f"train{end[2]}" in places
+    ]
+    return bool(pairs) and all(train is not None and data is None for train, data in pairs)
 
 
 def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
@@ -114,7 +133,16 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     hugging = _hugging_face(trace, settings)
     if hugging is not None:
         return hugging
-    evaluation = next((site for name, site in trace.functions.items() if _evaluates(name)), None)
+    left_out = _left_out(settings)
+    evaluation = next(
+        (
+            site
+            for name, site in trace.functions.items()
+            # Lightning asks every data module for a validation loader; it may answer with none
+            if _evaluates(name) and not (left_out and name == "val_dataloader")
+        ),
+        None,
+    )
     if evaluation is not None:
         return Origin("code", evaluation.file, evaluation.line)
     for name, site in trace.assigned.items():
@@ -164,6 +192,10 @@ _EVAL_ARGUMENTS = ("val_dataloaders", "validation_data", "eval_dataset", "val_da
                    "eval_set", "valid_sets", "dev_dataset", "validation_loader")  # fmt: skip
 
 
+_DEFINES = re.compile(r"(^|[._])define_\w*$|flags?$", re.IGNORECASE)
+"""Calls that tell what settings a program has."""
+
+
 def _is_evaluation(event: CallEvent) -> bool:
     """Whether a call opens, hands on or evaluates on validation data."""
     word = event.target
@@ -174,6 +206,7 @@ def _is_evaluation(event: CallEvent) -> bool:
         or any(
             key in event.kwargs and event.kwargs[key].data not in (None, 0, 0.0)
             for key in _EVAL_ARGUMENTS
+            if not _DEFINES.search(event.path)
         )
         or _logs_evaluation(event)
         or event.path.endswith(_SPLITS)
