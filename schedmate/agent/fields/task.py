@@ -26,6 +26,7 @@ _PLAIN = re.compile(
 
 _GAN = re.compile(r"gan(model|trainer)?$", re.IGNORECASE)
 """Adversarial networks are trained on voices and series as well as on images."""
+_CAPTION = re.compile(r"caption", re.IGNORECASE)
 _SENSE = 3.0
 """Votes from which images, or language, are part of a job that is about both."""
 
@@ -59,7 +60,7 @@ def find(
             # as do pairs of images and texts a model of images
             weight = 10.0 if domain == "Multimodal" and "CV" in votes else 7.0
             vote(domain, weight, dataset.origin, f"dataset {dataset.data}")
-    _vote_calls(trace, words["calls"], vote)
+    _vote_calls(trace, words["calls"], words["imports"], vote)
     _vote_words(trace, words["words"], vote)
     keys: dict[str, Setting] = {}
     for setting in settings:
@@ -74,11 +75,7 @@ def find(
         given = [setting for setting in held if setting.value.data not in (None, False, "")]
         if given:
             vote(domain, 16.0, given[0].value.origin, f"setting {given[0].path[-1]}")
-    both = min(votes["CV"], votes["NLP"])
-    first = max(votes, key=lambda domain: votes[domain])
-    senses = ("Multimodal", "CV", "NLP")
-    if first in senses and votes["Multimodal"] >= _ENOUGH and both >= _SENSE:
-        votes["Multimodal"] += 1.5 * both
+    _vote_both_senses(votes, trace, model)
     decided = _decided(votes)
     asked = iter(said)
     while decided is None and (about := next(asked, None)) is not None:
@@ -92,6 +89,26 @@ def find(
     score = 55 + 40 * min(1.0, (weight - runner_up) / 8)
     where = Origin("derived", origin.file if origin else None, origin.line if origin else None)
     return Candidate(domain, where, score, f"from {reason}"), cast("TaskType", domain)
+
+
+def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | None) -> None:
+    """Count what speaks for images and for language as speaking for both together."""
+    first = max(votes, key=lambda domain: votes[domain], default="")
+    both = min(votes["CV"], votes["NLP"])
+    models = rules("vocabulary")["models"]
+    paired = model is not None and "Multimodal" in domains(str(model.data), models)
+    if first == "CV" and votes["NLP"] and (paired or _captions(trace)):
+        votes["Multimodal"] += votes["CV"]  # images, and sentences about them
+    senses = ("Multimodal", "CV", "NLP")
+    if first in senses and votes["Multimodal"] >= _ENOUGH and both >= _SENSE:
+        votes["Multimodal"] += 1.5 * both
+
+
+def _captions(trace: Trace) -> bool:
+    """Whether what the program reads or writes are sentences about images."""
+    names = {event.cls.name for event in trace.calls if event.cls is not None}
+    names |= set(trace.functions) | {event.site.file for event in trace.calls}
+    return sum(bool(_CAPTION.search(name)) for name in names) >= 3
 
 
 def _model_weight(name: str, domain: str) -> float:
@@ -158,8 +175,20 @@ def domains(name: str, table: dict[str, str]) -> list[str]:
     return [domain for domain, length in found.items() if length == longest]
 
 
-def _vote_calls(trace: Trace, table: list[list[object]], vote: Callable[..., None]) -> None:
-    """Each kind of library speaks once, however often it is called."""
+def _vote_calls(
+    trace: Trace,
+    table: list[list[object]],
+    mostly: dict[str, list[str]],
+    vote: Callable[..., None],
+) -> None:
+    """Each kind of library speaks once, however often it is called.
+
+    One that is only imported speaks where it is of one domain alone, or `mostly` of one.
+    """
+    domains_of: dict[str, set[object]] = defaultdict(set)
+    for pattern, domain, _ in table:
+        for name in _roots(pattern):
+            domains_of[name].add(domain)
     for pattern, domain, weight in table:
         compiled = re.compile(str(pattern))
         for event in trace.calls:
@@ -169,8 +198,14 @@ def _vote_calls(trace: Trace, table: list[list[object]], vote: Callable[..., Non
                 vote(str(domain), amount, origin, event.path.split("()")[0])
                 break
         else:
-            root = re.match(r"^\^\(?([\w|]+)", str(pattern))
-            names = set(root[1].split("|")) if root else set()
+            names = {name for name in _roots(pattern) if len(domains_of[name]) == 1}
+            names |= _roots(pattern) & set(mostly.get(str(domain), []))
             if names & trace.imports:
                 vote(str(domain), float(cast("float", weight)) * 0.4, None,
                      f"import {min(names & trace.imports)}")  # fmt: skip
+
+
+def _roots(pattern: object) -> set[str]:
+    """The packages that a pattern of calls begins with."""
+    root = re.match(r"^\^\(?([\w|]+)", str(pattern))
+    return set(root[1].split("|")) if root else set()

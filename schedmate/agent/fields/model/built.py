@@ -27,6 +27,9 @@ _WRAPPER = re.compile(
 )
 _DECORATED = re.compile(r"_?(Decorat(or|ed)|Wrapp(er|ed)|Persistent)(Class|Cls)?")
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
+_SHELF = re.compile(r"(\w+_)?(activations?|norm(alization)?s?|loss(es)?)", re.IGNORECASE)
+"""Modules that hold parts of networks."""
+
 _NOT_NETWORK = re.compile(
     r"loss|criterion|metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
     r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
@@ -131,6 +134,8 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
         score -= 15
     if event.in_loop:
         score -= 8
+    if event.on_import or _SHELF.fullmatch(cls.module.name.rsplit(".", 1)[-1]):
+        score -= 16  # one of a choice of parts
     return score
 
 
@@ -158,6 +163,39 @@ def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
             if isinstance(value.data, Instance | Call):
                 found.add(id(value.data))
     return found
+
+
+def wholes(trace: Trace) -> set[str]:
+    """Names of networks that were given other networks when they were constructed."""
+    found: set[str] = set()
+    for event in trace.calls:
+        cls = event.cls
+        if cls is None or event.inside or not classes.is_network(cls) or not event.certain:
+            continue
+        if _PART.search(cls.name) or _WRAPPER.search(cls.name) or _NOT_NETWORK.search(cls.name):
+            continue
+        given = [value.data for value in [*event.args, *event.kwargs.values()]]
+        if any(isinstance(data, Instance) and classes.is_network(data.cls) for data in given):
+            found.add(_class_name(cls))
+    return found
+
+
+def inner_classes(trace: Trace) -> set[str]:
+    """Names of networks constructed only by the constructor of one that is itself the model."""
+    models = {
+        event.cls.name
+        for event in trace.calls
+        if event.cls is not None and not event.inside and event.certain
+        if classes.is_network(event.cls) and not classes.is_training_module(event.cls)
+        if TARGET.match(event.target) and not AUXILIARY.search(event.target)
+        if not _WRAPPER.search(event.cls.name)
+    }
+    names: dict[str, bool] = {}
+    for event in trace.calls:
+        if event.cls is not None:
+            inner = bool(event.inside) and event.inside[0] in models
+            names[event.cls.name] = inner and names.get(event.cls.name, True)
+    return {name for name, inner in names.items() if inner}
 
 
 def _training_module(event: CallEvent, cls: Class) -> Candidate:

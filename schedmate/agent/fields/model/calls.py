@@ -34,6 +34,7 @@ _NOT_A_MODEL_CALL = re.compile(
 def from_calls(trace: Trace) -> list[Candidate]:
     out: list[Candidate] = []
     parts = given_to_networks(trace, known=True)
+    features = {event.args[0].data for event in trace.calls if _features_only(event)}
     for event in trace.calls:
         if len(event.inside) > 1 or event.cls is not None:
             continue
@@ -46,6 +47,8 @@ def from_calls(trace: Trace) -> list[Candidate]:
             if found is not None:
                 if event.result is not None and id(event.result.data) in parts:
                     found.score -= 20
+                if found.data in features:
+                    found.score -= 26
                 out.append(found)
                 break
         keras = event.path in ("keras.Model", "keras.models.Model", "keras.Sequential",
@@ -102,6 +105,13 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         return None
     origin = value.origin if value is not None and value.origin is not None else site
     return Candidate(name, origin, score + 6 + source_bonus(origin) / 2, None)
+
+
+def _features_only(event: CallEvent) -> bool:
+    """Whether a network is made to give its features, as a loss or another network needs it."""
+    value = event.kwargs.get("features_only")
+    named = bool(event.args) and isinstance(event.args[0].data, str)
+    return named and value is not None and value.data is True
 
 
 _METHOD = re.compile(r"\.[A-Z]\w*\.\w+$")

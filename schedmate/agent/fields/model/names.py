@@ -17,6 +17,6 @@ MEASURING = re.compile(
     re.IGNORECASE,
 )
 PLAIN_FILE = re.compile(
-    r"__main__|models?|nets?|networks?|main|train|pretrain|finetune|run|modules?|__init__|utils?",
+    r"__main__|models?|nets?|networks?|main|diffusion|train|pretrain|finetune|run|modules?|__init__|utils?",
     re.IGNORECASE,
 )

@@ -15,6 +15,8 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
+from schedmate.agent.fields.model.built import inner_classes, wholes
+from schedmate.agent.fields.model.targets import config_classes, wrong_part
 from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
@@ -26,6 +28,8 @@ _FILES = ("cfg", "weights", "checkpoint", "pretrainedpath", "loadpath")
 _BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
 _KIND_OF_PART = re.compile(r"transformer|(bi)?lstm|gru|c?rnn|cnn|mlp|attention", re.IGNORECASE)
 _OF_BACKBONE = "the backbone"
+_BACKBONE_ALONE = "a backbone"
+"""Of a setting that stands in no section of the configuration."""
 
 _PRETRAINED = 2
 """Names up to this rank mean a pretrained model and nothing else."""
@@ -42,7 +46,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     files = {normal(s.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]) for s in settings}
     answered = _configs_with_a_model(settings)
     for rank, setting in named(settings, rules("names")["model"]):
-        if _wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
+        if wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
             continue
         text = text_of(setting.value)
         name = model_name(text) if text is not None else None
@@ -60,18 +64,37 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             continue  # a file named after a dataset holds an experiment
         score = _score(name, rank, setting, _base(name, used), bool(built))
         origin = setting.value.origin
-        nested = _is_nested_backbone(setting)
-        out.append(Candidate(name, origin, score, _OF_BACKBONE if nested else None))
+        out.append(Candidate(name, origin, score, _part_note(setting)))
         beside.append(setting.key in _BACKBONES)
         if rank <= _STRONG and is_known(name, "models") and origin is not None:
             answering.add(origin.file)
     _below_the_chosen(out, beside, answering - {None})
-    targets = _config_classes(settings)
+    targets = config_classes(settings)
     made = {str(candidate.data) for candidate in built}
+    within = inner_classes(trace)
     for candidate in targets:
         if candidate.data in made:
             candidate.score += 6  # and not a part of it
-    return _with_classes([*out, *_looked_up(trace, settings)], targets, built)
+        elif candidate.data in within:
+            candidate.score -= 8
+    named_ones = [*out, *_looked_up(trace, settings)]
+    _below_the_whole(named_ones, trace, built)
+    return _with_classes(named_ones, targets, built)
+
+
+def _below_the_whole(found: list[Candidate], trace: Trace, built: list[Candidate]) -> None:
+    """Put backbones behind the network that was constructed around them.
+
+    One that the command itself names yields only to a well-known one.
+    """
+    names = wholes(trace)
+    whole = best(c for c in built if c.data in names)
+    if whole is None or whole.score < 66:
+        return
+    famous = is_known(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", str(whole.data)), "models")
+    for candidate in found:
+        if candidate.note in (_OF_BACKBONE, _BACKBONE_ALONE) and (famous or not _given(candidate)):
+            candidate.score = min(candidate.score, whole.score - 1)
 
 
 def _base(name: str, used: set[str]) -> float:
@@ -143,8 +166,12 @@ def _given(candidate: Candidate) -> bool:
     return candidate.origin is not None and candidate.origin.source in EXPLICIT
 
 
-def _is_nested_backbone(setting: Setting) -> bool:
-    return setting.key in _BACKBONES and len(setting.path) > 1 and not setting.explicit
+def _part_note(setting: Setting) -> str | None:
+    """What a setting that names a backbone is noted as."""
+    if setting.key not in _BACKBONES:
+        return None
+    nested = len(setting.path) > 1 and not setting.explicit
+    return _OF_BACKBONE if nested else _BACKBONE_ALONE
 
 
 def _with_classes(
@@ -166,7 +193,7 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
     names = {normal(name) for name in trace.looked_up}
     for setting in settings:
         text = setting.value.data
-        if not isinstance(text, str) or normal(text) not in names or _wrong_part(setting):
+        if not isinstance(text, str) or normal(text) not in names or wrong_part(setting):
             continue
         key = setting.path[-1]
         if not is_known(text, "models") or not re.search(r"model|arch|net|backbone", key):
@@ -177,8 +204,7 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
         score -= 24 if re.search(r"upsampl|pose_|embed|decod|postnet|prenet|flow_", key) else 0
         if setting.key == "netg" and not setting.explicit:
             score -= 14
-        note = _OF_BACKBONE if _is_nested_backbone(setting) else None
-        found.append(Candidate(text, setting.value.origin, score, note))
+        found.append(Candidate(text, setting.value.origin, score, _part_note(setting)))
     return found
 
 
@@ -189,18 +215,6 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
         for rank, setting in named(settings, rules("names")["model"])
         if setting.kind == "config" and rank <= _STRONG and isinstance(setting.value.data, str)
     }
-
-
-_WRONG_PART = re.compile(
-    r"language_?backbone|text_?backbone|optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
-    r"critic|reward|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora|slm$|vocoder|speaker|"
-    r"text_enc|content_enc|condition|checkpointer|^dis$",
-    re.IGNORECASE,
-)
-
-
-def _wrong_part(setting: Setting) -> bool:
-    return any(_WRONG_PART.search(part) for part in setting.path[:-1])
 
 
 def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
@@ -215,71 +229,3 @@ def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
             if isinstance(value.data, str) and len(value.data) < 80:
                 words.add(normal(value.data))
     return words
-
-
-_MODEL_SECTION = re.compile(
-    r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
-    r"init_args|denoiser|backbone_model|embedding_model|policy|transformer|enc|encoder|generator)$"
-)
-_INNER = ("net", "network", "network_g", "net_g", "unet", "arch", "architecture", "unet_config")
-
-
-_ASSEMBLY = re.compile(
-    r"(Cascade)?EncoderDecoder(Decoupled)?|(\w*Image)?Classifier|(TopDown|Topdown|BottomUp|Bottomup)\w*|"
-    r"Recognizer(2D|3D|GCN)|(Single|Two)StageDetector|BaseDetector|TextRecognizer|\w*Wrapper|"
-    r"MODNet|DiffusionEngine"
-)
-"""Classes that only put parts together, of which one gives the model its name."""
-
-_CLASS_KEYS = ("type", "_component_", "_target_", "class_path", "target", "_class_name", "__tag__")
-
-
-def _config_classes(settings: list[Setting]) -> list[Candidate]:
-    """`model: {type: X}` and `model: {_target_: pkg.X}` of config-driven programs."""
-    out: list[Candidate] = []
-    for setting in settings:
-        key, parts = setting.path[-1], [part.lower() for part in setting.path[:-1]]
-        if key not in _CLASS_KEYS or not parts:
-            continue
-        if not _MODEL_SECTION.match(parts[-1]) and parts[0] != "model":
-            continue
-        if _wrong_part(setting) or len(parts) > 4:
-            continue
-        text = text_of(setting.value)
-        if text is None or (key == "__tag__" and not text.startswith(("!new:", "!name:"))):
-            continue
-        score = 76.0 - 3 * max(0, len(parts) - (2 if parts[-1] == "model" else 1))
-        name = text.rsplit(".", 1)[-1]
-        if _ASSEMBLY.fullmatch(name):
-            out.extend(_assembled(setting, settings))
-            score -= 20
-        inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
-        if inner and parts[-1] != "unet_config":
-            score += 8
-        if re.search(r"^Lit[A-Z]|Lit$|Module$|Wrapper|Lightning|Task$", name) and not inner:
-            score -= 12
-        out.append(Candidate(name, setting.value.origin, score))
-    return out
-
-
-def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
-    """The name of an assembly: from its configuration file's name, its head, or its backbone."""
-    found: list[Candidate] = []
-    file = setting.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    for word in re.split(r"[_.]", file):
-        if is_known(word, "models") and not is_known(word, "datasets"):
-            found.append(Candidate(word, setting.value.origin, 78, "the configuration's name"))
-            break
-    for other in settings:
-        parts = [part.lower() for part in other.path]
-        if other.owner != setting.owner or len(parts) < 3 or parts[-1] not in _CLASS_KEYS:
-            continue
-        text = text_of(other.value)
-        if parts[:-2] != [part.lower() for part in setting.path[:-1]] or text is None:
-            continue
-        name = text.rsplit(".", 1)[-1]
-        if parts[-2] == "backbone":
-            found.append(Candidate(name, other.value.origin, 74))
-        elif parts[-2] == "decode_head" and is_known(name, "models"):
-            found.append(Candidate(name.removesuffix("Head"), other.value.origin, 77))
-    return found
