@@ -142,8 +142,13 @@ def _is_generic(stem: str) -> bool:
     return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))
 
 
+_OPTIONS = re.compile(r"^([A-Za-z][\w-]*)(:\w+=[^:=]*)+$")
+"""A name with the options to open it with: `ImageNet:split=TRAIN:root=/data`."""
+
+
 def is_path(text: str) -> bool:
     """Whether a dataset string is a place rather than a name."""
+    text = _OPTIONS.sub(r"\1", text)
     if re.match(r"^(/|\./|\.\./|~|[A-Za-z]:\\|s3://|gs://|pipe:|https?://|file://)", text):
         return True
     if _EXTENSIONS.search(text):
@@ -156,6 +161,7 @@ def dataset_name(text: str, path: bool = False) -> str | None:
     called = re.match(r"[A-Za-z_][\w.]*\([\"']([\w\-./]+)[\"']", text.strip())
     text = called[1] if called else text.strip().strip("()[], ").strip("'\"")
     text = re.sub(r"(?<=\w):[\d*]+(\.[\d*]+)*$", "", text)  # a version: `mnist:3.*.*`
+    text = _OPTIONS.sub(r"\1", text)
     if not text or len(text) > 300 or "\n" in text:
         return None
     if _PLACEHOLDER.match(text) and not re.search(

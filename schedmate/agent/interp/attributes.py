@@ -170,6 +170,8 @@ def _of_module(state: State, data: Module, name: str) -> Value:
         return found
     if name == "__dict__":
         return Value(data)
+    if name == "__path__" and (data.path.is_dir() or data.path.name == "__init__.py"):
+        return Value([Value(str(data.path if data.path.is_dir() else data.path.parent))])
     child = state.sources.find(f"{data.name}.{name}", None, state.search_path())
     if child is not None:
         state.load(child)

@@ -275,7 +275,7 @@ def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None
 def _arguments_without_trainer(settings: list[Setting]) -> Origin | bool | None:
     """What Hugging Face training arguments say where their trainer was not reached."""
     keys = {setting.key: setting for setting in reversed(settings) if setting.owner != "arguments"}
-    if not {"numtrainepochs", "perdevicetrainbatchsize"} & keys.keys():
+    if not {"numtrainepochs", "perdevicetrainbatchsize"} <= keys.keys():
         return None
     for name in ("doeval", "evalstrategy", "evaluationstrategy"):
         setting = keys.get(name)

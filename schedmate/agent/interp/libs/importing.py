@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
+from schedmate.agent.interp.libs.filesystem import MAX_LISTING
 from schedmate.agent.interp.objects import Module, PathStr, Symbol
+from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
@@ -54,6 +58,33 @@ def module_from_spec(state: State, call: Invocation) -> Value:
     return call.first
 
 
+def iter_modules(state: State, call: Invocation) -> Value:
+    """`pkgutil.iter_modules([folder], prefix)` and `walk_packages`: (finder, name, is package)."""
+    folders = iterate(call.argument(0, "path") or unknown()) or []
+    prefix = call.argument(1, "prefix")
+    before = prefix.data if prefix is not None and isinstance(prefix.data, str) else ""
+    found: list[tuple[str, bool]] = []
+    for folder in folders:
+        place = state.sources.locate(folder.data) if isinstance(folder.data, str) else None
+        if place is not None and place.is_dir():
+            found.extend(_modules_in(place, before, call.path.endswith("walk_packages")))
+    if not found:
+        return unknown()
+    return Value(
+        [Value((unknown(), Value(name), Value(package))) for name, package in found[:MAX_LISTING]]
+    )
+
+
+def _modules_in(folder: Path, prefix: str, deep: bool) -> Iterator[tuple[str, bool]]:
+    for child in sorted(folder.iterdir()):
+        if (child / "__init__.py").is_file():
+            yield prefix + child.name, True
+            if deep:
+                yield from _modules_in(child, f"{prefix}{child.name}.", deep)
+        elif child.suffix == ".py" and child.stem != "__init__" and child.stem.isidentifier():
+            yield prefix + child.stem, False
+
+
 def package_files(state: State, call: Invocation) -> Value:
     """`importlib.resources.files("package")`: the folder of the repository's package."""
     given = call.argument(0, "package", "anchor", "package_or_requirement")
@@ -79,6 +110,8 @@ def package_file(state: State, call: Invocation) -> Value:
 
 
 HANDLERS: dict[str, Handler] = {
+    "pkgutil.iter_modules": iter_modules,
+    "pkgutil.walk_packages": iter_modules,
     "importlib.import_module": import_module,
     "importlib.util.spec_from_file_location": spec_from_file,
     "importlib.machinery.SourceFileLoader": spec_from_file,

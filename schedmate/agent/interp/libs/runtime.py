@@ -11,7 +11,16 @@ from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.nodes import plain_tree
-from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Bound,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Site,
+    Symbol,
+)
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
@@ -37,8 +46,12 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
         function = call.argument(position, keyword)
         if function is not None and isinstance(function.data, list) and function.data:
             function = function.data[0]  # one of several alike
-        if function is None or not isinstance(function.data, Function | Class):
+        kinds = (Function, Class, Bound, Instance) if how == "rest" else (Function, Class)
+        if function is None or not isinstance(function.data, kinds):
             return None
+        if how == "rest":
+            state.call(function, call.args[1:], dict(call.kwargs), call.site)
+            return None  # a handle of the job
         given = call.kwargs.get("args")
         if given is None and how == "rank" and len(call.args) > 1:
             given = call.args[1]
