@@ -199,3 +199,19 @@ def test_what_samples_are_compared_with_is_no_validation_set(
         f"import lib\n{_LOOP}def {measure}():\n    lib.count(datasets.MNIST('data', train=False))\n"
     )
     assert _valid(tmp_path, f"{code}{measure}()\n") == valid
+
+
+@pytest.mark.parametrize(
+    ("names", "valid"),
+    [
+        (["num_train_epochs"], "MNIST"),
+        (["num_train_epochs", "per_device_train_batch_size"], None),
+    ],
+)
+def test_one_name_alone_makes_no_training_arguments(
+    tmp_path: Path, names: list[str], valid: str | None
+) -> None:
+    """Hugging Face's arguments leave evaluation off; others have a `num_train_epochs` too."""
+    (tmp_path / "config.json").write_text(json.dumps(dict.fromkeys(names, 3)))
+    read = "import json\nconfig = json.load(open('config.json'))\n"
+    assert _valid(tmp_path, f"{read}{_LOOP}val_loader = iter(data)\n") == valid
