@@ -51,32 +51,10 @@ S3 read failed with SlowDown, retrying in 2s (attempt 1/5)
 skipping corrupt sample 1233: OSError: image file is truncated (12 bytes not processed)
 wandb: Network error (ConnectionError), entering retry loop.
 """.splitlines()
-NOTICES = """\
-[E ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(
-[W TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=57): Connection reset by peer
-RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.{rank}]:38032
-torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error
-BrokenPipeError: [Errno 32] Broken pipe
-""".splitlines()
+CASCADES = yaml.safe_load((LABELS / "cascades.yaml").read_text())
+NOTICES = CASCADES["notices"]
 SUMMARIES = {
-    "torchrun": """\
-W0101 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 7 closing signal SIGTERM
-E0101 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1
-Traceback (most recent call last):
-  File "/usr/bin/torchrun", line 8, in <module>
-    sys.exit(main())
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-""",
-    "deepspeed": """\
-[2024-01-01 10:20:00,000] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 45098
-[2024-01-01 10:20:00,001] [ERROR] [launch.py:321:sigkill_handler] exits with return code = 1
-""",
-    "srun": """\
-srun: error: node12: task 1: Exited with exit code 1
-srun: Terminating StepId=99.0
-slurmstepd: error: *** STEP 99.0 ON node12 CANCELLED AT 2024-01-01T10:20:00 ***
-srun: error: node13: tasks 2-3: Terminated
-""",
+    **CASCADES["launchers"],
     "wrapper": "wrapper: ERROR job step 4711 ended with status 1, see above\n"
     "make: *** [train] Error 1\n",
     "none": "",

@@ -208,7 +208,7 @@ def class_dataset(name: str) -> str | None:
 def _bare(name: str) -> str:
     """A well-known dataset's name without what a class adds: `LibriSpeechAsr`, `MyCelebA`."""
     for shorter in (
-        re.sub(r"^(My|Custom|Base|Lit|Our|Custom)_?(?=[A-Z])", "", name),
+        re.sub(r"^(My|Custom|Base|Lit|Our)_?(?=[A-Z])", "", name),
         re.sub(r"(?<=[a-z0-9])_?(Asr|ASR|Tts|TTS|Lit|PL|Pl)$", "", name),
     ):
         if shorter != name and is_known(shorter, "datasets"):

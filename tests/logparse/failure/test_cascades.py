@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.reading import open_log
 
+ROOT = Path(__file__).parents[3]
 # What a rank may die of: its last words, the name, the type.
 FAULTS = {
     "key": ("KeyError: 'input_ids'", "Key Error", "script"),
@@ -39,38 +41,16 @@ FAULTS = {
         "framework",
     ),
 }
-# What others say when a rank is gone.
-NOTICES = """\
-[E ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(
-[W TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=57): Connection reset by peer
-RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.{rank}]:38032
-torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error
-BrokenPipeError: [Errno 32] Broken pipe
-""".splitlines()
+# What others say when a rank is gone, and what launchers print at the end.
+CASCADES = yaml.safe_load((ROOT / "benchmarks" / "labels" / "cascades.yaml").read_text())
+NOTICES = CASCADES["notices"]
 LAUNCHERS = {
-    "torchrun": """\
-W0101 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 7 closing signal SIGTERM
-E0101 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1
-Traceback (most recent call last):
-  File "/usr/bin/torchrun", line 8, in <module>
-    sys.exit(main())
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-""",
+    **CASCADES["launchers"],
     "accelerate": """\
 Traceback (most recent call last):
   File "/usr/bin/accelerate", line 8, in <module>
     sys.exit(main())
 subprocess.CalledProcessError: Command '['python', 'a.py']' returned non-zero exit status 1.
-""",
-    "deepspeed": """\
-[2024-01-01 10:20:00,000] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 45098
-[2024-01-01 10:20:00,001] [ERROR] [launch.py:321:sigkill_handler] exits with return code = 1
-""",
-    "srun": """\
-srun: error: node12: task 1: Exited with exit code 1
-srun: Terminating StepId=99.0
-slurmstepd: error: *** STEP 99.0 ON node12 CANCELLED AT 2024-01-01T10:20:00 ***
-srun: error: node13: tasks 2-3: Terminated
 """,
     "none": "",
 }

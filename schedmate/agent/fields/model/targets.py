@@ -22,7 +22,7 @@ def wrong_part(setting: Setting) -> bool:
 
 _MODEL_SECTION = re.compile(
     r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
-    r"init_args|denoiser|backbone_model|embedding_model|policy|transformer|enc|encoder|generator)$"
+    r"init_args|denoiser|backbone_model|embedding_model|policy|transformer|enc|encoder)$"
 )
 _INNER = (
     "net",
