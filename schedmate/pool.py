@@ -100,7 +100,7 @@ def unordered(
                 try:
                     future = _submit(workers, work, event.value)
                 except BrokenProcessPool:
-                    workers.shutdown(wait=False)
+                    workers.shutdown()
                     workers = pool(processes)
                     future = _submit(workers, work, event.value)
                 running[future] = event.value
@@ -118,7 +118,8 @@ def unordered(
         if running:  # whoever reads has left, as at Ctrl-C: nobody waits for what is unfinished
             for process in set(active_children()) - others:
                 process.terminate()
-        workers.shutdown(wait=False, cancel_futures=True)
+        # Python's own exit would wake up the pool's thread while that closes its pipe.
+        workers.shutdown(wait=True, cancel_futures=True)
     # A dying process takes down all that ran beside it: run each again, alone.
     for value in suspects:
         with pool(1) as single:
