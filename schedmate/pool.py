@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from typing import Any, Generic, TypeVar
 
 from schedmate.garbage import collect_seldom
@@ -18,6 +19,8 @@ from schedmate.garbage import collect_seldom
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
+
+_STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +86,17 @@ def unordered(
             events.put(error)
 
     def pool(size: int) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(size, get_context("spawn"), _begin, (start, arguments))
+        with _undisturbed():
+            return ProcessPoolExecutor(size, get_context("spawn"), _begin, (start, arguments))
 
+    resource_tracker.ensure_running()  # its own start would let signals through again
     threading.Thread(target=feed, daemon=True).start()
     others = set(active_children())
     workers = pool(processes)
     running: dict[Future[R], T] = {}
     suspects: list[T] = []
     reading = True
+    ended = False
     try:
         while reading or running:
             event = events.get()
@@ -114,10 +120,11 @@ def unordered(
                     yield value, event.result()
             else:
                 raise event
+        ended = True
     finally:
-        if running:  # whoever reads has left, as at Ctrl-C: nobody waits for what is unfinished
+        if not ended:  # whoever reads has left, as at Ctrl-C: nobody waits for what is unfinished
             for process in set(active_children()) - others:
-                process.terminate()
+                process.kill()
         # Python's own exit would wake up the pool's thread while that closes its pipe.
         workers.shutdown(wait=True, cancel_futures=True)
     # A dying process takes down all that ran beside it: run each again, alone.
@@ -131,19 +138,42 @@ def unordered(
 
 def _submit(workers: ProcessPoolExecutor, work: Callable[[T], R], value: T) -> Future[R]:
     """Hand work to a pool, which may start a process for it."""
-    # Ctrl-C while that imports its modules would print a traceback; `_begin` lets it through.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with _undisturbed():
         return workers.submit(work, value)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Nothing interrupts the start of a process, here or there; what comes meanwhile comes after.
+
+    While it imports its modules, Ctrl-C would print a traceback there, and so would the end of a
+    parent that has not yet told it what to do; `_begin` lets the signals through.
+    """
+    came: list[int] = []
+    handlers: dict[signal.Signals, Any] = {}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # which a new process inherits
+    try:
+        # other threads get them all the same, and Python would handle them in the main one
+        if threading.current_thread() is threading.main_thread():
+            for stop in _STOPS:
+                if callable(handler := signal.getsignal(stop)):
+                    handlers[stop] = handler
+                    signal.signal(stop, lambda number, _: came.append(number))
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for stop, handler in handlers.items():
+            signal.signal(stop, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _begin(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     """Prepare one worker process."""
     # Ctrl-C reaches every process of the terminal; a worker just ends, without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     collect_seldom()
     # One core a process: the libraries' own threads would only get in each other's way.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):

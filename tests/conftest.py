@@ -12,9 +12,15 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Cli, Output
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("schedmate", deadline=None, derandomize=True)
+# The same examples in every run, however slow the machine is.
+settings.register_profile(
+    "schedmate",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("schedmate")
 
 # A shell lets what it starts in the background ignore Ctrl-C, which children would inherit.

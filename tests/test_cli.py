@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Cli
+from processes import LONG_S
 
 from schedmate import __version__
 from schedmate.errors import EXIT_CODES
@@ -119,6 +120,10 @@ def test_config_show(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown["method"]["origin"] == "default"
 
 
+def children(process: int) -> Path:
+    return Path(f"/proc/{process}/task/{process}/children")
+
+
 @pytest.fixture
 def waiting_batch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts a batch that waits for its standard input, in a process group of its own."""
@@ -151,13 +156,11 @@ def test_being_stopped_leaves_no_file(
     code: int,
 ) -> None:
     process = waiting_batch("-o", "out")
-    deadline = time.monotonic() + 30
-    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert list(tmp_path.iterdir()), "the temporary output file was never opened"
-    time.sleep(0.2)
+    while not list(tmp_path.iterdir()):  # the temporary output file
+        assert process.poll() is None
+        time.sleep(0.02)
     os.killpg(process.pid, sent)
-    assert process.wait(timeout=30) == code
+    assert process.wait(LONG_S) == code
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     assert list(tmp_path.iterdir()) == []
@@ -174,28 +177,31 @@ def test_ctrl_c_ends_the_workers_too(
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["exit_code"] == 3
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(LONG_S) == 130
     # The pipe ends only when the last worker that holds it has gone.
     assert "Traceback" not in process.stderr.read()
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists children by /proc")
+@pytest.mark.skipif(not children(os.getpid()).exists(), reason="lists children by /proc")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("moment", [0.0, 0.1], ids=["at once", "while it imports"])
 def test_a_worker_that_is_still_starting_ends_quietly(
-    waiting_batch: Callable[..., subprocess.Popen[str]], sent: signal.Signals, code: int
+    waiting_batch: Callable[..., subprocess.Popen[str]],
+    sent: signal.Signals,
+    code: int,
+    moment: float,
 ) -> None:
     process = waiting_batch("--processes", "1")
     assert process.stdin is not None
     assert process.stderr is not None
     process.stdin.write('{"repo": "missing"}\n')
     process.stdin.flush()
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 30
-    while len(children.read_text().split()) < 2 and time.monotonic() < deadline:
+    while len(children(process.pid).read_text().split()) < 2:
+        assert process.poll() is None
         time.sleep(0.005)
-    time.sleep(0.1)  # it imports its modules
+    time.sleep(moment)
     (os.killpg if sent == signal.SIGINT else os.kill)(process.pid, sent)
-    assert process.wait(timeout=30) == code
+    assert process.wait(LONG_S) == code
     assert process.stderr.read() == ""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 from cli_runner import Cli
+from processes import LONG_S
 
 from schedmate.commands import batch
 from schedmate.settings import load_settings
@@ -94,7 +95,7 @@ def test_standard_input_streams(tmp_path: Path) -> None:
         assert json.loads(process.stdout.readline())["job_id"] == f"b-{number}"
     process.stdin.close()
     assert process.stdout.read() == ""
-    assert process.wait(timeout=60) == 0
+    assert process.wait(LONG_S) == 0
     process.stdout.close()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,47 @@ def test_standard_output(path: Path | None, capsys: pytest.CaptureFixture[str]) 
     with open_output(path) as stream:
         stream.write("text")
     assert capsys.readouterr().out == "text"
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """The temporary file of a process that was killed while it wrote to `out`."""
+    code = (
+        "import os, pathlib, signal, sys; from schedmate.files import open_output\n"
+        "with open_output(pathlib.Path(sys.argv[1])) as stream:\n"
+        "    print('half', file=stream, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "out"], check=False)
+    [left] = tmp_path.iterdir()
+    assert left.read_text() == "half\n"
+    return left
+
+
+def test_what_a_killed_process_left_is_removed_later(tmp_path: Path, killed: Path) -> None:
+    def write(name: str) -> set[str]:
+        with open_output(tmp_path / name) as stream:
+            stream.write("whole")
+        return {path.name for path in tmp_path.iterdir()}
+
+    assert write("out") == {"out", killed.name}  # it could be another's that has just begun
+    os.utime(killed, (0, 0))
+    assert write("other") == {"out", "other", killed.name}
+    with killed.open() as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert killed.name in write("out")
+    assert write("out") == {"out", "other"}
+
+
+def test_two_that_write_to_one_place_leave_each_other_alone(tmp_path: Path) -> None:
+    with open_output(tmp_path / "out") as first:
+        first.write("first")
+        for path in tmp_path.iterdir():
+            os.utime(path, (0, 0))
+        with open_output(tmp_path / "out") as second:
+            second.write("second")
+        assert (tmp_path / "out").read_text() == "second"
+    assert (tmp_path / "out").read_text() == "first"
 
 
 @pytest.mark.parametrize("path", ["missing/out", "."])

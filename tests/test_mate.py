@@ -7,12 +7,12 @@ import runpy
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from processes import LONG_S
 
 from schedmate import (
     Analysis,
@@ -112,22 +112,19 @@ def test_the_deadline_holds_while_the_analysis_hangs(
     release = threading.Event()
 
     def hang(*_: object, **__: object) -> None:
-        release.wait(60)
+        release.wait(LONG_S)
         raise RuntimeError("released")
 
     monkeypatch.setattr("schedmate.agent.static.extract", hang)
-    began = time.monotonic()
     with caplog.at_level(logging.WARNING, "schedmate"):
         # More submissions than threads: those that wait in line give up too.
         assert [mate.on_submit(SPEC, deadline_s=0.1) for _ in range(6)] == [None] * 6
-    elapsed = time.monotonic() - began
     release.set()
-    assert elapsed < 5
-    assert "no estimate for job 17 in time" in caplog.messages
+    assert set(caplog.messages) == {"no estimate for job 17 in time"}
 
 
 def test_the_time_that_is_left_bounds_the_analysis(
-    mate: SchedMate, monkeypatch: pytest.MonkeyPatch
+    example_history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     budgets = []
 
@@ -136,10 +133,11 @@ def test_the_time_that_is_left_bounds_the_analysis(
         raise InputError("noted")
 
     monkeypatch.setattr("schedmate.agent.static.extract", note)
-    mate.on_submit(SPEC, deadline_s=0.5)
-    mate.on_submit(SPEC, deadline_s=1000)
-    assert 0 < budgets[0][0] <= budgets[0][1] <= 0.5
-    assert budgets[1][0] == mate.settings.budget_s
+    with SchedMate(load_settings(history=example_history, budget_s=300.0)) as mate:
+        mate.on_submit(SPEC, deadline_s=200)
+        mate.on_submit(SPEC, deadline_s=1000)
+    assert 0 < budgets[0][0] <= budgets[0][1] <= 200
+    assert budgets[1][0] == 300
     assert budgets[1][1] > budgets[1][0]
 
 

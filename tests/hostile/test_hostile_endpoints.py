@@ -22,6 +22,7 @@ import pytest
 from cli_runner import Cli
 from hostile_repos import Places, build
 from openai_server import Raw, Request, completion, serve
+from processes import LONG_S
 
 from schedmate.analysis import Analysis
 from schedmate.jobs import JobSpec
@@ -41,7 +42,7 @@ def repo(tmp_path: Path) -> Path:
 
 def analyse(repo: Path, url: str | None = None) -> Analysis:
     model: dict[str, Any] = {"llm_base_url": url, "llm_model": "test-7B"} if url else {}
-    with SchedMate(load_settings(llm_timeout_s=20.0, **model)) as mate:
+    with SchedMate(load_settings(llm_timeout_s=LONG_S, **model)) as mate:
         return mate.analyze(JobSpec(repo=str(repo), command=COMMAND))
 
 
@@ -214,7 +215,7 @@ def test_ctrl_c_leaves_nothing_half_written(
     def answer(request: Request) -> dict[str, Any]:
         if len(server.requests) >= at:
             reached.set()
-            leave.wait(30)
+            leave.wait(LONG_S)
         return completion(tool_calls=[("file_tree", {"depth": len(server.requests)})])
 
     out = tmp_path / "out"
@@ -224,9 +225,9 @@ def test_ctrl_c_leaves_nothing_half_written(
             "analyze", str(repo), "--command", COMMAND, "--record", "--job-id", "j1", "--json",
             "-o", str(out / "answer.json"), "--llm-base-url", server.url, "--model", "test-7B",
         )  # fmt: skip
-        assert reached.wait(60)
+        assert reached.wait(LONG_S)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=LONG_S)
         leave.set()
     assert process.returncode == 130, errors
     assert output == ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import LONG_S
 
 from schedmate.llm import LLM
 from schedmate.llm.budget import Budget
@@ -21,7 +22,7 @@ def open_model(tmp_path: Path) -> Callable[..., LLM]:
 
     def make(base_url: str, model: str = "test-7B", **options: Any) -> LLM:
         store = opened[0].store if opened else Store(tmp_path / "data")
-        settings = {"budget": Budget(), "timeout_s": 5.0, "max_tokens": 256} | options
+        settings = {"budget": Budget(), "timeout_s": LONG_S, "max_tokens": 256} | options
         opened.append(LLM(endpoint=Endpoint(base_url, model), store=store, **settings))
         return opened[-1]
 

@@ -149,13 +149,10 @@ def test_slow_server_ends_at_the_deadline(open_model: OpenModel, drip: bool) -> 
 
     with serve(lambda request: Raw(write=write)) as server:
         llm = open_model(server.url, timeout_s=0.5)
-        began = time.monotonic()
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(ModelError) as caught:  # or it would wait for ever
             llm.chat("test").invoke(HELLO)
-        took = time.monotonic() - began
         gone.set()
     assert caught.value.verdict == "timeout"
-    assert took < 30  # it would drip for ever
 
 
 def test_deadline_of_a_job_covers_all_its_calls(open_model: OpenModel) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Cli
+from processes import LONG_S
 
 from schedmate.logparse.progress.tracker import track_log
 from schedmate.logparse.reading import LogError, open_log
@@ -108,7 +109,7 @@ def test_following_outlives_a_log_that_is_cut_or_away_for_a_while(tmp_path: Path
         path.with_suffix(".new").rename(path)
         assert json.loads(running.stdout.readline())["step_time_s"] == 7.0
         running.send_signal(signal.SIGINT)
-        assert running.wait(10) == 130
+        assert running.wait(LONG_S) == 130
     finally:
         running.kill()
         running.communicate()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import LONG_S
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -20,6 +21,7 @@ needs_browser = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="no Chromium with ChromeDriver on this machine"
 )
 FLAGS = (
+    "--disable-dev-shm-usage",  # which is small in containers
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
@@ -36,7 +38,7 @@ class Browser:
         request = urllib.request.Request(
             self._base + path, data, {"Content-Type": "application/json"}, method=method
         )
-        with urllib.request.urlopen(request, timeout=60) as reply:
+        with urllib.request.urlopen(request, timeout=LONG_S) as reply:
             return json.load(reply)["value"]
 
     def open(self, page: Path) -> None:
@@ -44,6 +46,14 @@ class Browser:
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def wait_for(self, script: str) -> Any:
+        """What a script returns, once that is something."""
+        until = time.monotonic() + LONG_S
+        while not (found := self.run(script)):
+            assert time.monotonic() < until, f"nothing came of {script}"
+            time.sleep(0.02)
+        return found
 
     def messages(self) -> list[str]:
         entries = self.call("POST", "/se/log", {"type": "browser"})
@@ -94,7 +104,7 @@ def browser(folder: Path, *flags: str, scripts: bool = True) -> Iterator[Browser
 
 
 def _port(log: Path) -> int:
-    for _ in range(300):
+    for _ in range(int(LONG_S * 10)):
         for line in log.read_text().splitlines():
             if "started successfully on port" in line:
                 return int(line.rstrip(".").rpartition(" ")[2])

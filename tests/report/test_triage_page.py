@@ -200,10 +200,8 @@ def test_in_a_browser_sort_filter_and_links(report: Path, window: Browser) -> No
     window.run("document.querySelectorAll('details').forEach((one) => { one.open = false; });")
     window.run("document.querySelector('#all tbody a').click()")
     opened = "return [...document.querySelectorAll('details[open]')].map((one) => '#' + one.id)"
-    for _ in range(100):  # the event comes after the click has returned
-        if window.run(opened):
-            break
-    assert window.run(opened) == [window.run("return location.hash")]
+    # the event comes after the click has returned
+    assert window.wait_for(opened) == [window.run("return location.hash")]
     # every control can be reached with the keyboard
     assert window.run(
         "return [...document.querySelectorAll('a,button,input,summary')]"
@@ -219,12 +217,16 @@ def test_in_a_browser_evidence_is_copied_and_tables_saved(report: Path, window: 
         "return [...document.querySelectorAll('button.do')].map((one) => one.textContent)"
     )
     assert {"Copy", "Save as CSV", "Save as JSON"} <= set(labels)
+    window.run(
+        """
+        window.heard = [];
+        const one = document.querySelector('.lines + span button');
+        new MutationObserver(() => window.heard.push(one.textContent))
+          .observe(one, {childList: true, characterData: true, subtree: true});
+        """
+    )
     window.run("[...document.querySelectorAll('button.do')].forEach((one) => one.click())")
-    said = "return document.querySelector('.lines + span button').textContent"
-    for _ in range(100):
-        if window.run(said) != "Copy":
-            break
-    assert window.run(said) in ("Copied", "Selected")
+    assert window.wait_for("return window.heard")[0] in ("Copied", "Selected")
     saved = window.run(
         """
         let blob = null;

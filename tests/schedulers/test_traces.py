@@ -290,7 +290,9 @@ def test_a_mapping_says_units_and_its_own_mistakes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
 def test_what_is_written_reads_back_the_same(

@@ -193,7 +193,7 @@ _NAMES = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(_NAMES, max_size=7), st.sampled_from(["", "/", "//", "./", "../"]))
 def test_no_path_at_all_shows_what_is_outside(root: Path, names: list[str], start: str) -> None:
     if not (root / "link").is_symlink():

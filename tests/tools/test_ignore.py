@@ -65,7 +65,10 @@ _FILE = st.lists(_LINE, max_size=5).map("\n".join)
 
 
 @needs_git
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(top=_FILE, nested=_FILE)
 @example(top="*\n!d/\n!d/**\nd/e/*", nested="!a\r\n")
 @example(top="d/**/a\n**/e/b", nested="")

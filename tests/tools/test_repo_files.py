@@ -261,7 +261,7 @@ def test_undecodable_names_can_be_read(tmp_path: Path) -> None:
     assert files.file_read("caf\udce9.py").endswith("1| x")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_only_numbered_lines_come_from_the_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "t").write_bytes(text.encode())

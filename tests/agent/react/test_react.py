@@ -12,6 +12,7 @@ import pytest
 from cli_runner import Cli
 from honest_findings import HONEST, finding
 from openai_server import Raw, Request, completion, serve
+from processes import LONG_S
 
 from schedmate.agent.react.combine import DOUBTFUL
 from schedmate.jobs import JobSpec, WorkloadMetadata
@@ -180,7 +181,7 @@ def test_every_failure_leaves_the_static_answer(
     static = open_mate(mode="static").analyze(spec_of(repo))
     with serve(answers(FAILURES[kind])) as server:
         analysis = open_mate(
-            mode=mode, llm_base_url=server.url, llm_model="test-7B", llm_timeout_s=10.0
+            mode=mode, llm_base_url=server.url, llm_model="test-7B", llm_timeout_s=LONG_S
         ).analyze(spec_of(repo))
     assert analysis.source == "static"
     assert analysis.metadata == static.metadata
