@@ -1,6 +1,32 @@
-"""`python -m schedmate`."""
+"""`schedmate` and `python -m schedmate`: Ctrl-C is quiet from here on, while modules load too."""
 
-from schedmate.cli import main
+import os
+import signal
+import sys
+
+from schedmate.errors import INTERRUPTED
+
+
+def main() -> None:
+    """Run the command line of `schedmate.cli`."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual == signal.default_int_handler:  # else whoever started this has other wishes
+        signal.signal(signal.SIGINT, _end)
+    try:
+        from schedmate.cli import main as run
+
+        signal.signal(signal.SIGINT, usual)
+        run()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    finally:
+        if usual == signal.default_int_handler:
+            signal.signal(signal.SIGINT, _end)  # what is left is Python's own tidying up
+
+
+def _end(_signal: int, _frame: object) -> None:
+    os._exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

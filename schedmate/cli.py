@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,7 +30,7 @@ from schedmate.commands import (
     triage,
     tune,
 )
-from schedmate.errors import EXIT_CODES, INTERNAL, TERMINATED, SchedmateError
+from schedmate.errors import EXIT_CODES, INPUT, INTERNAL, READER_LEFT, TERMINATED, SchedmateError
 from schedmate.garbage import collect_seldom
 from schedmate.terminal import say
 
@@ -94,16 +97,33 @@ def _terminated(_signal: int, _frame: object) -> None:
     sys.exit(TERMINATED)
 
 
+def _run() -> None:
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # what Python finds when it ends, it can only complain of
+    except (SystemExit, BrokenPipeError) as end:
+        # Typer and Rich make it an exit of their own
+        if not isinstance(end if isinstance(end, OSError) else end.__context__, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(READER_LEFT)
+
+
 def main() -> None:
     """Run the command line and exit with a documented code; never shows a traceback unasked."""
     collect_seldom()
+    # What was closed by whoever started this goes nowhere.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     signal.signal(signal.SIGTERM, _terminated)
     # What the terminal's encoding lacks is printed as a question mark, not as a failure.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     logging.getLogger("schedmate").addHandler(_WARNINGS)  # once, however often it is called
     failure: Exception
     try:
-        app()
+        _run()
         return
     except SchedmateError as error:
         failure, code, message = error, error.exit_code, str(error)
@@ -113,6 +133,10 @@ def main() -> None:
             f"internal error, {type(error).__name__}: {error}; "
             "run again with `schedmate --debug ...` for the details."
         )
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            code = INPUT
+            place = error.filename or "the output"
+            message = f"cannot write {place}: {error.strerror}; make room and try again."
     if _debug:
         traceback.print_exception(failure)
     say(f"error: {message}")

@@ -22,6 +22,7 @@ ABSTAINED = 4
 MODEL = 5
 FAILED_JOB = 6
 INTERRUPTED = 130
+READER_LEFT = 141
 TERMINATED = 143
 
 EXIT_CODES: dict[int, str] = {
@@ -34,6 +35,7 @@ EXIT_CODES: dict[int, str] = {
     MODEL: "the language model gave no usable answer (only where nothing else could answer)",
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
     INTERRUPTED: "interrupted (Ctrl-C)",
+    READER_LEFT: "whoever read the output has left, as `head` does",
     TERMINATED: "ended by SIGTERM, as `scancel` and `timeout` send it",
 }
 """Exit codes of the `schedmate` command and what each means."""

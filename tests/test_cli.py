@@ -205,6 +205,64 @@ def test_a_worker_that_is_still_starting_ends_quietly(
     assert process.stderr.read() == ""
 
 
+SCHEDMATE = (sys.executable, "-m", "schedmate")
+
+
+def test_ctrl_c_while_modules_load_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import time\nprint(flush=True)\ntime.sleep(3600)\n")
+    with subprocess.Popen(
+        [*SCHEDMATE, "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.communicate() == (b"", b"")
+    assert process.returncode == 130
+
+
+def test_a_reader_that_leaves_ends_it_quietly() -> None:
+    with subprocess.Popen(
+        [*SCHEDMATE, "rules", "list", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Python would not tell of what is left of a write
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"{\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize("arguments", ["--version", "policies"])
+def test_a_reader_that_has_left_before_is_no_fault(arguments: str) -> None:
+    end, start = os.pipe()
+    os.close(end)
+    done = subprocess.run([*SCHEDMATE, arguments], stdout=start, stderr=subprocess.PIPE)
+    os.close(start)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*SCHEDMATE, "policies"], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: cannot write the output: No space left on device; ")
+
+
+def test_closed_streams_are_no_fault() -> None:
+    script = '"$0" -m schedmate policies >&- && "$0" -m schedmate policies 2>&-'
+    done = subprocess.run(["bash", "-c", script, sys.executable], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "fifo" in done.stdout
+
+
 def test_every_exit_code_is_documented() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
     for code, meaning in EXIT_CODES.items():
