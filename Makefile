@@ -41,7 +41,7 @@ fix: $(VENV)/dev.stamp ## Repair style and formatting where that is safe
 types: $(VENV)/dev.stamp ## Check types
 	$(BIN)/mypy
 
-docs: $(VENV)/dev.stamp ## Write docs/cli.md anew from the commands' own help
+docs: $(VENV)/dev.stamp ## Write docs/cli.md and most of docs/schemas anew, from the code
 	$(BIN)/python docs/generate_cli.py
 
 # Those that need nothing besides this repository; benchmarks/README.md has all.

@@ -5,7 +5,6 @@ With --check, fail when one of them is stale.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -13,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from generate_schemas import files
 from typer.testing import CliRunner
 
 from schedmate.cli import app
 from schedmate.errors import EXIT_CODES
-from schedmate.logparse.triage import json_schema
 
 PAGE = Path(__file__).with_name("cli.md")
-SCHEMA = Path(__file__).with_name("schemas") / "triage-v1.schema.json"
 WIDTH = "80"
 
 
@@ -51,14 +49,9 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def schema() -> str:
-    """The text of docs/schemas/triage-v1.schema.json."""
-    return json.dumps(json_schema(), indent=1) + "\n"
-
-
 def main() -> None:
     """Write the files, or compare them when called with --check."""
-    for path, text in ((PAGE, reference()), (SCHEMA, schema())):
+    for path, text in {PAGE: reference(), **files()}.items():
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")
         elif not path.is_file() or path.read_text(encoding="utf-8") != text:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from schedmate.settings import Settings
 
 SCHEMA = "schedmate.track/v1"
+COMPARISON = "schedmate.track-compare/v1"
 
 
 def track(
@@ -104,7 +105,7 @@ def track(
         slowdown = throughput_ratio(before, after)
         with open_output(output) as stream:
             if as_json:
-                document = {"schema": SCHEMA, "compare": [str(path) for path in compare]}
+                document = {"schema": COMPARISON, "compare": [str(path) for path in compare]}
                 _write(stream.write, {**document, **slowdown.model_dump(mode="json")})
             else:
                 comparison(before, after, slowdown, console(stream, plain=plain))

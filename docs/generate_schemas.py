@@ -1,0 +1,170 @@
+"""The JSON schemas of docs/schemas that come from the types their documents are made of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NotRequired, get_type_hints
+
+from pydantic import TypeAdapter, create_model
+from typing_extensions import TypedDict
+
+from schedmate.commands.checks import Check
+from schedmate.jobs import JobRecord
+from schedmate.llm.store import Call
+from schedmate.logparse.failure.rules import Rule
+from schedmate.logparse.progress.ratio import Slowdown
+from schedmate.logparse.triage import json_schema as triage
+from schedmate.logparse.triage.document import JobVerdict
+from schedmate.retrieval.calibration import Calibration
+from schedmate.retrieval.table import HistoryStats
+from schedmate.settings import Settings
+
+FOLDER = Path(__file__).with_name("schemas")
+
+
+class Doctor(TypedDict):
+    """Output of `schedmate doctor --json`; `ok`: no check failed."""
+
+    ok: bool
+    checks: list[Check]
+
+
+class StoredJob(JobRecord):
+    """A job of the history."""
+
+    fingerprint: str
+
+
+Stats = create_model(  # type: ignore[call-overload]
+    "HistoryStats",
+    **{name: (kind, ...) for name, kind in get_type_hints(HistoryStats).items()},
+)
+
+
+class History(TypedDict):
+    """Output of `schedmate history list`, `show`, `finish` and `stats` with `--json`."""
+
+    jobs: NotRequired[list[JobRecord]]
+    job: NotRequired[StoredJob]
+    stats: NotRequired[Stats]
+
+
+class HistoryImport(TypedDict):
+    """Output of `schedmate history import --json`; the first of the `problems` are told."""
+
+    imported: int
+    bad: int
+    problems: list[str]
+    analysed: int | None
+    interrupted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCall(Call):
+    """A call as the ledger keeps it."""
+
+    id: int
+
+
+class Total(TypedDict):
+    """Sums over the calls of one endpoint, model and purpose."""
+
+    endpoint: str
+    model: str
+    purpose: str
+    calls: int
+    from_cache: int
+    failed: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    seconds: float
+    cost: float
+
+
+class Ledger(TypedDict):
+    """Output of `schedmate llm ledger --json`; the newest calls first."""
+
+    totals: list[Total]
+    calls: list[StoredCall]
+
+
+class Rules(TypedDict):
+    """Output of `schedmate rules list --json`."""
+
+    rules: list[Rule]
+
+
+class Setting(TypedDict):
+    """A value and where it comes from."""
+
+    value: Any
+    origin: str
+
+
+class Config(TypedDict):
+    """Output of `schedmate config show --json`; with `--origin` each setting says its origin."""
+
+    settings: Settings | dict[str, Setting]
+
+
+class Error(TypedDict):
+    """What `schedmate analyze --batch` gives for a line that could not be analysed."""
+
+    index: int
+    job_id: str | None
+    error: str
+    exit_code: int
+
+
+PARTS: dict[str, Any] = {
+    "config": Config,
+    "doctor": Doctor,
+    "error": Error,
+    "history": History,
+    "history-import": HistoryImport,
+    "ledger": Ledger,
+    "rules": Rules,
+}
+"""Documents and what they are made of."""
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Each schema by the name of its document."""
+    made = {name: document(name, TypeAdapter(kind)) for name, kind in PARTS.items()}
+    made["calibration"] = document("calibration", TypeAdapter(Calibration), embedder="string")
+    made["track-compare"] = document("track-compare", TypeAdapter(Slowdown), compare="array")
+    made["triage-job"] = document("triage-job", TypeAdapter(JobVerdict))
+    del made["triage-job"]["properties"]["group"]  # known when the batch is over
+    made["triage"] = triage()
+    return made
+
+
+def document(name: str, kind: TypeAdapter[Any], **more: str) -> dict[str, Any]:
+    """The schema of a document that has the fields of a type, and `more` of these JSON types."""
+    schema = kind.json_schema(mode="serialization")
+    about = {key: schema.pop(key) for key in ("title", "description")}
+    fields = {key: {"type": json_type} for key, json_type in more.items()}
+    schema["properties"] = {
+        "schema": {"const": f"schedmate.{name}/v1"},
+        **fields,
+        **schema["properties"],
+    }
+    schema["required"] = ["schema", *fields, *schema.get("required", ())]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"schedmate.{name}/v1",
+        "description": f"{about['description']} New keys may be added; none of these will change "
+        "its meaning.",
+        **schema,
+    }
+
+
+def files() -> dict[Path, str]:
+    """The text of each file of docs/schemas that comes from here."""
+    return {
+        FOLDER / f"{name}-v1.schema.json": json.dumps(schema, indent=1) + "\n"
+        for name, schema in schemas().items()
+    }
