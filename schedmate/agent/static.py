@@ -209,7 +209,9 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
             trace.settings.append(Settings("command", Value(rest), "arguments"))
     for name, value in unread:
         trace.settings.append(Settings(name, value, "config"))
-    trace.settings.extend(outside.settings(plan, flags.from_argv(plan.argv)))
+    trace.settings.extend(
+        outside.settings(plan, flags.from_argv(plan.argv), [v for _, v in unread])
+    )
 
 
 def _without(given: Value, known: set[str], above: str = "") -> dict[Any, Value]:
@@ -249,7 +251,8 @@ def assemble(
     train, valid = dataset.find(trace, settings, plan, said, called)
     put("dataset_config", "train", train)
     put("dataset_config", "valid", valid)
-    domain = task.find(trace, settings, name, [d for d in (train,) if d is not None], said)
+    data = [train] if train is not None else []
+    domain = task.find(trace, settings, name, data, said, outside.domain(plan))
     if domain is not None:
         put("model_config", "task_type", domain[0])
     for key, candidate in extras.architecture(settings).items():

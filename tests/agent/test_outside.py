@@ -13,6 +13,35 @@ FILES = {
     "configs/chat.yaml": "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: trl-lib/Capybara\n",
     "configs/recipe.yaml": "model: {_component_: torchtune.models.llama3.lora_llama3_8b}\n"
     "dataset: {_component_: torchtune.datasets.alpaca_cleaned_dataset}\nepochs: 2\n",
+    "configs/tagger.jsonnet": """local size = 50;
+{
+  dataset_reader: { type: "snli", lazy: false },
+  train_data_path: "data/snli/train.jsonl", validation_data_path: "data/snli/dev.jsonl",
+  model: { type: "esim", encoder: { type: "lstm", input_size: size } },
+  trainer: { num_epochs: 75, optimizer: { type: "adam", lr: 4e-4 } },
+}""",
+    "tagger.cfg": """[paths]
+train = "corpus/train.spacy"
+[system]
+seed = 0
+[components]
+[components.textcat]
+factory = "textcat"
+[components.textcat.model]
+@architectures = "spacy.TextCatBOW.v2"
+[corpora]
+[corpora.train]
+@readers = "spacy.Corpus.v1"
+path = ${paths:train}
+[training]
+max_steps = 20000
+""",
+    "bot/config.yml": "language: en\npipeline:\n- name: WhitespaceTokenizer\n"
+    "- name: RegexFeaturizer\n- name: CountVectorsFeaturizer\n- name: LexicalSyntacticFeaturizer\n"
+    "- {name: DIETClassifier, epochs: 120}\n- {name: ResponseSelector, epochs: 90}\n"
+    "policies:\n- {name: TEDPolicy, epochs: 30}\n",
+    "conf/pretrain/base.yaml": "# @package _group_\ntask: {_name: audio_pretraining, data: x}\n"
+    "optimization: {max_update: 250000, lr: [0.0005]}\nmodel: {_name: wav2vec2}\n",
     "configs/lit.yaml": "data: {class_path: litgpt.data.Alpaca2k}\ntrain: {epochs: 4}\n",
 }
 
@@ -49,6 +78,41 @@ FILES = {
             None,
         ),
         (
+            "allennlp train configs/tagger.jsonnet -s out",
+            "esim",
+            (75, "epoch"),
+            "snli",
+            "snli",
+        ),
+        (
+            "python -m spacy train tagger.cfg -o out --training.max_steps 900",
+            "TextCatBOW",
+            (900, "step"),
+            "corpus/train.spacy",
+            None,
+        ),
+        (
+            "cd bot && rasa train nlu --config config.yml",
+            "DIETClassifier",
+            (120, "epoch"),
+            None,
+            None,
+        ),
+        (
+            "fairseq-hydra-train task.data=/data/librispeech --config-dir conf --config-name base",
+            "wav2vec2",
+            (250000, "step"),
+            "librispeech",
+            "librispeech",
+        ),
+        (
+            "tune run --nproc_per_node 2 lora_distributed --config llama3_1/8B_lora epochs=2",
+            "llama3_1/8B",
+            (2, "epoch"),
+            None,
+            None,
+        ),
+        (
             "litgpt finetune_lora meta-llama/Llama-2-7b-hf --config configs/lit.yaml",
             "meta-llama/Llama-2-7b-hf",
             (4, "epoch"),
@@ -81,7 +145,7 @@ def test_fields(
 ) -> None:
     for name, text in FILES.items():
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
     found = extract(tmp_path, command).metadata

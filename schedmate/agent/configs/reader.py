@@ -8,6 +8,7 @@ from pathlib import Path
 
 from schedmate.agent.configs.files import Source, load
 from schedmate.agent.configs.json_reader import read_json
+from schedmate.agent.configs.jsonnet import is_jsonnet, read_jsonnet
 from schedmate.agent.configs.text_reader import read_ini, read_pairs, read_toml
 from schedmate.agent.configs.trees import set_dotted
 from schedmate.agent.configs.yaml_reader import read_yaml
@@ -27,16 +28,28 @@ _BY_SUFFIX: dict[str, Callable[[Source], Value]] = {
 }
 
 
-def read_config(path: Path, root: Path, *, overrides: Mapping[str, Value] | None = None) -> Value:
+_JSONNET = (".jsonnet", ".libsonnet")
+
+
+def read_config(
+    path: Path,
+    root: Path,
+    *,
+    overrides: Mapping[str, Value] | None = None,
+    variables: Mapping[str, Value] | None = None,
+) -> Value:
     """Read a configuration file inside `root`; every leaf has its file and 1-based line.
 
     The format follows from the extension, and from the content where that says too little
     (`.cfg`, `.conf`, `.txt`, none). YAML with several documents gives a list of them. `overrides`
-    are set by dotted path, before HyperPyYAML's references are followed. Raises ConfigError, with
-    file and line, for what cannot be read.
+    are set by dotted path, before HyperPyYAML's references are followed; `variables` are what
+    Jsonnet's `std.extVar` finds. Raises ConfigError, with file and line, for what cannot be read.
     """
     source = load(path, root)
-    read = _BY_SUFFIX.get(source.path.suffix.lower()) or _guess(source)
+    suffix = source.path.suffix.lower()
+    if suffix in _JSONNET or (suffix == ".json" and is_jsonnet(source)):
+        return read_jsonnet(source, root, variables)
+    read = _BY_SUFFIX.get(suffix) or _guess(source)
     config = read(source)
     for key, value in (overrides or {}).items():
         config = set_dotted(config, key, value)

@@ -6,6 +6,7 @@ import re
 import tomllib
 from typing import Any
 
+from schedmate.agent.configs.confection import is_confection, nested
 from schedmate.agent.configs.files import Source
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES, ensure_bounded, wrap
@@ -121,9 +122,10 @@ def read_ini(source: Source) -> Value:
 
     Option names are lower case, `[DEFAULT]` holds for every section, an indented line continues
     the value above. Values are read as literals; the origin keeps their text. A text without a
-    section is a flat mapping.
+    section is a flat mapping. Sections of spaCy's configurations nest.
     """
-    return _Sections(source, ini=True).read()
+    sections = _Sections(source, ini=True).read()
+    return nested(sections) if is_confection(sections) else sections
 
 
 def read_pairs(source: Source) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields import called
 from schedmate.agent.fields.candidates import (
     Candidate,
@@ -21,7 +22,7 @@ from schedmate.agent.values import Value
 
 _STRINGS = {"optimizer", "precision"}
 _NOT_HERE = re.compile(
-    r"eval|valid|test|teacher|discriminator|logger|wandb|sampl|infer", re.IGNORECASE
+    r"eval|valid|test|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer", re.IGNORECASE
 )
 _SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 
@@ -95,7 +96,7 @@ def _of_section(settings: list[Setting]) -> list[Candidate]:
     return [
         Candidate(setting.value.data, setting.value.origin, 60.0)
         for setting in settings
-        if setting.key in ("name", "type", "_target_")
+        if setting.path[-1] in class_keys("path", "class", "name")
         and any(re.fullmatch(r"optim(izer)?s?", part.lower()) for part in setting.path[:-2])
         and isinstance(setting.value.data, str)
         and called.is_optimizer(setting.value.data)

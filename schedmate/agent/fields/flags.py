@@ -16,12 +16,12 @@ from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Value
 from schedmate.errors import InputError
 
-_CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)\w*$", re.IGNORECASE)
+_CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)[\w-]*$", re.IGNORECASE)
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9][\w./-]*")
 _DATA_FOLDER = re.compile(r"([\w.-]+/)*data(sets?|[-_]?bin)?/[\w./-]+", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 _MAX_NAME = 250
-_CONFIGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+_CONFIGS = (".yaml", ".yml", ".json", ".jsonnet", ".toml", ".ini", ".cfg")
 _FILES = (*_CONFIGS, ".py")
 
 
@@ -74,7 +74,7 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
                 trace.warn(f"{text}: not in the repository, its settings are not known")
             continue
         try:
-            config = read_config(path, root)
+            config = read_config(path, root, variables=plan.env)
             if isinstance(config.data, dict) and BASE in config.data:
                 config = read_detectron(path, root)
             yield path.resolve().relative_to(root).as_posix(), config

@@ -5,6 +5,7 @@ What their words mean, and what holds where nothing is said, is in outside.yaml.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -38,8 +39,41 @@ def known(plan: LaunchPlan) -> tuple[str, dict[str, Any], list[Value]] | None:
     return None
 
 
-def settings(plan: LaunchPlan, given: Value) -> list[Settings]:
-    """What the program's own names mean, and its defaults, laid under what the command gives."""
+def domain(plan: LaunchPlan) -> tuple[str, str] | None:
+    """The only domain that the program of a plan trains for, and the program."""
+    found = known(plan)
+    return (found[1]["domain"], found[0]) if found is not None and "domain" in found[1] else None
+
+
+def _at(value: Value, path: list[str]) -> Value | None:
+    for part in path:
+        if not isinstance(value.data, dict) or part not in value.data:
+            return None
+        value = value.data[part]
+    return value
+
+
+def _stem(value: Value, pattern: str) -> Value | None:
+    """What of a name says what it names: `llama3_1/8B` of `llama3_1/8B_lora_single_device`."""
+    match = re.fullmatch(pattern, str(value.data))
+    return Value(match[1], value.origin) if match else None
+
+
+def _trained_part(configs: list[Value], parts: str, length: str) -> dict[Any, Value]:
+    """The part of a pipeline that is trained, by its name and for how long."""
+    for config in configs:
+        held = _at(config, [parts])
+        for part in held.data if held is not None and isinstance(held.data, list) else ():
+            if isinstance(part.data, dict) and {"name", length} <= part.data.keys():
+                return {"model_name": part.data["name"], length: part.data[length]}
+    return {}
+
+
+def settings(plan: LaunchPlan, given: Value, configs: list[Value]) -> list[Settings]:
+    """What the program's own names mean, and its defaults, laid under what the command gives.
+
+    `configs` are the configuration files that it reads.
+    """
     found = known(plan)
     if found is None or not isinstance(given.data, dict):
         return []
@@ -47,8 +81,12 @@ def settings(plan: LaunchPlan, given: Value) -> list[Settings]:
     library = Origin("library", text=name)
     named: dict[Any, Value] = {}
     for own, usual in entry.get("options", {}).items():
-        if own in given.data:
-            named[usual] = given.data[own]
+        value = _at(given, own.split("."))
+        pattern = entry.get("stems", {}).get(usual)
+        if value is not None and pattern is not None:  # unless it is a file's name, which was read
+            value = None if configs else _stem(value, pattern)
+        if value is not None:
+            named[usual] = value
     _, loose = parse_flags(words)
     plain = [word for word in loose if isinstance(word.data, str) and "=" not in word.data]
     named |= dict(zip(entry.get("positional", ()), plain, strict=False))
@@ -56,6 +94,8 @@ def settings(plan: LaunchPlan, given: Value) -> list[Settings]:
         data = named.get("dataset", given.data.get("dataset"))
         if data is not None:
             named["val_dataset"] = data
+    if "part" in entry:
+        named |= _trained_part(configs, **entry["part"])
     defaults = {key: Value(value, library) for key, value in entry.get("defaults", {}).items()}
     if "record" in entry:
         defaults = Library.record_defaults(entry["record"]) | defaults

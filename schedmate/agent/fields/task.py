@@ -37,8 +37,11 @@ def find(
     model: Candidate | None,
     datasets: list[Candidate],
     said: Sequence[About] = (),
+    program: tuple[str, str] | None = None,
 ) -> tuple[Candidate, TaskType] | None:
     """The job's domain and what decided it, None when nothing or too little speaks for one.
+
+    `program` is a library's that is run, which trains for one domain only, with its name.
 
     `said`, the README, is asked only where the program itself leaves it open.
     """
@@ -51,6 +54,8 @@ def find(
             reasons[domain] = (weight, origin, reason)
 
     words = rules("vocabulary")
+    if program is not None:
+        vote(program[0], 3.0, Origin("library", text=program[1]), f"program {program[1]}")
     if model is not None:
         name = str(model.data)
         for domain in domains(name, words["models"]):

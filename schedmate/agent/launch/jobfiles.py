@@ -134,7 +134,10 @@ def _text(data: dict[Any, Value]) -> Value | None:
     keys = _keys()
     for key in keys["text"]:
         if key in data and isinstance(data[key].data, str):
-            return data[key]
+            text = str(data[key].data)
+            return Value(
+                " ".join([text, *_flags(data)]) if _flags(data) else text, data[key].origin
+            )
     for key in keys["lines"]:
         lines = data[key].data if key in data else None
         if isinstance(lines, list) and lines and all(isinstance(i.data, str) for i in lines):
@@ -150,6 +153,25 @@ def _text(data: dict[Any, Value]) -> Value | None:
     if not parts or not any(" " in str(part.data) or ".py" in str(part.data) for part in parts):
         return None
     return Value(" ".join(str(part.data) for part in parts), parts[0].origin)
+
+
+def _flags(data: dict[Any, Value]) -> list[str]:
+    """The words of flags that stand apart from the command; one that is on has no value."""
+    words: list[str] = []
+    for key in _keys()["flags"]:
+        held = _first(data.get(key, Value(None)))
+        for name, value in held.items() if isinstance(held, dict) else ():
+            told = _first(value)
+            if re.fullmatch(r"[A-Za-z]\w*", str(name)) and told not in (False, None):
+                words += [f"--{name}"] if told is True else [f"--{name}", shlex.quote(str(told))]
+    return words
+
+
+def _first(value: Value) -> Any:
+    """The data, of a list the first item's."""
+    if isinstance(value.data, list):
+        return value.data[0].data if value.data else None
+    return value.data
 
 
 def _variables(data: dict[Any, Value]) -> dict[str, Value]:

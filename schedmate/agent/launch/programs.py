@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from schedmate.agent.launch import jobfiles, makefile, tasks
+from schedmate.agent.launch import condor, jobfiles, makefile, tasks
 from schedmate.agent.launch.arguments import first_of_many, flags_of_pairs
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.dockerfile import entrypoint
@@ -174,6 +174,8 @@ def _kept(
     if table.tasks is not None:
         if table.run == "tasks" or (call.words and tasks.named(follower, call, table.tasks)):
             return lambda: tasks.follow(follower, call, table, options)
+    if table.run == "condor":
+        return lambda: condor.follow(follower, call, options)
     if table.run == "jobs":
         path = jobfiles.file_of(follower, call, options, table)
         if path is not None:

@@ -113,7 +113,40 @@ services:
     environment: {LR: 12}
     command: python train.py --lr 12
 """
+SPACY = """
+vars: {lr: 14, config: small}
+workflows:
+  all: [prepare, fit]
+commands:
+  - name: prepare
+    script: [echo ready]
+  - name: fit
+    script:
+      - "python train.py --lr ${vars.lr} --config configs/${vars.config}.cfg"
+"""
+RUNX = """
+CMD: "torchrun --nproc_per_node=8 train.py"
+HPARAMS: [
+  {lr: [15, 16], amp: true, ema: false, crop: "512,512", RUNX.TAG: "x"},
+  {lr: 17},
+]
+"""
+CONDOR = """
+# submitted from the root
+universe = vanilla
+Executable = /usr/bin/env
+arguments = "python train.py --lr $(lr) \\
+    --name $(name:plain)"
+RequestGPUs = 3
+if defined other
+  request_memory = 8
+endif
+queue lr in (18 19)
+"""
 FILES = {
+    "project.yml": SPACY,
+    "experiments/a.yml": RUNX,
+    "jobs/a.sub": CONDOR,
     "justfile": JUSTFILE,
     "pyproject.toml": PYPROJECT,
     "Taskfile.yml": TASKFILE,
@@ -158,6 +191,17 @@ def words(plan: LaunchPlan) -> list[object]:
         ("mlflow run . -P lr=0.7", ["--lr", "0.7"]),
         ("dvc repro", ["--lr", "8"]),
         ("dvc exp run train", ["--lr", "8"]),
+        ("spacy project run fit", ["--lr", "14", "--config", "configs/small.cfg"]),
+        ("weasel run all", ["--lr", "14", "--config", "configs/small.cfg"]),
+        (
+            "python -m runx.runx experiments/a.yml -i",
+            ["--lr", "15", "--amp", "--crop", "512,512"],
+        ),
+        ("condor_submit jobs/a.sub", ["--lr", "18", "--name", "plain"]),
+        (
+            "condor_submit -batch-name x jobs/a.sub name=mine -append 'queue lr in (20)'",
+            ["--lr", "20", "--name", "mine"],
+        ),
         ("kubectl apply -f k8s/job.yaml", ["--lr", "9"]),
         ("sky launch -c mine task.yaml", ["--lr", "10"]),
         ("sky launch task.yaml --env LR=0.1", ["--lr", "0.1"]),

@@ -9,7 +9,7 @@ from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
 from schedmate.agent.fields.dataset import hints
 from schedmate.agent.fields.dataset.components import from_components
-from schedmate.agent.fields.dataset.named import from_settings
+from schedmate.agent.fields.dataset.named import from_settings, validation_place
 from schedmate.agent.fields.dataset.opened import AS_WRITTEN, uses_of
 from schedmate.agent.fields.dataset.roles import Use
 from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
@@ -74,7 +74,7 @@ def find(
         valid = explicit_valid  # the launch names another set than the one that is trained on
     if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
         valid = explicit_valid
-    same = False if switched_off(settings) else validates(trace, settings)
+    same = _validates(trace, settings)
     if train is None and valid is not None and valid is not explicit_valid:
         train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
     if train is None or train.score <= AS_WRITTEN + 8:
@@ -94,6 +94,14 @@ def find(
     if valid is not None and train is not None and _is_split(valid, train, explicit_valid, uses):
         valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
     return train, valid
+
+
+def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
+    """`validates`; a library's program, of which nothing is seen, does what it is told."""
+    if switched_off(settings):
+        return False
+    found = validates(trace, settings)
+    return validation_place(settings) if found is None and not trace.calls else found
 
 
 def _is_split(

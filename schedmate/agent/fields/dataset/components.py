@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields.candidates import Candidate, Setting
 from schedmate.agent.fields.words import class_dataset, dataset_name, is_known
 
-_KEYS = ("_component_", "_target_", "__target__", "class_path")
 _SECTION = re.compile(r"(train(ing)?_?)?(data|dataset|datasets|data_?module)", re.IGNORECASE)
 _BUILDERS = re.compile(r"_?(data_?set|data_?module|builder|factory|data)s?$")
 
@@ -20,9 +20,12 @@ def from_components(settings: list[Setting]) -> list[Candidate]:
     found = []
     for setting in settings:
         text = setting.value.data
-        if len(setting.path) < 2 or setting.path[-1] not in _KEYS or not isinstance(text, str):
+        if len(setting.path) < 2 or not isinstance(text, str):
             continue
-        if not _SECTION.fullmatch(setting.path[-2]):
+        if setting.path[-1] not in class_keys("path"):
+            continue
+        sections = [part for part in setting.path[:-1] if part not in ("init_args", "params")]
+        if not sections or not _SECTION.fullmatch(sections[-1]):
             continue
         last = text.rpartition(".")[2]
         camel = last[:1].isupper()

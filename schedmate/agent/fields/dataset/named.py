@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import (
+    EXPLICIT,
     Candidate,
     Setting,
     named,
@@ -21,6 +22,7 @@ from schedmate.agent.fields.words import (
     says_nothing,
     written_path,
 )
+from schedmate.agent.values import Origin
 
 _SOMETIMES = ("sources", "targets", "sourcenames", "targetnames", "datasources", "benchmark")
 """Settings that are often about something other than data."""
@@ -167,6 +169,16 @@ def _for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
             if setting.kind != "globals" and section_evaluates(setting)
         ),
     ]
+
+
+def validation_place(settings: list[Setting]) -> Origin | None:
+    """Where a configuration or the launch gives a place of the validation data."""
+    for _, setting in _for_validation(settings):
+        origin = setting.value.origin
+        told = origin is not None and origin.source in ("config", *EXPLICIT)
+        if told and setting.kind != "globals" and text_of(setting.value):
+            return origin
+    return None
 
 
 def _by_pattern(settings: list[Setting]) -> list[tuple[int, Setting]]:

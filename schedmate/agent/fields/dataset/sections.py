@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields.candidates import Candidate, Setting, best
 from schedmate.agent.fields.words import begins_known, class_dataset, dataset_name, is_known
 
@@ -59,8 +60,7 @@ def from_sections(settings: list[Setting]) -> list[Candidate]:
     return out
 
 
-_CLASS_KEYS = ("type", "name", "class_name", "target", "_target_", "class_path")
-_LOADER_KEYS = (*_CLASS_KEYS, "data_root", "ann_file", "img_dir", "root", "dataset_dir",
+_PLACES = ("data_root", "ann_file", "img_dir", "root", "dataset_dir",
                 "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path",
                 "names")  # fmt: skip
 
@@ -72,6 +72,7 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
     its data does.
     """
     loader = re.compile(rf"^({role})(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
+    classes = class_keys("path", "class", "name")
     found: dict[str, Setting] = {}
     for setting in settings:
         parts = setting.path[:-1]
@@ -79,8 +80,8 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
             setting.kind == "config"
             and any(loader.match(part) for part in parts)
             and (any("data" in part.lower() for part in parts))
-        ) and (setting.path[-1] in _LOADER_KEYS or setting.path[-1].startswith("dataroot")):
-            if setting.path[-1] not in _CLASS_KEYS or re.match(
+        ) and (setting.path[-1] in (*classes, *_PLACES) or setting.path[-1].startswith("dataroot")):
+            if setting.path[-1] not in classes or re.match(
                 rf"dataset|{role}", parts[-1], re.IGNORECASE
             ):
                 found.setdefault(setting.path[-1], setting)
@@ -90,7 +91,7 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
         if not isinstance(text, str):
             continue
         last = text.rsplit(".", 1)[-1]
-        name = class_dataset(last) if key in _CLASS_KEYS else dataset_name(text, path=True)
+        name = class_dataset(last) if key in classes else dataset_name(text, path=True)
         if name is not None:
             score = 82.0 if is_known(name, "datasets") else 70.0
             if key.startswith("dataroot"):

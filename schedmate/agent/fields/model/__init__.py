@@ -107,6 +107,7 @@ _KIND = re.compile(
 """Headings that name a kind of model, of which the repository may have many."""
 
 _BARE = re.compile(
+    r"(\w*(Classification|Segmentation|Detection|Regression|Prediction|Reconstruction))?Task|"
     r"(Base|My|Simple|The|Full|Dygraph|Static)?(Auto[eE]ncoder|[Gg]enerator|Model|Net|Network|Module|Backbone|Encoder|"
     r"Decoder|Sequential|NN|Net[GD]|(Un|Self|Semi)Sup(ervised)?Model)"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields.candidates import Candidate, Setting, text_of
 from schedmate.agent.fields.words import is_known, words
 
@@ -44,15 +45,13 @@ _ASSEMBLY = re.compile(
 )
 """Classes that only put parts together, of which one gives the model its name."""
 
-_CLASS_KEYS = ("type", "_component_", "_target_", "class_path", "target", "_class_name", "__tag__")
-
 
 def config_classes(settings: list[Setting]) -> list[Candidate]:
     """`model: {type: X}` and `model: {_target_: pkg.X}` of config-driven programs."""
     out: list[Candidate] = []
     for setting in settings:
         key, parts = setting.path[-1], [part.lower() for part in setting.path[:-1]]
-        if key not in _CLASS_KEYS or not parts:
+        if key not in class_keys("path", "class", "tag") or not parts:
             continue
         if not _MODEL_SECTION.match(parts[-1]) and parts[0] != "model":
             continue
@@ -62,7 +61,7 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
         if text is None or (key == "__tag__" and not text.startswith(("!new:", "!name:"))):
             continue
         score = 76.0 - 3 * max(0, len(parts) - (2 if parts[-1] == "model" else 1))
-        name = text.rsplit(".", 1)[-1]
+        name = re.sub(r"\.v\d+$", "", text).rsplit(".", 1)[-1]  # `spacy.Tok2Vec.v2`
         if name in words("not_models"):
             continue
         if _ASSEMBLY.fullmatch(name):
@@ -87,7 +86,9 @@ def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
             break
     for other in settings:
         parts = [part.lower() for part in other.path]
-        if other.owner != setting.owner or len(parts) < 3 or parts[-1] not in _CLASS_KEYS:
+        if other.owner != setting.owner or len(parts) < 3:
+            continue
+        if parts[-1] not in class_keys("path", "class", "tag"):
             continue
         text = text_of(other.value)
         if parts[:-2] != [part.lower() for part in setting.path[:-1]] or text is None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs import compose_hydra
+from schedmate.agent.configs.class_keys import argument_keys, built_by, class_keys, is_instruction
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.configs.omegaconf import omega_structured
+from schedmate.agent.interp.libs.registries import class_named
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -25,8 +27,6 @@ from schedmate.errors import InputError
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
-
-_MARKS = ("_target_", "class_path", "target", "__target__", "_class_name")
 
 
 def store(state: State, call: Invocation) -> Value:
@@ -162,20 +162,22 @@ def build(
     if not isinstance(config.data, dict):
         if isinstance(config.data, Instance):
             mapping = state.mapping(config) or config.data.attrs
-            if any(mark in mapping for mark in _MARKS):
+            if any(key in mapping for key in class_keys("path")):
                 return build(state, Value(dict(mapping), config.origin), args, kwargs, site)
         return config
-    target = next((config.data[m] for m in _MARKS[:2] if m in config.data), None)
-    if target is None:
+    named_by = built_by(config.data)
+    if named_by is None:
         made = {key: build(state, item, [], {}, site) for key, item in config.data.items()}
         return Value(AttrDict(made, "omegaconf"), config.origin)
-    given = config.data.get("init_args") or config.data.get("params")
-    source = given.data if "class_path" in config.data and given is not None else config.data
+    target = config.data[named_by]
+    apart = (config.data[key] for key in argument_keys(named_by) if key in config.data)
+    given = next(apart, None)
+    source = given.data if given is not None else config.data
     merged: dict[Any, Value] = {}
     recursive = config.data.get("_recursive_")
     follow = recursive is None or recursive.data is not False
     for key, item in (source if isinstance(source, dict) else {}).items():
-        if key in ("_target_", "_partial_", "_recursive_", "_convert_", "_args_", "class_path"):
+        if is_instruction(key):
             continue
         merged[key] = build(state, item, [], {}, site) if follow else item
     merged.update(kwargs)
@@ -210,6 +212,10 @@ def resolve(state: State, target: Value) -> Value:
             value = state.getattr(value, part)
         if not isinstance(value.data, Unknown):
             return value
+    if len(parts) == 1:  # jsonargparse knows classes by their bare names once they are imported
+        imported = class_named(state, parts[0])
+        if imported is not None:
+            return imported
     return Value(Symbol(state.sources.canonical(target.data)), target.origin)
 
 

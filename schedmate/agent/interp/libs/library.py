@@ -17,6 +17,7 @@ from schedmate.agent.interp.libs import (
     patterns,
     processes,
     regex,
+    registries,
     runtime,
     standard,
     structures,
@@ -73,6 +74,7 @@ _MODELS = (
     mmengine,
     omegaconf,
     hydra,
+    registries,
     runtime,
     processes,
 )
