@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,9 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
     composed = any(name in read for name in ("hydra", "lightning", "merged config"))
     whole = composed and not {"hydra", "lightning"}.isdisjoint(read)
     unread = [] if whole else [f for f in flags.files_in(root, plan, trace) if f[0] not in read]
+    if not unread and (usual := outside.usual_files(plan)):
+        named = replace(plan, argv=[Value(name, Origin("library")) for name in usual])
+        unread = list(flags.files_in(root, named, trace))
     parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
     if unread or not (parsed or composed):
         trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))

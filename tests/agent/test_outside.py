@@ -85,14 +85,14 @@ max_steps = 20000
             "snli",
         ),
         (
-            "python -m spacy train tagger.cfg -o out --training.max_steps 900",
+            "spacy train tagger.cfg -o out --training.max_steps 900",
             "TextCatBOW",
             (900, "step"),
             "corpus/train.spacy",
             None,
         ),
         (
-            "cd bot && rasa train nlu --config config.yml",
+            "cd bot && rasa train nlu",
             "DIETClassifier",
             (120, "epoch"),
             None,

@@ -39,6 +39,12 @@ def known(plan: LaunchPlan) -> tuple[str, dict[str, Any], list[Value]] | None:
     return None
 
 
+def usual_files(plan: LaunchPlan) -> list[str]:
+    """The configuration files that the program of a plan reads where its words name none."""
+    found = known(plan)
+    return list(found[1].get("files", ())) if found is not None else []
+
+
 def domain(plan: LaunchPlan) -> tuple[str, str] | None:
     """The only domain that the program of a plan trains for, and the program."""
     found = known(plan)

@@ -45,6 +45,7 @@ class Table:
     plain: bool = False
     image: bool = False
     pairs: bool = False
+    trains: bool = False
     program: frozenset[str] = frozenset()
     binary: frozenset[str] = frozenset()
     tasks: str | None = None
@@ -139,6 +140,7 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
         plain=entry.get("plain", False),
         image=entry.get("image", False),
         pairs=entry.get("pairs", False),
+        trains=entry.get("trains", False),
         tasks=entry.get("tasks"),
         files=tuple(entry.get("files", ())),
         main=entry.get("main", {}),

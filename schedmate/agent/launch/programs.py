@@ -216,7 +216,8 @@ def _program(follower: Follower, call: Call) -> Decision:
             f"give the command of one run"
         )
         return record(follower, call, console="wandb")
-    if name in rules.utilities or name in rules.launchers:
+    table = rules.launchers.get(name)
+    if name in rules.utilities or (table is not None and not table.trains):
         return None if name in rules.uncertain else True
     if isinstance(call.words[0].data, Unknown):
         return _unknown_program(follower, call)

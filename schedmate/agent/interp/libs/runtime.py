@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schedmate.agent.configs import merge, parse_scalar, set_dotted
+from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Handler, Invocation
@@ -181,6 +181,8 @@ def lightning_cli(state: State, call: Invocation) -> Value:
             config = set_dotted(config, f"{key}.class_path", Value(given, origin))
         else:
             config = set_dotted(config, _into_init(config, key), wrap(parse_scalar(given), origin))
+    if mapping is not None and mapping.get("parser_mode", Value(None)).data == "omegaconf":
+        config = resolve_interpolations(config)
     state.trace.settings.append(Settings("lightning", config, "config"))
     return _run_cli(state, call, config)
 
