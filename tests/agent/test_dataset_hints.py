@@ -109,3 +109,23 @@ def test_the_recipes_folder_is_named_for_it(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(_PROGRAM)
     found = extract(tmp_path, "cd egs/ljspeech/voc1 && python ../../../main.py").metadata
     assert found.get("dataset_config.train") == "ljspeech"
+
+
+@pytest.mark.parametrize(
+    ("links", "name"),
+    [
+        (["acme/climb-400b"], "acme/climb-400b"),
+        (["acme/climb-400b", "acme/other"], None),
+        ([], None),
+    ],
+)
+def test_the_one_address_in_the_source_names_it(
+    tmp_path: Path, links: list[str], name: str | None
+) -> None:
+    lines = [f"URL = 'https://huggingface.co/datasets/{link}/resolve/main'" for link in links]
+    (tmp_path / "shards.py").write_text("\n".join(lines) + "\n")
+    (tmp_path / "main.py").write_text(f"import shards\n{_PROGRAM}")
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == name
+    if name:
+        assert found.evidence["dataset_config.train"].file == "shards.py"

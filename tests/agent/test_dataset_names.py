@@ -43,6 +43,8 @@ for epoch in range(3):
         ("/data/LIDC-IDRI/processed_data/", "LIDC-IDRI"),
         ("data/VariousImages/pickle/train_data.pkl", "VariousImages"),
         ("data/example.train", None),
+        ("iwslt2016/segmented/train.de.bpe", "iwslt2016"),
+        ("data/ptb/dev.conllx", "ptb"),
         ("tests/data/regression.csv", "regression"),
         ("DATA/UCF101/tasks/task_0/train.csv", "UCF101"),
         ("/path/to/shards/shard-{0000..0999}.tar", None),
@@ -97,6 +99,8 @@ def test_a_librarys_class_or_function_names_its_dataset() -> None:
         ("from dm_control import suite\ndata = suite.load('cheetah', 'run')", "cheetah_run"),
         ("from transformers import TextDataset\ndata = TextDataset(None, 'wiki.train.raw.txt')",
          "wiki"),
+        ("from transformers import cached_path\n"
+         "data = open(cached_path('https://hub.org/personachat/personachat.json'))", "personachat"),
         ("import ir_datasets\ndata = ir_datasets.load('msmarco-passage/train')",
          "msmarco-passage/train"),
     ],

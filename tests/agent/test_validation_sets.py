@@ -215,3 +215,11 @@ def test_one_name_alone_makes_no_training_arguments(
     (tmp_path / "config.json").write_text(json.dumps(dict.fromkeys(names, 3)))
     read = "import json\nconfig = json.load(open('config.json'))\n"
     assert _valid(tmp_path, f"{read}{_LOOP}val_loader = iter(data)\n") == valid
+
+
+@pytest.mark.parametrize(("interval", "valid"), [(0, None), (500, "MNIST")])
+def test_an_interval_of_zero_is_no_validation(
+    tmp_path: Path, interval: int, valid: str | None
+) -> None:
+    config = f"class Config:\n    def __init__(self):\n        self.eval_interval = {interval}\n"
+    assert _valid(tmp_path, f"{config}config = Config()\n{_LOOP}eval_loader = iter(data)\n") == valid

@@ -9,6 +9,7 @@ from typing import cast
 
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
+from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
 from schedmate.jobs import TaskType
@@ -27,6 +28,8 @@ _PLAIN = re.compile(
 _GAN = re.compile(r"gan(model|trainer)?$", re.IGNORECASE)
 """Adversarial networks are trained on voices and series as well as on images."""
 _CAPTION = re.compile(r"caption", re.IGNORECASE)
+_ENVIRONMENT = 4.0
+"""What an environment of the repository's own, that the program makes, counts for."""
 _SENSE = 3.0
 """Votes from which images, or language, are part of a job that is about both."""
 
@@ -56,10 +59,11 @@ def find(
     words = rules("vocabulary")
     if program is not None:
         vote(program[0], 3.0, Origin("library", text=program[1]), f"program {program[1]}")
+    of_data = {d for data in datasets for d in domains(str(data.data), words["datasets"])}
     if model is not None:
         name = str(model.data)
         for domain in domains(name, words["models"]):
-            vote(domain, _model_weight(name, domain), model.origin, f"model {name}")
+            vote(domain, _model_weight(name, domain, of_data), model.origin, f"model {name}")
     for dataset in datasets:
         for domain in domains(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
@@ -67,6 +71,7 @@ def find(
             vote(domain, weight, dataset.origin, f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], words["imports"], vote)
     _vote_words(trace, words["words"], vote)
+    _vote_environment(trace, vote)
     keys: dict[str, Setting] = {}
     for setting in settings:
         keys.setdefault(setting.key, setting)
@@ -109,6 +114,15 @@ def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | 
         votes["Multimodal"] += 1.5 * both
 
 
+def _vote_environment(trace: Trace, vote: Callable[..., None]) -> None:
+    """An environment of the repository's own that the program makes."""
+    for event in trace.calls:
+        if event.cls is not None and classes.is_environment(event.cls):
+            where = Origin("code", event.site.file, event.site.line)
+            vote("RL", _ENVIRONMENT, where, f"the environment {event.cls.name}")
+            return
+
+
 def _captions(trace: Trace) -> bool:
     """Whether what the program reads or writes are sentences about images."""
     names = {event.cls.name for event in trace.calls if event.cls is not None}
@@ -116,13 +130,16 @@ def _captions(trace: Trace) -> bool:
     return sum(bool(_CAPTION.search(name)) for name in names) >= 3
 
 
-def _model_weight(name: str, domain: str) -> float:
+def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     """What a model's name counts for: a bare LSTM is at home anywhere, a GAN in many places.
 
-    An image-text model outweighs a set of images.
+    An image-text model outweighs a set of images. Graphs are made of users, molecules or roads:
+    where the data are `of_data`, of one of these, they say what it is about.
     """
     if _PLAIN.fullmatch(name):
         return 1.8
+    if domain == "Graph" and of_data and "Graph" not in of_data:
+        return 3.0
     return 3.5 if _GAN.search(name) else 8.5 if domain == "Multimodal" else 6.0
 
 

@@ -19,7 +19,7 @@ _EXTENSIONS = re.compile(
     r"\.(json|jsonl|csv|tsv|txt|parquet|arrow|pkl|pickle|pt|pth|npy|npz|h5|hdf5|bin|yaml|yml|tar|gz|"
     r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|rec|list|lst|idx|vec|xml|data|dat|content|"
     r"cites|allx|graph|xyz|extxyz|sdf|smi|smiles|mol2|lmdbs|pos|neg|rating|ratings|inter|tgz|bz2|xz|gzip|"
-    r"hdf|nc|zarr|h5ad|beton|mds|wds|avro|orc|ftr|sqlite|wav|scp|conll|conllu|bio|iob|tok|bpe|ids|"
+    r"hdf|nc|zarr|h5ad|beton|mds|wds|avro|orc|ftr|sqlite|wav|scp|conllx?|conllu|bio|iob|tok|bpe|ids|"
     r"svm|libsvm|libffm|edges?|edgelist|triples|manifest|memmap|npk|msgpack|records?)$",
     re.IGNORECASE,
 )
@@ -138,7 +138,10 @@ def _is_generic(stem: str) -> bool:
     parts = re.split(r"[-_.]", lowered)
     if len(parts) > 1 and all(part in words("generic") or part.isdigit() for part in parts):
         return True  # `processed_data`, `example.train`
-    split = r"(train|val|valid|test|eval|dev)(ing|set)?([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev)"
+    split = (
+        r"(train|val|valid|test|eval|dev)(ing|set)?"
+        r"([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev|([-_.]([a-z]{2}|src|tgt|source|target)){1,3})"
+    )
     return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))
 
 

@@ -37,6 +37,8 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     data = base.data
     if name == "remote" and _is_task(data):
         return base  # a Ray or Modal worker's function, called here
+    if name == "options" and _is_task(data):
+        return Value(Native("options", lambda *_: base))  # the same on other resources
     if isinstance(data, Instance):
         return _of_instance(state, base, data, name)
     if isinstance(data, AttrDict):
@@ -151,7 +153,7 @@ _MAPPING_METHODS = ("update", "get", "items", "keys", "values", "pop", "setdefau
 def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
     if name in data:
         return data[name]
-    if name == "__dict__":
+    if name == "__dict__" or (name == "__flags" and data.flavour == "flags"):
         return base
     method = state.library.config_method(state, base, name)
     if method is not None:

@@ -13,6 +13,7 @@ _COLLECTIONS = frozenset(_KINDS["networks"]["of_collections"]["packages"])
 _COLLECTION_ENDINGS = tuple(_KINDS["networks"]["of_collections"]["endings"])
 _DATASETS = frozenset(_KINDS["datasets"])
 _ENVIRONMENTS = frozenset(_KINDS["environments"])
+_OWN_ENVIRONMENTS = frozenset(_KINDS["own_environments"])
 _RECORD_DECORATORS = frozenset(_KINDS["records"]["decorators"])
 _RECORDS = frozenset(_KINDS["records"]["bases"])
 FIELDS = frozenset(_KINDS["records"]["fields"])
@@ -66,7 +67,9 @@ def is_dataset(cls: Class) -> bool:
 
 def is_environment(cls: Class) -> bool:
     """Whether the class is an environment for reinforcement learning."""
-    return any(last(base) in _ENVIRONMENTS for base in cls.external_bases())
+    return any(last(base) in _ENVIRONMENTS for base in cls.external_bases()) or any(
+        base.name in _OWN_ENVIRONMENTS for base in cls.mro()[1:]
+    )
 
 
 def is_record(cls: Class) -> bool:

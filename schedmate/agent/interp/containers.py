@@ -209,4 +209,8 @@ DICT: dict[str, Method] = {
     "setdefault": _setdefault,
     "pop": _dict_pop,
     "copy": _dict_copy,
+    # Python 2
+    "iterkeys": _keys,
+    "itervalues": _values,
+    "iteritems": _items,
 }

@@ -78,7 +78,25 @@ def _once(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) 
     for name in counted:
         if name in scope.names:
             scope.names[name] = unknown(name)
+    for added in state.once(_added_to, node):
+        gathered = evaluate(state, added, scope).data
+        if isinstance(gathered, list):
+            state.gathered[id(gathered)] = gathered
     return flow if flow is not None and flow.kind == "return" else None
+
+
+def _added_to(loop: ast.For | ast.AsyncFor | ast.While) -> list[ast.Name | ast.Attribute]:
+    """What the loop's body appends to, as the program writes it: `items`, `self.items`."""
+    found: dict[str, ast.Name | ast.Attribute] = {}
+    for statement in loop.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = node.func.value
+                named = owner.value if isinstance(owner, ast.Attribute) else owner
+                if node.func.attr in ("append", "extend") and isinstance(named, ast.Name):
+                    assert isinstance(owner, ast.Name | ast.Attribute)
+                    found[ast.unparse(owner)] = owner
+    return list(found.values())
 
 
 def _counted_up(loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from schedmate.agent.interp.objects import Module
+from schedmate.agent.interp.objects import Module, Site
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import parse
@@ -41,10 +41,17 @@ _ALIASES = (
     ("tomli.", "toml."),
     ("simplejson.", "json."),
     ("ujson.", "json."),
+    ("orjson.", "json."),
+    ("rapidjson.", "json."),
+    ("jsonargparse.cli.", "jsonargparse."),
+    ("jsonargparse._cli.", "jsonargparse."),
     ("commentjson.", "json."),
     ("json5.", "json."),
     ("torch.utils.tensorboard.", "tensorboard."),
 )
+
+
+_DATASET = re.compile(r"huggingface\.co/datasets/([\w-]+/[\w.-]+)")
 
 
 class Sources:
@@ -198,7 +205,11 @@ class Sources:
             trace.warn(f"{file}: binary data, not read as source code")
             return None
         self.bytes_read += len(raw)
-        return parse_tolerant(decode(raw), file, trace)
+        text = decode(raw)
+        for link in _DATASET.finditer(text):
+            line = text.count("\n", 0, link.start()) + 1
+            trace.links.setdefault(link[1].rstrip("."), Site(file, line))
+        return parse_tolerant(text, file, trace)
 
 
 def decode(raw: bytes) -> str:

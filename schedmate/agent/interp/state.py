@@ -103,6 +103,7 @@ class State:
         self.active: dict[int, int] = {}
         self.shared: dict[str, Any] = {}
         self.texts: dict[str, Path] = {}
+        self.gathered: dict[int, list[Value]] = {}  # in loops followed once: of unknown length
         self.configs: list[tuple[str, Value]] = []
         self._answers: dict[tuple[Any, ast.AST], Any] = {}
 

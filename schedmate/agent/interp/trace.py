@@ -80,7 +80,8 @@ class Trace:
 
     `functions` are the repository's functions called, `assigned` the names that results of its
     calls went into, each with where that first happened. `parameters` are the numbers that
-    functions were first given, by parameter.
+    functions were first given, by parameter. `links` are the datasets on a hub
+    whose addresses stand in the modules that were read.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -94,6 +95,7 @@ class Trace:
     popped: dict[int, tuple[object, dict[Any, Value]]] = field(default_factory=dict)
     assigned: dict[str, Site] = field(default_factory=dict)
     parameters: dict[str, Value] = field(default_factory=dict)
+    links: dict[str, Site] = field(default_factory=dict)
     complete: bool = True
 
     def warn(self, message: str) -> None:

@@ -79,7 +79,7 @@ def find(
         train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
     if train is None or train.score <= AS_WRITTEN + 8:
         # a path none of whose parts names a dataset, if anything
-        train = hints.find(settings, plan, said, train) or train
+        train = hints.find(settings, plan, said, train, trace.links) or train
     if same is False:
         return train, None
     if same is None and explicit_valid is None and any(map(_OF_SAMPLES.search, trace.functions)):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal
 from schedmate.agent.fields.words import begins_known, from_path, is_ambiguous, is_known
+from schedmate.agent.interp.objects import Site
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin
 
@@ -31,15 +32,21 @@ _PART = re.compile(r"[A-Za-z]+|\d+")
 
 
 def find(
-    settings: list[Setting], plan: LaunchPlan, said: Sequence[About], path: Candidate | None = None
+    settings: list[Setting],
+    plan: LaunchPlan,
+    said: Sequence[About],
+    path: Candidate | None = None,
+    links: Mapping[str, Site] | None = None,
 ) -> Candidate | None:
     """The dataset by what stands around the program; None when nothing names one alone.
 
-    `path` is what the program reads, where that is known although it has no name.
+    `path` is what the program reads, where that is known although it has no name. `links` are
+    addresses of datasets in its source.
     """
     return (
         _from_launch(settings, plan, path is None)
         or _from_files(settings, plan)
+        or _from_links(links or {})
         or _from_readme(plan, said)
     )
 
@@ -86,6 +93,14 @@ def _from_files(settings: list[Setting], plan: LaunchPlan) -> Candidate | None:
         if name is not None:
             return Candidate(name, Origin("code", file, 1), 48, "named like it")
     return None
+
+
+def _from_links(links: Mapping[str, Site]) -> Candidate | None:
+    """The one dataset of a hub that the program's source has the address of."""
+    if len(links) != 1:
+        return None
+    [(name, site)] = links.items()
+    return Candidate(name, Origin("code", site.file, site.line), 52, "an address in the source")
 
 
 def _in_path(text: str) -> str | None:

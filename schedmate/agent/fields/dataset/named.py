@@ -121,7 +121,8 @@ _DATA_KEY = re.compile(
     r"^train(ing)?_?\w*(dumpdir|_dir|_path|_file|_folder|_root|_list|_scp|_prefix|_manifest|_files)$|"
     r"^train(ing)?_?(rec|record|lmdb|csv|json|jsonl|list|tfrecord|img|image|images|text|txt|src|input|"
     r"data|dataset|shard|prefix|set|meta|hdf5|h5|npz|parquet|pattern|glob|location|source)s?"
-    r"(_?(dir|path|file|folder|root|list|name)s?)?$",
+    r"(_?(dir|path|file|folder|root|list|name)s?)?$|"
+    r"^train_?[12ab]$",
     re.IGNORECASE,
 )
 _EVAL_KEY = re.compile(
@@ -156,8 +157,14 @@ def _for_training(settings: list[Setting]) -> list[tuple[int, Setting]]:
 
 def _for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
     """The same of the validation data, which also has sections: `val_dataset: {name: ...}`."""
+    # alone, `eval_dir` is as often where the evaluation writes
+    paired = any(setting.key in ("traindir", "datadir") for setting in settings)
     return [
-        *named(settings, rules("names")["valid"]),
+        *(
+            (rank, setting)
+            for rank, setting in named(settings, rules("names")["valid"])
+            if paired or setting.key not in ("evaldir", "testdir")
+        ),
         *(
             (30, setting)
             for setting in settings

@@ -16,8 +16,10 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.dataset.roles import EVAL, Use, role_of_call, role_of_class
 from schedmate.agent.fields.words import (
+    begins_known,
     class_dataset,
     dataset_name,
+    is_ambiguous,
     is_known,
     is_path,
     library_dataset,
@@ -36,7 +38,7 @@ def uses_of(event: CallEvent) -> list[Use]:
         return []
     if event.cls is not None and classes.is_environment(event.cls):
         origin = event.result.origin if event.result is not None else None
-        return [Use(Candidate(event.cls.name, origin, 60.0), role_of_class(event))]
+        return [Use(Candidate(_class_or_module(event.cls), origin, 60.0), role_of_class(event))]
     if event.cls is not None:
         return _own_class(event)
     for rule in matching(event, "dataset"):
@@ -51,6 +53,12 @@ def uses_of(event: CallEvent) -> list[Use]:
         if found is not None:
             return found
     return []
+
+
+def _class_or_module(cls: Class) -> str:
+    """An environment's class; one called Game or Env is named by its module."""
+    plain = re.fullmatch(r"_?(My|Custom)?(Game|Env|Environment)(Env|Wrapper)?", cls.name)
+    return cls.module.name.rsplit(".", 1)[-1] if plain else cls.name
 
 
 def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | None:
@@ -193,11 +201,7 @@ def _own_class(event: CallEvent) -> list[Use]:
     origin = event.result.origin if event.result is not None else None
     score = 66.0 if event.certain else 54.0
     out: list[Use] = []
-    named_by_class = known_base or class_dataset(cls.name)
-    if named_by_class is not None and (
-        _names_a_model(named_by_class) or _names_a_model(re.sub(r"_?Dataset$", "", named_by_class))
-    ):
-        named_by_class = None
+    named_by_class = known_base or _named_by_class(cls)
     if event.owner is not None and event.owner is not cls and event.function == "__init__":
         if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
             score -= 10
@@ -227,6 +231,19 @@ def _own_class(event: CallEvent) -> list[Use]:
             out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
             break
     return out
+
+
+def _named_by_class(cls: Class) -> str | None:
+    """The dataset after which a class is named, or the module that holds it."""
+    name = class_dataset(cls.name)
+    if name is not None and (
+        _names_a_model(name) or _names_a_model(re.sub(r"_?Dataset$", "", name))
+    ):
+        name = None
+    if name is not None and is_known(name, "datasets"):
+        return name
+    stem = cls.module.name.rsplit(".", 1)[-1]
+    return stem if begins_known(stem) and not is_ambiguous(stem) else name
 
 
 _OF_TRAINING = re.compile(r"(train(ing)?_?)?data(set)?(_?(dir|path|root|folder))?", re.IGNORECASE)
@@ -275,7 +292,7 @@ def _is_data_argument(key: str | None, text: str) -> bool:
         re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
     ) and not (
         re.search(
-            r"split|mode|phase|tokenizer|model|cache|log|output|save|format|type|key|column|conf|cfg|"
+            r"split|mode|phase|tokenizer|template|model|cache|log|output|save|format|type|key|column|conf|cfg|"
             r"lexicon|dict|phone",
             key,
             re.IGNORECASE,

@@ -20,6 +20,7 @@ EVAL_WORD = re.compile(
     r"((?<!inter)val|valid|(?<!la)test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split|env)",
     re.IGNORECASE,
 )
+_EVAL_FILE = re.compile(r"(^|/)eval(uat(e|or|ion))?(_\w+)?(/|\.py$)", re.IGNORECASE)
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
 
 
@@ -57,7 +58,7 @@ def role_of_call(event: CallEvent, rule: dict[str, Any], text: str | None) -> bo
             return False
         if EVAL_WORD.search(word) or (word is not event.function and EVAL.search(word)):
             return True
-    return None
+    return True if _EVAL_FILE.search(event.site.file) else None
 
 
 def role_of_class(event: CallEvent) -> bool | None:
@@ -86,4 +87,4 @@ def role_of_class(event: CallEvent) -> bool | None:
             return False
         if EVAL.search(tail):
             return True
-    return None
+    return True if _EVAL_FILE.search(event.site.file) else None

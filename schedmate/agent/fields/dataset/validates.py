@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Setting, normal
+from schedmate.agent.fields.dataset import places
 from schedmate.agent.fields.dataset.roles import EVAL_WORD
 from schedmate.agent.interp.objects import Symbol
 from schedmate.agent.interp.passes import Passes
@@ -52,8 +53,6 @@ _HELD_OUT_PART = re.compile(
     re.IGNORECASE,
 )
 """Names of the held out part of arrays: `idx_val`, `X_val`, `val_mask`."""
-_PLACE = re.compile(r"(val|valid|validation|eval)(data(set)?(dir|path|root|folder|file)?)")
-"""Settings for the validation data's place, and how what follows is named for training."""
 _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
     r"(n|num|i)?(eval|val|valid|validation|validate|evaluation)"
@@ -104,17 +103,6 @@ def _in_section(setting: Setting) -> str:
     return normal("".join(setting.path[-2:]))
 
 
-def _left_out(settings: list[Setting]) -> bool:
-    """Whether the place of the validation data was left open beside that of the training data."""
-    places = {s.key: s.value.data for s in settings if s.kind != "globals"}
-    pairs = [
-        (places[f"train{end[2]}"], data)
-        for key, data in places.items()
-        if (end := _PLACE.fullmatch(key)) and f"train{end[2]}" in places
-    ]
-    return bool(pairs) and all(train is not None and data is None for train, data in pairs)
-
-
 def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     """Where the run validates; False when it says that it does not, None when nothing shows it."""
     for setting in settings:
@@ -130,10 +118,12 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
                 return False
             if share > 0:
                 return setting.value.origin or Origin("config")
+    if places.nothing_given(settings):
+        return False
     hugging = _hugging_face(trace, settings)
     if hugging is not None:
         return hugging
-    left_out = _left_out(settings)
+    left_out = places.left_out(settings)
     evaluation = next(
         (
             site
@@ -145,13 +135,16 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     )
     if evaluation is not None:
         return Origin("code", evaluation.file, evaluation.line)
+    if places.never(settings):
+        return False
     for name, site in trace.assigned.items():
         if _RESULT.fullmatch(name) or _HELD_OUT_PART.fullmatch(name) or _loaded(name):
             return Origin("code", site.file, site.line)
     found = next((event.site for event in trace.calls if _is_evaluation(event)), None)
     if found is not None:
         return Origin("code", found.file, found.line)
-    return _scheduled(settings, seen=any(loop.has_backward for loop in trace.loops))
+    seen = any(loop.has_backward for loop in trace.loops)
+    return _scheduled(settings, seen) or places.given(settings)
 
 
 def _scheduled(settings: list[Setting], seen: bool) -> Origin | None:

@@ -45,7 +45,13 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
         if loop.kind == "for":
             around[loop.depth] = loop
     if not any(_unresolved(event) for event in trace.calls):
-        from_settings(settings, epochs, steps)
+        counters = {loop.counter for loop in trace.loops if loop.kind == "for"}
+        from_settings(
+            # what counted a loop, and where it stopped, is no setting
+            [s for s in settings if s.kind != "globals" or s.path[-1] not in counters],
+            epochs,
+            steps,
+        )
     epoch, step = best(epochs), best(steps)
     if _endless(trace, epoch, step):
         return None

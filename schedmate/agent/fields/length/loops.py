@@ -8,12 +8,13 @@ from schedmate.agent.fields.candidates import Candidate
 from schedmate.agent.fields.length.counts import CLIP, LEAVES, counted, positive
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
+from schedmate.agent.values import Value
 
 _DEEPER = (0, 2, 12, 16)
 """What a loop loses by standing inside others: what trains counts in the outer ones."""
 
 _EPOCH = re.compile(
-    r"epoch|(^|_)epi(sode)?s?($|_)|episode|(^|_)ep(s|och)?($|_)|nepoch", re.IGNORECASE
+    r"epoch|(^|_)epi(sode)?s?($|_)|episode|(^|_)ep(s|och)?($|_)|nepoch|^e$", re.IGNORECASE
 )
 _STEP = re.compile(
     r"(^|_|\.|\b)(global_?|train_?|curr?_?|current_?|n_?|num_?|total_?|max_?)*"
@@ -27,8 +28,8 @@ _CONSUMED = re.compile(r"(^|_|\b)(frame|n?img|kimg|interaction)s?($|_|\b)", re.I
 
 _NOT_TOTAL = re.compile(
     r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
-    r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|adv_|n_step|"
-    r"batch_size|burn|ckpt|checkpoint|vis|plot|grad",
+    r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|adv_|(?<![a-z])n_step|"
+    r"batch_size|burn|ckpt|checkpoint|vis|plot|grad|(^|[._])(enc|dec|encoder|decoder|beam)_",
     re.IGNORECASE,
 )
 _OTHER_EPISODES = re.compile(
@@ -73,6 +74,15 @@ def of_passes(
 _BEGUN = re.compile(r"range\((?:[^,()]|\([^()]*\))*,")
 
 
+_LAST_LOOK = re.compile(r"\brange\([^,]*\+ 1\)+$")
+
+
+def _steps_of(loop: LoopEvent) -> Value:
+    """How many steps a loop takes; of `range(steps + 1)` the last pass only evaluates."""
+    last_look = _LAST_LOOK.search(loop.bound_text)
+    return Value(loop.bound.data - 1, loop.bound.origin) if last_look else loop.bound
+
+
 def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
     if not positive(loop.bound):
         return
@@ -86,7 +96,7 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             return
-        of_epochs = counter_is_epoch or (bound_is_epoch and not counter_is_step)
+        of_epochs = counter_is_epoch or bound_is_epoch
         if loop.bound.data <= 1 and (not of_epochs or "episode" in text):
             return  # once through something inside a step
         score = (
@@ -98,7 +108,7 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
             if not _OTHER_EPISODES.search(text):
                 epochs.append(counted(loop.bound, score, note))
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
-            steps.append(counted(loop.bound, score - 3, note))
+            steps.append(counted(_steps_of(loop), score - 3, note))
         return
     if _NOT_TOTAL.search(text) or loop.bound.data <= 1:
         return

@@ -25,6 +25,7 @@ _PART = re.compile(
 _WRAPPER = re.compile(
     r"(Wrapper|WithLoss|WithCriterion|Bench(Train)?|Trainer|Engine|Task|Learner|Solver|System)$"
 )
+_LOSS = re.compile(r"(loss|criterion|objective)(_?(fn|func|function|module))?", re.IGNORECASE)
 _DECORATED = re.compile(r"_?(Decorat(or|ed)|Wrapp(er|ed)|Persistent)(Class|Cls)?")
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _SHELF = re.compile(r"(\w+_)?(activations?|norm(alization)?s?|loss(es)?)", re.IGNORECASE)
@@ -79,12 +80,14 @@ def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidat
     doubt = 0 if event.certain else 15
     agent = _is_agent(cls.name)
     named_after = normal(event.target) == normal(cls.name)
-    if not agent and is_whole(cls.name) and (named_after or _WHOLE.match(event.target)):
+    whole = is_whole(cls.name) and cls.name != "Agent"
+    if not agent and whole and (named_after or _WHOLE.match(event.target)):
         return Candidate(cls.name, origin, 76.0 - doubt, "class constructed")
     if agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
         name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
         return Candidate(name, origin, 80.0 - doubt, "class constructed")
-    if not TARGET.match(event.target) and not _MAKER.match(event.function):
+    named = TARGET.match(event.target) or event.target == "m"
+    if not named and not _MAKER.match(event.function):
         return None
     if id(cls) in makers and event.target == "model" and not _WRAPPER.search(cls.name):
         return Candidate(cls.name, origin, 68.0 - doubt, "class constructed")
@@ -118,7 +121,7 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
         score -= 15
     if _PART.search(cls.name):
         score -= 16
-    if _WRAPPER.search(cls.name):
+    if _WRAPPER.search(cls.name) or _with_loss(event):
         score -= 12
     if cls.name.endswith("Generator"):
         score -= 8  # one half of a model that has a name
@@ -151,6 +154,15 @@ def _class_name(cls: Class) -> str:
     return cls.name if PLAIN_FILE.fullmatch(stem) else stem
 
 
+def _with_loss(event: CallEvent) -> bool:
+    """Whether a network is built of another one and a loss: it trains that one."""
+    return any(_LOSS.fullmatch(key) for key in event.kwargs) and any(
+        isinstance(value.data, Instance) and classes.is_network(value.data.cls)
+        for key, value in event.kwargs.items()
+        if not _LOSS.fullmatch(key)
+    )
+
+
 def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
     """Identities of what was given to another network's constructor, `known`: to a named one's."""
     found: set[int] = set()
@@ -158,6 +170,8 @@ def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
         if event.cls is None or not classes.is_network(event.cls):
             continue
         if known and (not is_known(event.cls.name, "models") or _WRAPPER.search(event.cls.name)):
+            continue
+        if _with_loss(event):
             continue
         for value in [*event.args, *event.kwargs.values()]:
             if isinstance(value.data, Instance | Call):

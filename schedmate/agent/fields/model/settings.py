@@ -22,7 +22,7 @@ from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 
-_FILES = ("cfg", "weights", "checkpoint", "pretrainedpath", "loadpath")
+_FILES = ("cfg", "weights", "checkpoint", "pretrainedpath", "loadpath", "initmodel")
 """Settings that hold a file; only a file named after a known model names one."""
 
 _BACKBONES = ("backbone", "backbonename", "encoder", "encodername")

@@ -68,7 +68,9 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
             out.extend(_assembled(setting, settings))
             score -= 20
         inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
-        if inner and parts[-1] != "unet_config":
+        if inner and any(re.fullmatch(r"(agent|algo(rithm)?)s?", part) for part in parts[:-1]):
+            score -= 8  # an agent is named by its algorithm
+        elif inner and parts[-1] != "unet_config":
             score += 8
         if re.search(r"^Lit[A-Z]|Lit$|Module$|Wrapper|Lightning|Task$", name) and not inner:
             score -= 12

@@ -28,7 +28,7 @@ def _len(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     data = args[0].data if args else None
     if isinstance(data, Instance) and data.items is not None:
         data = data.items.data
-    if isinstance(data, str | list | tuple | dict):
+    if isinstance(data, str | list | tuple | dict) and id(data) not in state.gathered:
         return Value(len(data), args[0].origin)
     return passes.length_of(args[0]) if args else unknown("len")
 

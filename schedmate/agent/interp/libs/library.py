@@ -184,6 +184,8 @@ class Library:
         """The object, where constructing a class built on a library's is the library's doing."""
         if runtime.constructed(state, instance, cls, call):
             return instance
+        if any(base in dataclass_parsers.PARSERS for base in cls.external_bases()):
+            dataclass_parsers.hold_kinds(state, instance)
         if any(base in attribute_dicts.YACS_NODES for base in cls.external_bases()):
             return attribute_dicts.HANDLERS["yacs.config.CfgNode"](state, call)
         return None

@@ -83,7 +83,8 @@ def fields(state: State, call: Invocation) -> Value:
     for name, default in instances.fields(state, cls).items():
         owner = next((c for c in cls.mro() if name in c.annotations), None)
         kind = state.evaluate(owner.annotations[name], owner.scope) if owner else unknown()
-        items = {"name": Value(name), "default": default, "type": kind, "metadata": Value({})}
+        items = {"name": Value(name), "default": default, "type": kind, "metadata": Value({}),
+                 "init": Value(True)}  # fmt: skip
         found.append(Value(AttrDict(items, "namespace")))
     return Value(found)
 

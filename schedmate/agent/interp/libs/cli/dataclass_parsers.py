@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
 
+PARSERS = ("transformers.HfArgumentParser", "trl.TrlParser",
+       "transformers.hf_argparser.HfArgumentParser",
+       "trl.commands.cli_utils.TrlParser")  # fmt: skip
+
+
+def hold_kinds(state: State, parser: Value) -> None:
+    """What a class built on such a parser finds in `self.dataclass_types`."""
+    if isinstance(parser.data, Instance):
+        parser.data.attrs["dataclass_types"] = Value(_kinds(state, parser))
+
+
 def _kinds(state: State, base: Value | None) -> list[Value]:
     data = base.data if base is not None else None
     if isinstance(data, Call):
@@ -80,6 +91,8 @@ def from_file(state: State, call: Invocation) -> Value:
     path = call.argument(0, "json_file", "yaml_file")
     if path is not None:
         apply_file(state, records, path)
+    # given beside a file, the program's own code merges it in some way
+    fill(state, records, state.argv[1:])
     finish(state, records)
     return Value(tuple(records))
 
@@ -124,6 +137,19 @@ def from_command_line(state: State, call: Invocation) -> Value:
         for name, token in zip(_positional_fields(kind.data), loose, strict=False):
             attributes(record)[name] = token
     _choose_subcommands(state, record, loose)
+    finish(state, [record])
+    return record
+
+
+def of_itself(state: State, call: Invocation) -> Value:
+    """typed-argument-parser's `Args().parse_args()`: the object that it is called on, filled."""
+    record = call.base
+    if record is None or not isinstance(record.data, Instance):
+        return unknown()
+    fill(state, [record], state.argv[1:])
+    hook = record.data.cls.lookup("process_args")
+    if hook is not None and isinstance(hook.data, Function):
+        state.call_function(hook.data, [record], {}, call.site)
     finish(state, [record])
     return record
 
@@ -182,17 +208,13 @@ def _choose_subcommands(state: State, record: Value, names: list[Value]) -> None
                 attributes(record)[key] = Value(value.data, token.origin)
 
 
-_HF = ("transformers.HfArgumentParser", "trl.TrlParser",
-       "transformers.hf_argparser.HfArgumentParser",
-       "trl.commands.cli_utils.TrlParser")  # fmt: skip
-
-
 HANDLERS: dict[str, Handler] = {
-    **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in _HF},
-    **{f"{c}().parse_args_and_config": into_dataclasses for c in _HF},
-    **{f"{c}().parse_json_file": from_file for c in _HF},
-    **{f"{c}().parse_yaml_file": from_file for c in _HF},
-    **{f"{c}().parse_dict": from_dict for c in _HF},
+    **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in PARSERS},
+    **{f"{c}().parse_args_and_config": into_dataclasses for c in PARSERS},
+    **{f"{c}().parse_json_file": from_file for c in PARSERS},
+    **{f"{c}().parse_yaml_file": from_file for c in PARSERS},
+    **{f"{c}().parse_dict": from_dict for c in PARSERS},
+    "tap.Tap().parse_args": of_itself,
     "tyro.cli": from_command_line,
     "tyro.extras.subcommand_type_from_defaults": configs_by_name,
     "tyro.extras.subcommand_cli_from_dict": from_command_line,

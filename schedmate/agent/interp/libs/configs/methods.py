@@ -134,6 +134,7 @@ _METHODS: dict[str, Method] = {
     "clone": _clone,
     "copy_and_resolve_references": _clone,
     "to_dict": _to_plain,
+    "flag_values_dict": _to_plain,
     "toDict": _to_plain,
     "as_dict": _to_plain,
 }
