@@ -32,13 +32,17 @@ def train(batch):
         ("for e in range(int('7')):\n    train(args.data)", (7, "epoch")),
         ("for step in range(args.train_steps + 1):\n    train(args.data)", (600, "step")),
         (
-            "rows = []\nfor line in open(args.data):\n    rows.append(line)\n"
-            "total = args.n_epoch * len(rows)\nfor i in range(total):\n    train(rows[i])",
+            (
+                "rows = []\nfor line in open(args.data):\n    rows.append(line)\n"
+                "total = args.n_epoch * len(rows)\nfor i in range(total):\n    train(rows[i])"
+            ),
             (10, "epoch"),
         ),
         (
-            "for epoch in range(args.n_epoch):\n    train(args.data)\n"
-            "for n_iter in range(3):\n    print(n_iter)",
+            (
+                "for epoch in range(args.n_epoch):\n    train(args.data)\n"
+                "for n_iter in range(3):\n    print(n_iter)"
+            ),
             (10, "epoch"),
         ),
     ],

@@ -222,4 +222,5 @@ def test_an_interval_of_zero_is_no_validation(
     tmp_path: Path, interval: int, valid: str | None
 ) -> None:
     config = f"class Config:\n    def __init__(self):\n        self.eval_interval = {interval}\n"
-    assert _valid(tmp_path, f"{config}config = Config()\n{_LOOP}eval_loader = iter(data)\n") == valid
+    code = f"{config}config = Config()\n{_LOOP}eval_loader = iter(data)\n"
+    assert _valid(tmp_path, code) == valid

@@ -51,7 +51,7 @@ _ALIASES = (
 )
 
 
-_DATASET = re.compile(r"huggingface\.co/datasets/([\w-]+/[\w.-]+)")
+_DATASET = re.compile(r"[\"']https?://huggingface\.co/datasets/([\w-]+/[\w.-]+)")
 
 
 class Sources:

@@ -46,7 +46,7 @@ def find(
     return (
         _from_launch(settings, plan, path is None)
         or _from_files(settings, plan)
-        or _from_links(links or {})
+        or (_from_links(links or {}) if path is None else None)
         or _from_readme(plan, said)
     )
 

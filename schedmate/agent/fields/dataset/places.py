@@ -36,8 +36,9 @@ def nothing_given(settings: list[Setting]) -> bool:
 
 def never(settings: list[Setting]) -> bool:
     """Whether the interval between evaluations is zero: `eval_interval = 0`."""
-    held = [s.value.data for s in settings if s.kind != "globals" and _INTERVAL.fullmatch(s.key)]
-    return bool(held) and all(value == 0 for value in held)
+    held = [s for s in settings if s.kind != "globals" and _INTERVAL.fullmatch(s.key)]
+    # a library's own zero, in a section of its configuration, means at the end
+    return bool(held) and all(s.value.data == 0 and len(s.path) == 1 for s in held)
 
 
 def given(settings: list[Setting]) -> Origin | None:
