@@ -99,8 +99,8 @@ def test_a_librarys_class_or_function_names_its_dataset() -> None:
         ("from dm_control import suite\ndata = suite.load('cheetah', 'run')", "cheetah_run"),
         ("from transformers import TextDataset\ndata = TextDataset(None, 'wiki.train.raw.txt')",
          "wiki"),
-        (("from transformers import cached_path\n"
-         "data = open(cached_path('https://hub.org/personachat/personachat.json'))"), "personachat"),
+        ("from transformers import cached_path as c\ndata = open(c('https://x.org/personachat.json'))",
+         "personachat"),
         ("import ir_datasets\ndata = ir_datasets.load('msmarco-passage/train')",
          "msmarco-passage/train"),
     ],
