@@ -145,6 +145,26 @@ def test_python_2_and_syntax_errors_leave_the_rest(tmp_path: Path) -> None:
     assert any("old.py:1" in warning for warning in found.warnings)
 
 
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("python train.py --epochs {}", ""),
+        ("python train.py --epochs ${{E:-{}}}", ""),
+        ("python train.py --epochs $(({} + 1))", ""),
+        ("bash run.sh 1 2", "shift {}\npython train.py --epochs ${}\n"),
+        ("bash run.sh ²", "shift $1\npython train.py --epochs ²\n"),
+        ("bash run.sh", "python train.py --epochs 3; arr=([{}]=1)\narr+=(2)\n"),
+        ("sbatch run.sh", "#SBATCH --nodes={} --time={}\npython train.py --epochs 0x{}\n"),
+    ],
+)
+def test_numbers_that_no_program_could_count_to(tmp_path: Path, command: str, script: str) -> None:
+    number = "9" * 5000
+    write(tmp_path, train__py=TRAIN, run__sh=script.replace("{}", number))
+    found = extract(tmp_path, command.format(number))
+    assert found.metadata.get("model_config.model_name") == "resnet18"
+    assert (found.metadata.get("training_config.iters") or 0) < 10**18
+
+
 def test_imports_in_a_ring(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -25,6 +25,7 @@ _NOT_HERE = re.compile(
     r"eval|valid|test|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer", re.IGNORECASE
 )
 _SCHEDULE = re.compile(r"sched", re.IGNORECASE)
+_NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
 
 def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
@@ -148,7 +149,9 @@ def _usable(field: str, value: Value) -> object:
     if field == "image_size" and isinstance(value.data, list | tuple):
         numbers = [item.data for item in value.data if is_number(item)]
         return numbers[-1] if numbers else None
-    if isinstance(value.data, str) and re.fullmatch(r"\d+(\.\d+)?([eE]-?\d+)?", value.data):
+    if isinstance(value.data, str) and re.fullmatch(
+        r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?", value.data
+    ):
         return (
             float(value.data) if "." in value.data or "e" in value.data.lower() else int(value.data)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 from schedmate.agent.interp.objects import Module, Site
@@ -221,7 +222,7 @@ def decode(raw: bytes) -> str:
 
 
 def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
-    """Parse, replacing statements that are not valid Python 3 by `pass`."""
+    """Parse, replacing statements that are not valid in this version of Python by `pass`."""
     lines = text.split("\n")
     first_error: SyntaxError | None = None
     for _ in range(MAX_REPAIRS):
@@ -240,7 +241,10 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
             return None
         else:
             if first_error is not None:
-                trace.warn(f"{file}:{first_error.lineno}: not valid Python 3, left out what is not")
+                version = f"{sys.version_info.major}.{sys.version_info.minor}"
+                trace.warn(
+                    f"{file}:{first_error.lineno}: not valid Python {version}, left out what is not"
+                )
             return tree
     line_number = first_error.lineno if first_error else 1
     trace.warn(f"{file}:{line_number}: syntax error, the file is left out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -65,7 +66,7 @@ def _set(call: Invocation) -> Decision:
 
 def _shift(call: Invocation) -> Decision:
     text = plain(call.arguments[0]) if call.arguments else "1"
-    count = int(text) if text is not None and text.isdigit() else 1
+    count = int(text) if text is not None and re.fullmatch(r"\d{1,9}", text) else 1
     enough = count <= len(call.shell.state.positional)
     if enough:
         del call.shell.state.positional[:count]
@@ -124,7 +125,7 @@ def _getopts(call: Invocation) -> Decision:
     specification = plain(call.arguments[0]) if len(call.arguments) >= 2 else None
     name = joined(call.arguments[1]) if len(call.arguments) >= 2 else ""
     number = plain(state.variables["OPTIND"].items["0"]) if "OPTIND" in state.variables else "1"
-    if specification is None or number is None or not number.isdigit():
+    if specification is None or number is None or not re.fullmatch(r"\d{1,9}", number):
         return None
     position = int(number)
     option = plain(state.positional[position - 1]) if position <= len(state.positional) else ""

@@ -232,8 +232,8 @@ class Expander:
         origin = state.origin(part.line)
         if name in ("@", "*"):
             return list(state.positional), True
-        if name.isdigit():
-            number = int(name)
+        if name.isdecimal():
+            number = int(name[:9])  # nobody gives so many
             if number == 0:
                 return [(Piece(state.name, origin),)], False
             known = number <= len(state.positional)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -134,7 +135,9 @@ class State:
         """`name=(...)` or `+=(...)`; an item without a key follows the last one."""
         before = self.variables.get(name)
         stored = dict(before.items) if append and before is not None else {}
-        following = 1 + max((int(key) for key in stored if key.isdigit()), default=-1)
+        following = 1 + max(
+            (int(key) for key in stored if re.fullmatch(r"\d{1,9}", key)), default=-1
+        )
         for key, text in items:
             if len(stored) >= MAX_PIECES:
                 break

@@ -169,7 +169,7 @@ def expand_hosts(text: str) -> tuple[str, ...]:
             continue
         for part in ranges.split(","):
             first, _, last = part.partition("-")
-            if not first.isdigit() or (last and not last.isdigit()):
+            if not re.fullmatch(r"\d{1,9}(-\d{1,9})?", part):
                 continue
             stop = min(int(last or first), int(first) + MAX_NODES)
             for number in range(int(first), stop + 1):

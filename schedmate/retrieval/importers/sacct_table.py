@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import IO
 
@@ -164,7 +165,7 @@ def _nodes(row: Row) -> int | None:
         row.get("allocnodes"),
         parse_tres(row.get("alloctres")).get("node"),
     ):
-        if text and text.strip().isdigit() and int(text):
+        if text and re.fullmatch(r"\s*\d{1,9}\s*", text) and int(text):
             return int(text)
     return count_hosts(row.get("nodelist"))
 

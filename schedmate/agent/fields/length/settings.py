@@ -58,7 +58,7 @@ def from_settings(settings: list[Setting], epochs: list[Candidate], steps: list[
         for rank, setting in named(settings, aliases):
             if not positive(setting.value):
                 text = setting.value.data
-                if not (isinstance(text, str) and re.fullmatch(r"\d+", text)):
+                if not (isinstance(text, str) and re.fullmatch(r"\d{1,18}", text)):
                     continue
             if _of_another(setting):
                 continue
