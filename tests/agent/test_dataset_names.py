@@ -48,6 +48,13 @@ for epoch in range(3):
         ("tests/data/regression.csv", "regression"),
         ("DATA/UCF101/tasks/task_0/train.csv", "UCF101"),
         ("/path/to/shards/shard-{0000..0999}.tar", None),
+        ("/data/COCO2017/annotations/instances_train2017.json", "COCO2017"),
+        ("/data08/VoxCeleb1/veri_test2.txt", "VoxCeleb1"),
+        ("data/train/synth/**/data.mdb", "synth"),
+        ("./datasets/mrct/*/ct.nii.gz", "mrct"),
+        ("results/metadata_1.pkl", None),
+        ("/data/kits19/*_x.npy", "kits19"),
+        ("data/shapes-*.npz", "shapes"),
     ],
 )
 def test_a_path_names_its_dataset(path: str, name: str | None) -> None:

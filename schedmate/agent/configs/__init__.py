@@ -5,7 +5,7 @@ from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.gin import parse_gin
 from schedmate.agent.configs.hydra import HydraResult, compose_hydra
 from schedmate.agent.configs.interpolation import resolve_interpolations
-from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.reader import read_config, read_hocon_text
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import merge, set_dotted
 
@@ -18,6 +18,7 @@ __all__ = [
     "parse_scalar",
     "read_config",
     "read_detectron",
+    "read_hocon_text",
     "resolve_interpolations",
     "set_dotted",
 ]

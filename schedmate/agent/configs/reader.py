@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from schedmate.agent.configs.files import Source, load
+from schedmate.agent.configs.hocon_reader import looks_like_hocon, read_hocon
 from schedmate.agent.configs.json_reader import read_json
 from schedmate.agent.configs.jsonnet import is_jsonnet, read_jsonnet
 from schedmate.agent.configs.text_reader import read_ini, read_pairs, read_toml
@@ -23,6 +24,7 @@ _BY_SUFFIX: dict[str, Callable[[Source], Value]] = {
     ".jsonc": read_json,
     ".toml": read_toml,
     ".ini": read_ini,
+    ".hocon": read_hocon,
     ".properties": read_pairs,
     ".args": read_pairs,
 }
@@ -56,6 +58,11 @@ def read_config(
     return resolve_refs(config) if REF in source.text and read is read_yaml else config
 
 
+def read_hocon_text(text: str, name: str | None) -> Value:
+    """A HOCON text that a program made, cited as the file `name` that it made it from."""
+    return read_hocon(Source(text, name, Path(name or "")))
+
+
 def _guess(source: Source) -> Callable[[Source], Value]:
     stripped = (line.strip() for line in source.text[:4000].split("\n"))
     first = next((line for line in stripped if line and line[0] not in "#;"), "")
@@ -63,6 +70,8 @@ def _guess(source: Source) -> Callable[[Source], Value]:
         return read_ini
     if first.startswith(("{", "[")):
         return read_json
+    if source.path.suffix == ".conf" and looks_like_hocon(source.text):
+        return read_hocon
     if first.startswith(("---", "- ", "%YAML")) or re.match(r"[\w.\"'/-]+:(\s|$)", first):
         return read_yaml
     return read_pairs

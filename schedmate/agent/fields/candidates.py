@@ -10,7 +10,7 @@ from typing import Any
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function, Instance, Symbol
-from schedmate.agent.interp.trace import CallEvent, Settings, Trace
+from schedmate.agent.interp.trace import CallEvent, Settings, Trace, without_tables
 from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.data import load
 from schedmate.jobs import Evidence
@@ -95,7 +95,7 @@ def leaves(trace: Trace) -> list[Setting]:
     found: list[Setting] = []
     seen: set[int] = set()
     order = {"arguments": 0, "dataclass": 0, "config": 1, "choices": 2, "globals": 3}
-    groups = sorted(trace.settings, key=lambda s: order.get(s.kind, 2))
+    groups = sorted(without_tables(trace.settings), key=lambda s: order.get(s.kind, 2))
     for group in _latest_first(groups):
         _collect(group.value, (), group, found, seen, 0, trace.popped)
         if len(found) > MAX_SETTINGS:

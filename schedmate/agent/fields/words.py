@@ -54,6 +54,8 @@ def from_path(text: str) -> str | None:
     """
     cleaned = text.strip().replace("\\", "/")
     cleaned = re.sub(r"^(pipe:|file://|gs://|s3://|https?://|hf://)", "", cleaned)
+    cleaned = re.sub(r"/[^/*]*\*[^/]*/.*$", "", cleaned)  # what each folder of a pattern has
+    cleaned = re.sub(r"(?<=/)(?![A-Za-z]\w{2})[^/]*\*[^/]*$", "", cleaned)  # `*_x.npy`
     cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
     stems = list(_stems(cleaned))
     if stems and says_nothing(stems[0]):
@@ -61,6 +63,11 @@ def from_path(text: str) -> str | None:
         own = not re.match(r"/|~|[A-Za-z]:|\$", cleaned)
         above = stems[1] if own and len(stems) > 1 and not says_nothing(stems[1]) else stems[0]
         return next((stem for stem in stems if begins_known(stem)), above)
+    if re.search(r"[^/]\.\w{2,5}$", cleaned) and stems and not begins_known(stems[0]):
+        # a list of some of a well-known dataset: `VoxCeleb1/veri_test2.txt`
+        known = next((stem for stem in stems[1:] if begins_known(stem)), None)
+        if known is not None and not is_ambiguous(known):
+            return known
     return _shortened(stems[0]) if stems else None
 
 
@@ -131,8 +138,17 @@ def written_path(text: str) -> str | None:
     return cleaned if split or not (last in words("bare_folders") or last.isdigit()) else None
 
 
+_ANNOTATIONS = re.compile(
+    r"(instances|captions|person_keypoints|panoptic|stuff|image_info|annotations)"
+    r"[-_](train|val|test|minival|trainval)\w*"
+)
+"""Files in COCO's format, whatever data they annotate."""
+
+
 def _is_generic(stem: str) -> bool:
     lowered = stem.lower()
+    if _ANNOTATIONS.fullmatch(lowered):
+        return True
     if not lowered or lowered in words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
         return True
     parts = re.split(r"[-_.]", lowered)

@@ -109,6 +109,8 @@ def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
     items = data.items.data if data.items is not None else None
     if found is None and isinstance(items, dict) and name in items:
         held: Value = items[name]
+        if isinstance(held.data, dict) and data.cls.lookup("__getattr__") is not None:
+            return Value(Instance(data.cls, items=held), held.origin)  # read by attribute as well
         return held
     if found is not None:
         return _bind(state, found, base, data.cls)

@@ -89,8 +89,10 @@ def instantiate(
         if made is not None:
             return made
     if _CONFIG.search(cls.name) and not classes.is_network(cls):
-        held = instance.items if instance.items is not None else Value(instance.attrs)
-        state.trace.settings.append(Settings(cls.name, held, "dataclass"))
+        # a dictionary read by attribute may be filled either way
+        state.trace.settings.append(Settings(cls.name, Value(instance.attrs), "dataclass"))
+        if instance.items is not None:
+            state.trace.settings.append(Settings(cls.name, instance.items, "dataclass"))
     init = cls.lookup("__init__")
     if classes.is_record(cls) and (init is None or not isinstance(init.data, Function)):
         instance.attrs.update(_record_arguments(state, cls, args, kwargs))

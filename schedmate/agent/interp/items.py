@@ -82,6 +82,10 @@ def _of_mapping(state: State, base: Value, mapping: dict[Any, Value], index: Val
         found = base.data.cls.lookup("__missing__")
         if found is not None:
             return state.call(found, [base, index], {}, Site(base.data.cls.module.file, 1))
+    if isinstance(mapping, AttrDict) and isinstance(key, str) and mapping.flavour == "hocon":
+        outer, dot, rest = key.partition(".")
+        if dot and outer in mapping:
+            return get_item(state, mapping[outer], Value(rest))
     if isinstance(mapping, DefaultDict) and key is not None:
         mapping[key] = state.call(mapping.factory, [], {}, NOWHERE)
         return mapping[key]

@@ -105,14 +105,33 @@ _WIDE = re.compile(r"%[^a-zA-Z%]*\d{4}")
 """A width that would fill the memory."""
 
 
+_SLOT = re.compile(r"(%[^a-zA-Z%(]*[a-zA-Z])")
+
+
 def _percent(template: str, right: Value, origin: Origin) -> Value:
-    if not right.known or len(template) > 500 or "*" in template or _WIDE.search(template):
+    if len(template) > 500 or "*" in template or _WIDE.search(template):
         return unknown(origin=origin)
+    if not right.known:
+        return _percent_around(template, right, origin)
     plain = right.plain()
     try:
         return Value((template % plain)[:MAX_DATA], origin)
     except (TypeError, ValueError, KeyError, OverflowError):
         return unknown(origin=origin)
+
+
+def _percent_around(template: str, right: Value, origin: Origin) -> Value:
+    """`"--port %d --config %s" % (unknown, path)`: the text around what is not known."""
+    given = list(right.data) if isinstance(right.data, tuple) else [right]
+    pieces = _SLOT.split(template.replace("%%", "%"))
+    if len(pieces) != 2 * len(given) + 1:
+        return unknown(origin=origin)
+    for index, value in enumerate(given):
+        slot = 2 * index + 1
+        pieces[slot] = (
+            str(_percent(pieces[slot], Value((value,)), origin).data) if value.known else "…"
+        )
+    return unknown("".join(pieces), origin)
 
 
 _SETS: dict[type[ast.operator], Callable[..., list[Value]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,3 +102,20 @@ class Trace:
     def warn(self, message: str) -> None:
         if message not in self.warnings and len(self.warnings) < 50:
             self.warnings.append(message)
+
+
+MAX_RECORDS = 40
+"""More records of one class are a table, such as of pretrained weights."""
+
+
+def without_tables(groups: list[Settings]) -> list[Settings]:
+    """The settings with the last few records alone of a class that a table was made of."""
+    kept: list[Settings] = []
+    made: Counter[str] = Counter()
+    for group in reversed(groups):
+        if group.kind == "dataclass":
+            made[group.name] += 1
+            if made[group.name] > MAX_RECORDS:
+                continue
+        kept.append(group)
+    return kept[::-1]

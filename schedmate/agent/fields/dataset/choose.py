@@ -112,7 +112,11 @@ def _is_split(
         return True  # a weakly named validation file beside a well named dataset
     if valid is explicit:
         return False
-    both = any(use.evaluates is not True and use.candidate.data == valid.data for use in uses)
+    both = any(
+        (use.evaluates is False or (use.evaluates is None and not use.file))
+        and use.candidate.data == valid.data
+        for use in uses
+    )
     better = is_known(str(train.data), "datasets") and not is_known(str(valid.data), "datasets")
     return both or better
 

@@ -37,6 +37,7 @@ _TASK_WORDS = (
 def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Candidate]:
     """Datasets that a setting names, for training or (`evaluates`) for validation."""
     out: list[Candidate] = []
+    trained = {found.data for found in from_settings(settings)} if evaluates else set()
     simulated = any(setting.key in ("numenvs", "numactors") for setting in settings)
     for rank, setting in _for_validation(settings) if evaluates else _for_training(settings):
         if any(
@@ -57,6 +58,8 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         text = text_of(setting.value)
         if text is None:
             continue
+        if text.endswith((".py", ".sh")):
+            continue  # what describes or prepares the data
         last = setting.path[-1].lower()
         place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
         name = dataset_name(text, path=is_path(text) or place)
@@ -71,7 +74,9 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
             continue
         if setting.key in _SOMETIMES and not is_known(name, "datasets"):
             continue
-        if not as_written and evaluates and is_path(text) and from_path(_tail(text)) is None:
+        unnamed = is_path(text) and from_path(_tail(text)) is None
+        other = name not in trained and is_known(name, "datasets")
+        if not as_written and evaluates and unnamed and not other:
             # `val.csv` beside `train.csv`: what it is of is the training set's name
             continue
         name = _with_config_name(settings, setting, name)
@@ -172,7 +177,10 @@ def _for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
         ),
         *(
             (rank, setting)
-            for rank, setting in named(settings, rules("names")["dataset"])
+            for rank, setting in [
+                *named(settings, rules("names")["dataset"]),
+                *_by_pattern(settings),
+            ]
             if setting.kind != "globals" and section_evaluates(setting)
         ),
     ]

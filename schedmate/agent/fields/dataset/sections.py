@@ -71,7 +71,7 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
     `role` is a pattern. The dataset class names it where people know that name, else the folder of
     its data does.
     """
-    loader = re.compile(rf"^({role})(_?(dataloader|dataset|data|loader|set))?$", re.IGNORECASE)
+    loader = re.compile(rf"^({role})(_?(dataloader|dataset|data|loader|set|\d+))?$", re.IGNORECASE)
     classes = class_keys("path", "class", "name")
     found: dict[str, Setting] = {}
     for setting in settings:
@@ -91,7 +91,10 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
         if not isinstance(text, str):
             continue
         last = text.rsplit(".", 1)[-1]
-        name = class_dataset(last) if key in classes else dataset_name(text, path=True)
+        if key not in classes:
+            name = dataset_name(text, path=True)
+        else:
+            name = last if begins_known(last) else class_dataset(last)
         if name is not None:
             score = 82.0 if is_known(name, "datasets") else 70.0
             if key.startswith("dataroot"):

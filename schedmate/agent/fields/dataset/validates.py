@@ -84,6 +84,8 @@ def switched_off(settings: list[Setting]) -> bool:
     asked = [s.value.data for s in settings if s.kind != "globals" and _ASKED.fullmatch(s.key)]
     if asked and all(value is False for value in asked):
         return True
+    if any(s.key == "mode" and s.value.data in ("train_only", "trainonly") for s in settings):
+        return True
     return any(
         setting.explicit
         and (

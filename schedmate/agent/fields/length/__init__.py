@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Literal
 
 from schedmate.agent.fields.candidates import (
@@ -24,6 +25,8 @@ from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
 
 _FOR_EVER = 10**9
 _SAID = 80
+_AS_LONG_AS_IT_TAKES = 1000
+"""So many epochs by default stand beside a limit of steps for as many as it takes."""
 
 Kind = Literal["step", "epoch"]
 
@@ -98,6 +101,9 @@ def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
         return step, "step"
     if (step.note or "").startswith(LEAVES) and step.score >= 70 and step.data < epoch.data:
         return step, "step"  # an epoch has at least one step
+    if re.match(rf"{LEAVES} .*(max|total)", step.note or "") and not epoch_set:
+        if step.score >= 70 and epoch.data >= _AS_LONG_AS_IT_TAKES:
+            return step, "step"
     if step.note == LIMIT and step.score >= 70:
         return step, "step"  # libraries that take both end at the limit of steps
     if step_set >= 5 > epoch_set and step.score >= 60:

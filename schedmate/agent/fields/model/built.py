@@ -49,6 +49,9 @@ def built(trace: Trace) -> list[Candidate]:
         for event in trace.calls
         if event.cls is not None and event.owner is not None and classes.is_network(event.cls)
     }
+    fitted = _owners(trace, r"torch\.nn\.(parameter\.)?Parameter") & _owners(
+        trace, r"torch\.optim\.\w+"
+    )
     for event in trace.calls:
         cls = event.cls
         if cls is None or any(not _WRAPPER.search(name) for name in event.inside):
@@ -58,6 +61,9 @@ def built(trace: Trace) -> list[Candidate]:
             continue
         if not classes.is_network(cls):
             found = None if event.inside else _around_networks(event, cls, makers)
+            if found is None and id(cls) in fitted and not _WRAPPER.search(cls.name):
+                made = event.result.origin if event.result is not None else None
+                found = Candidate(cls.name, made, 66.0, "class constructed")
             if found is not None:
                 out.append(found)
             continue
@@ -67,6 +73,12 @@ def built(trace: Trace) -> list[Candidate]:
         origin = event.result.origin if event.result is not None else None
         out.append(Candidate(_class_name(cls), origin, score, "class constructed"))
     return out
+
+
+def _owners(trace: Trace, path: str) -> set[int]:
+    """Identities of the classes whose methods make calls of a path."""
+    pattern = re.compile(path)
+    return {id(e.owner) for e in trace.calls if e.owner is not None and pattern.fullmatch(e.path)}
 
 
 def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidate | None:

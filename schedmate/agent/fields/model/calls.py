@@ -64,6 +64,10 @@ def from_calls(trace: Trace) -> list[Candidate]:
     return out
 
 
+_ENCODERS = re.compile(r"(load|get|build|make|create|init)_(\w+_)?encoders?$", re.IGNORECASE)
+"""Functions that make a part of a model, or what it is taught by."""
+
+
 def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
     last = classes.last(event.path)
     if "skip" in rule and re.search(rule["skip"], event.path):
@@ -75,7 +79,7 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         score -= 22
     if AUXILIARY.search(event.target):
         score -= 26
-    elif event.inside and not rule.get("weak"):
+    elif (event.inside and not rule.get("weak")) or _ENCODERS.search(event.function):
         score -= 14
     if event.inside and rule["name"] == "path":
         score -= 4

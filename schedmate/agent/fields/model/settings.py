@@ -43,6 +43,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     beside: list[bool] = []
     answering: set[str | None] = set()
     used = _used_words(trace, built)
+    made = _made_folders(trace)
     files = {normal(s.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]) for s in settings}
     answered = _configs_with_a_model(settings)
     for rank, setting in named(settings, rules("names")["model"]):
@@ -50,7 +51,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             continue
         text = text_of(setting.value)
         name = model_name(text) if text is not None else None
-        if name is None:
+        if name is None or text is None or _is_output(text, made):
             continue
         if setting.key == "encodertype" and not is_known(name, "models"):
             continue  # its direction, or what it reads
@@ -70,16 +71,35 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             answering.add(origin.file)
     _below_the_chosen(out, beside, answering - {None})
     targets = config_classes(settings)
-    made = {str(candidate.data) for candidate in built}
+    constructed = {str(candidate.data) for candidate in built}
     within = inner_classes(trace)
     for candidate in targets:
-        if candidate.data in made:
+        if candidate.data in constructed:
             candidate.score += 6  # and not a part of it
         elif candidate.data in within:
             candidate.score -= 8
     named_ones = [*out, *_looked_up(trace, settings)]
     _below_the_whole(named_ones, trace, built)
     return _with_classes(named_ones, targets, built)
+
+
+_MAKES = ("os.makedirs", "os.mkdir", "pathlib.Path().mkdir", "tensorboard.SummaryWriter")
+
+
+def _made_folders(trace: Trace) -> list[str]:
+    """Folders that the program makes: where it writes."""
+    given = (event.args[0].data for event in trace.calls if event.path in _MAKES and event.args)
+    return [folder for folder in given if isinstance(folder, str) and "/" in folder]
+
+
+def _is_output(text: str, made: list[str]) -> bool:
+    """Whether a path is a folder that the program makes, or makes others in."""
+    place = text.rstrip("/")
+    return "/" in place and any(
+        folder.removeprefix("./").rstrip("/") == place.removeprefix("./")
+        or folder.startswith(f"{place}/")
+        for folder in made
+    )
 
 
 def _below_the_whole(found: list[Candidate], trace: Trace, built: list[Candidate]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields.candidates import Candidate, Setting, text_of
@@ -49,6 +50,11 @@ _ASSEMBLY = re.compile(
 def config_classes(settings: list[Setting]) -> list[Candidate]:
     """`model: {type: X}` and `model: {_target_: pkg.X}` of config-driven programs."""
     out: list[Candidate] = []
+    sides = Counter(
+        setting.path[0].lower()
+        for setting in settings
+        if len(setting.path) == 3 and setting.path[-1] == "_target_"
+    )
     for setting in settings:
         key, parts = setting.path[-1], [part.lower() for part in setting.path[:-1]]
         if key not in class_keys("path", "class", "tag") or not parts:
@@ -62,6 +68,8 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
             continue
         score = 76.0 - 3 * max(0, len(parts) - (2 if parts[-1] == "model" else 1))
         name = re.sub(r"\.v\d+$", "", text).rsplit(".", 1)[-1]  # `spacy.Tok2Vec.v2`
+        if name in ("model", "network") and "." in text:
+            name = text.split(".")[-2]  # a module of the package that is named after it
         if name in words("not_models"):
             continue
         if _ASSEMBLY.fullmatch(name):
@@ -72,6 +80,8 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
             score -= 8  # an agent is named by its algorithm
         elif inner and parts[-1] != "unet_config":
             score += 8
+        if parts[0] == "model" and len(parts) == 2 and not inner and sides[parts[0]] > 1:
+            score -= 8  # one of the parts of what the program builds of them all
         if re.search(r"^Lit[A-Z]|Lit$|Module$|Wrapper|Lightning|Task$", name) and not inner:
             score -= 12
         out.append(Candidate(name, setting.value.origin, score))

@@ -54,6 +54,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "collections.OrderedDict": (dict,),
     "argparse.Namespace": (AttrDict,),
     "omegaconf.DictConfig": (AttrDict,),
+    "easydict.EasyDict": (AttrDict,),
+    "munch.Munch": (AttrDict,),
+    "addict.Dict": (AttrDict,),
+    "yacs.config.CfgNode": (AttrDict,),
     "omegaconf.ListConfig": (list,),
 }
 

@@ -66,14 +66,15 @@ def listdir(state: State, call: Invocation) -> Value:
     return Value([Value(name) for name in names])
 
 
-def glob(state: State, call: Invocation) -> Value:
+def glob(state: State, call: Invocation) -> Value | None:
+    """The repository's files of a pattern; None, a call like any other, for those elsewhere."""
     pattern = call.args[0].data if call.args else None
     if not isinstance(pattern, str) or "**" in pattern:
-        return unknown()
+        return None
     folder, _, name = pattern.rpartition("/")
     found = state.sources.locate(folder or ".")
     if found is None or not found.is_dir() or "*" in folder:
-        return unknown()
+        return None
     files = sorted(str(child) for child in found.glob(name or "*"))[:MAX_LISTING]
     return Value([Value(file) for file in files])
 

@@ -130,6 +130,14 @@ def initialize(state: State, call: Invocation) -> Value:
     return unknown()
 
 
+def initialize_module(state: State, call: Invocation) -> Value:
+    """`hydra.initialize_config_module("package.configs")`."""
+    name = call.argument(0, "config_module")
+    if name is not None and isinstance(name.data, str):
+        state.shared["hydra_path"] = f"pkg://{name.data}"
+    return unknown()
+
+
 def compose_call(state: State, call: Invocation) -> Value:
     """`hydra.compose(config_name=..., overrides=[...])` after `hydra.initialize`."""
     name = call.argument(0, "config_name")
@@ -138,6 +146,16 @@ def compose_call(state: State, call: Invocation) -> Value:
     path = state.shared.get("hydra_path")
     folder = _folder(state, state.frames[-1].scope.module.path, path, True)
     return compose(state, folder, _text(name) if name is not None else None, overrides, [])
+
+
+def run(state: State, call: Invocation) -> Value:
+    """`hydra._internal.utils._run_hydra(task_function=main, ...)`, for decorators built on it."""
+    task = call.kwargs.get("task_function")
+    if task is None or not isinstance(task.data, Function):
+        return unknown()
+    said = {key: value for key, value in call.kwargs.items() if key.startswith("config_")}
+    config = compose_for(state, task.data, Call("hydra.main", [], said))
+    return state.call(Value(task.data.undecorated()), [config], {}, call.site)
 
 
 # -- instantiate -----------------------------------------------------------
@@ -233,6 +251,8 @@ HANDLERS: dict[str, Handler] = {
     "pydoc.locate": get_class,
     "hydra.initialize": initialize,
     "hydra.initialize_config_dir": initialize,
+    "hydra.initialize_config_module": initialize_module,
     "hydra.compose": compose_call,
+    "hydra._internal.utils._run_hydra": run,
     "hydra.core.config_store.ConfigStore.instance().store": store,
 }

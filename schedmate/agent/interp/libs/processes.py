@@ -15,7 +15,7 @@ from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.objects import AttrDict, Module
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.launch import LaunchPlan, plan_launch
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 
@@ -30,6 +30,10 @@ def command(state: State, call: Invocation) -> Value | None:
     given = call.argument(0, "args", "command", "cmd")
     if given is not None and isinstance(given.data, str):
         _start(state, given.data, {given.data: given})
+    elif given is not None and isinstance(given.data, Unknown) and given.data.text:
+        # a port, say, that is drawn anew each time
+        text = given.data.text.replace("…", _NOT_KNOWN.format(0))
+        _start(state, text, {text: given})
     elif given is not None:
         _start_words(state, iterate(given) or [])
     return None

@@ -227,5 +227,6 @@ HANDLERS: dict[str, Handler] = {
     "jsonargparse.CLI": from_command_line,
     "jsonargparse.auto_cli": from_command_line,
     "defopt.run": from_command_line,
+    "tap.tapify": from_command_line,
     "sensai.util.logging.run_cli": from_command_line,
 }

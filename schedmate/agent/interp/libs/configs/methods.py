@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import merge, parse_scalar, read_detectron, set_dotted
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation, Method, bound
+from schedmate.agent.interp.libs.cli.flags import parse_flags
+from schedmate.agent.interp.libs.configs import hocon
 from schedmate.agent.interp.libs.configs.files import required
 from schedmate.agent.interp.libs.configs.omegaconf import as_mapping, with_dotlist
 from schedmate.agent.interp.nodes import attr_tree, deep_copy, plain_tree
@@ -41,12 +44,22 @@ def _merge_file(state: State, base: Value, call: Invocation) -> Value:
     if found is None:
         return Value(None)
     try:
-        loaded = read_detectron(found, state.sources.root)
+        loaded = _of_module(state, found) or read_detectron(found, state.sources.root)
     except InputError as error:
         state.trace.warn(str(error))
         return Value(None)
     _replace(base, attr_tree(merge(plain_tree(base), loaded), "yacs"))
     return Value(None)
+
+
+def _of_module(state: State, path: Path) -> Value | None:
+    """The `cfg` of a Python file, which yacs merges as well; None for other files."""
+    if path.suffix != ".py":
+        return None
+    module = state.sources.module(path, path.stem)
+    state.load(module)
+    held = state.module_attr(module, "cfg")
+    return plain_tree(held) if held is not None and isinstance(held.data, dict) else Value({})
 
 
 def _merge_list(state: State, base: Value, call: Invocation) -> Value:
@@ -62,6 +75,20 @@ def _merge_list(state: State, base: Value, call: Invocation) -> Value:
                 parsed = wrap(parse_scalar(value.data), value.origin)
             changed = set_dotted(plain_tree(base), key.data, parsed)
             _replace(base, attr_tree(changed, "yacs"))
+    return Value(None)
+
+
+def _merge_flags(state: State, base: Value, call: Invocation) -> Value:
+    """sconf's `config.argv_update(["--lr", "0.1"])`."""
+    given = iterate(call.args[0]) if call.args else None
+    flags, _ = parse_flags(given or state.argv[1:])
+    for name, values, flag in flags:
+        parsed = [
+            wrap(parse_scalar(v.data), v.origin) if isinstance(v.data, str) else v for v in values
+        ]
+        origin = values[0].origin if values else flag.origin
+        value = parsed[0] if len(parsed) == 1 else Value(parsed or True, origin)
+        _replace(base, attr_tree(set_dotted(plain_tree(base), name, value), base.data.flavour))
     return Value(None)
 
 
@@ -123,6 +150,7 @@ _METHODS: dict[str, Method] = {
     "merge_from_other_cfg": _merge_other,
     "merge_from_dict": _merge_dotted,
     "merge_with": _merge_other,
+    "argv_update": _merge_flags,
     "set_default": _set_default,
     "freeze": _nothing,
     "defrost": _nothing,
@@ -143,8 +171,10 @@ _METHODS: dict[str, Method] = {
 def config_method(state: State, base: Value, name: str) -> Value | None:
     """A method of a configuration node."""
     data = base.data
-    method = _METHODS.get(name)
-    if method is None or not isinstance(data, AttrDict):
+    if not isinstance(data, AttrDict):
+        return None
+    method = hocon.METHODS.get(name) if data.flavour == hocon.FLAVOUR else _METHODS.get(name)
+    if method is None:
         return None
     if data.flavour == "namespace" and not name.startswith("_"):
         return None

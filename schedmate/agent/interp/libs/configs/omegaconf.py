@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def omega_load(state: State, call: Invocation) -> Value:
-    loaded = read_file(state, call.argument(0, "file_", "f") or unknown())
+    loaded = read_file(state, call.argument(0, "file_", "f", "default") or unknown())
     return attr_tree(loaded, "omegaconf") if loaded is not None else unknown()
 
 
@@ -120,6 +120,7 @@ _MERGES = (
 
 HANDLERS: dict[str, Handler] = {
     "omegaconf.DictConfig": omega_create,
+    "sconf.Config": omega_load,
     **{f"omegaconf.OmegaConf.{name}": handler for name, handler in _OMEGACONF.items()},
     **dict.fromkeys(_MERGES, omega_merge),
 }
