@@ -21,7 +21,7 @@ from schedmate.logparse.failure.scan import Event, FileScan, scan
 from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.failure.wording import Subsystem, about
-from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
+from schedmate.logparse.reading import Attempt, Line, Log, LogFile, attempts, open_log
 from schedmate.logparse.reading.prefixes import origin_of_file
 from schedmate.logparse.reading.timestamps import dated
 
@@ -232,11 +232,17 @@ def _quotes(event: Event) -> list[EvidenceLine]:
         EvidenceLine(
             file=event.file.name,
             line=line.number,
-            text=line.text[:500],
+            text=_shown(event, line),
             note="decided" if line.number == event.known_at else None,
         )
         for line in picked
     ]
+
+
+def _shown(event: Event, line: Line) -> str:
+    """A line, or the part of a very long one that the rule knows."""
+    text = line.text[:500]
+    return event.text[:500] if line.number == event.known_at and event.text not in text else text
 
 
 def _quote(event: Event, note: str) -> EvidenceLine:

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "rules"
 TRACEBACK = r"Traceback \(most recent call last"
 # An exception that is named without its traceback, perhaps after a rank's prefix.
 BARE = (
-    r"^(?:\[[^\]\n]{1,40}\]:? ?|\(\w[^)\n]{1,80}\) ?|\d{1,5}: ?|\[\d+,\d+\]<std\w+>: ?)?"
+    r"^(?:E {2,}|\[[^\]\n]{1,40}\]:? ?|\(\w[^)\n]{1,80}\) ?|\d{1,5}: ?|\[\d+,\d+\]<std\w+>: ?)?"
     r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b"
 )
 # `module.Name: message` at the beginning of a line

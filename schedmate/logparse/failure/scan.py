@@ -12,6 +12,7 @@ from schedmate.logparse.failure.leads import MILD, beginning, leads
 from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.signs import horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
+from schedmate.logparse.reading.blocks import FOLLOWS
 from schedmate.logparse.reading.escapes import uncoloured
 
 LEADS = 40
@@ -31,6 +32,7 @@ _INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 THREADS = 8
 """So far above a traceback it may be announced where threads write at the same time [blocks]."""
+_OF_PYTEST = re.compile(r"^E {2,}")
 # An exception as `repr` writes it.
 _REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
 
@@ -202,14 +204,20 @@ def _mild(rule: Rule, line: Line) -> bool:
 
 
 def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
-    """The rule that says most about the exceptions of a traceback; of equal ones the last."""
+    """The rule that says most about the exceptions of a traceback; of equal ones the last.
+
+    Of one that was raised from another, which Python calls its direct cause, that other.
+    """
     found: Rule | None = None
-    at = block.lines[-1]
+    at = block.inner[-1]
     raised = True  # whether the next exception's name is that of a traceback
-    for line in block.lines:
+    caused = False
+    for line in block.inner:
         text = line.text
         if not text.strip():
             continue
+        if "the above exception" in text.lower():
+            caused = FOLLOWS in text
         if _INDENTED.match(text) or "Traceback (most recent call" in text:
             raised = True
             continue
@@ -219,7 +227,11 @@ def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
         rule = best(one for one in (rules.line(text), named) if one is not None)
         if rule is None or rule.role == "benign":
             continue
-        if found is None or _says(rule) >= _says(found):
+        if (
+            found is None
+            or _says(rule) > _says(found)
+            or (_says(rule) == _says(found) and not caused)
+        ):
             found, at = rule, line
     return found, at
 
@@ -230,7 +242,8 @@ def _says(rule: Rule) -> tuple[int, int]:
 
 def _bare(line: Line, rules: RuleSet) -> Rule | None:
     """The rule for an exception's name at the beginning of a line outside any traceback."""
-    match = EXCEPTION.match(line.text) or _REPRESENTED.match(line.text)
+    text = _OF_PYTEST.sub("", line.text)
+    match = EXCEPTION.match(text) or _REPRESENTED.match(text)
     if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
         return None
     return rules.exception(match["name"])
