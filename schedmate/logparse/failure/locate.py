@@ -189,6 +189,8 @@ def _stopped_first(
         return not causes and not symptoms and not any(_before(one, stop) for one in told)
     if any(_before(cause, stop) or _untimed(cause, stop) for cause in causes):
         return False
+    if any(cause.rule and stop.rule and stop.rule.name in cause.rule.explains for cause in causes):
+        return False  # ended on purpose, and the node could not even do that
     if any(_before(one, stop) for one in symptoms):
         return False
     decisive = [one for one in exits if one.rule is None or one.rule.id not in AFTER_ANY_STOP]

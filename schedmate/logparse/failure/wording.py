@@ -40,7 +40,7 @@ def subsystems() -> list[Subsystem]:
 def speaks_of_trouble(text: str) -> bool:
     """Whether a line has the form of a failure."""
     text = text[:CHARACTERS]
-    return _form("says")(text) and not _form("not")(text)
+    return _form("says")(text) and (not _form("not")(text) or _form("over")(text))
 
 
 def about(text: str) -> Subsystem | None:

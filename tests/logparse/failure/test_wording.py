@@ -28,6 +28,8 @@ def of(path: Path, lines: list[str]) -> Diagnosis:
 def test_every_form_and_every_subsystem_knows_its_examples() -> None:
     for entry in load(str(FILE))["says"]:
         assert speaks_of_trouble(entry["example"]), entry
+    for entry in load(str(FILE))["over"]:
+        assert speaks_of_trouble(entry["example"]), entry
     for entry in load(str(FILE))["not"]:
         assert not speaks_of_trouble(entry["example"]), entry
     for one in subsystems():
