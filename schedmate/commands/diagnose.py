@@ -121,7 +121,7 @@ def _print(found: Diagnosis) -> None:
         typer.echo(clean(f"{found.file}:{found.line}  {found.reason}"))
     elif found.reason:
         typer.echo(clean(found.reason[:1].upper() + found.reason[1:] + "."))
-    if found.plan is not None and found.error_type != "none":
+    if found.plan is not None and (found.error_type != "none" or found.finished is False):
         typer.echo(clean(f"Plan: {found.plan.summary}"))
         if found.plan.diagnose:
             typer.echo(f"      check first: {clean(found.plan.diagnose)}")
@@ -142,6 +142,8 @@ def _print(found: Diagnosis) -> None:
 def headline(found: Diagnosis) -> str:
     """Type, name, component and place in one line."""
     if found.error_type == "none":
+        if found.finished is False:
+            return "No failure found, and no sign of success"
         return f"No failure: {found.error_name}" if found.error_name else "No failure"
     parts = [found.error_name or "Failed, of what the log does not say", found.error_type]
     if found.faulty_component:

@@ -53,12 +53,16 @@ class Diagnosis(BaseModel):
 
     `line` is the first line of what failed first, in `file`. `error_type` is `unknown` when the
     job failed and nothing says of what, `none` when it did not fail: it completed, or was
-    cancelled, preempted or out of time, which `error_name` then says.
+    cancelled, preempted or out of time, which `error_name` then says. A log that shows neither a
+    failure nor an end has `finished` false: it was cut off, or its job was.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     error_type: ErrorType
+    finished: bool | None = Field(
+        None, description="Where nothing failed: whether the log says that the job was through"
+    )
     error_name: str | None = None
     faulty_component: FaultyComponent | None = None
     file: str | None = None

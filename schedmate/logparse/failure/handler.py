@@ -12,6 +12,7 @@ from schedmate.errors import UsageError
 from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
 from schedmate.logparse.failure.binary import probe
 from schedmate.logparse.failure.elastic import from_error_files
+from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.filters import Healthy, outliers
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict, decide, first_report
 from schedmate.logparse.failure.nearest import nearest
@@ -111,6 +112,10 @@ def diagnose(
     known = verdict.root
     if known is None or known.rule is None or _reported(known.rule):
         ending = suspect(scans, rules)
+        unsaid = known is not None and (known.rule is None or known.rule.role == "exit")
+        if unsaid and (ending is None or ending.rule is None):
+            # that it failed is certain: a warning may then say of what
+            ending = suspect(scans, rules, mild=True) or ending
         if ending is not None and _decides(ending, known):
             verdict = Verdict(
                 ending,
@@ -162,6 +167,7 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     )
     if root is None:
         diagnosis.evidence = [_quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
+        _open_end(diagnosis, scans)
         return diagnosis
     rule = root.rule
     undecided = rule is None or rule.role == "exit"
@@ -190,6 +196,25 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     ]
     diagnosis.checkpoint = _checkpoint(root, scans)
     return diagnosis
+
+
+def _open_end(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
+    """Say whether a log in which nothing failed shows that the job was through."""
+    diagnosis.finished = came_to_an_end(scans)
+    if diagnosis.finished:
+        return
+    diagnosis.reason = "no failure was found, and the log ends without a sign of success"
+    for one in scans[:1]:
+        line = last_line(one)
+        if line is not None:
+            diagnosis.evidence.append(
+                EvidenceLine(
+                    file=one.file.name,
+                    line=line.number,
+                    text=line.text[:500],
+                    note="the log ends here",
+                )
+            )
 
 
 def _resemble(diagnosis: Diagnosis, root: Event) -> None:

@@ -14,7 +14,8 @@ _GOES_ON = re.compile(r"[,;)]")
 # What stands above the line that says what failed and belongs to it: also the frames of a traceback
 # that lacks its first line, and the upper part of a message of several lines.
 _LEADS = re.compile(
-    r'.*_RemoteTraceback:\s*$|"""$|usage: | *File "[^"]+", line \d+|    |terminate called|  what\(\)'
+    r'.*_RemoteTraceback:\s*$|"""$|usage: | *File "[^"]+", line \d+|    |terminate called'
+    r"|  what\(\)"
     r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
     r"|Last error: ?$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
 )

@@ -18,6 +18,7 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
         "recoverable": diagnosis.recoverable,
         "source": diagnosis.source,
         "rule": diagnosis.rule,
+        "finished": diagnosis.finished,
     }
     row = next(row for row in _table() if _fits(row["when"], facts))
     fields = {

@@ -30,13 +30,14 @@ _SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
 _ERROR = re.compile(r"(?:^|\s)(?:\d\d:\d\d:\d\d[.,\d]*:? E |E\d{4} \d\d:)")
 
 
-def suspect(scans: list[FileScan], rules: RuleSet) -> Event | None:
+def suspect(scans: list[FileScan], rules: RuleSet, *, mild: bool = False) -> Event | None:
     """The first line that speaks of the trouble in which any of the files ends.
 
-    Its rule is the subsystem that it names, or None. Lines before the last progress, or of a log
+    Its rule is the subsystem that it names, or None. Lines of a level below that of errors count
+    where they are `mild` and speak of infrastructure. Lines before the last progress, or of a log
     that came to its proper end, do not count; nor do those that a rule knows, such as noise.
     """
-    found = [event for one in scans if (event := _of_file(one, rules)) is not None]
+    found = [event for one in scans if (event := _of_file(one, rules, mild)) is not None]
     return min(
         found,
         key=lambda event: (event.rule is None, event.time is None, event.time or 0.0),
@@ -44,7 +45,7 @@ def suspect(scans: list[FileScan], rules: RuleSet) -> Event | None:
     )
 
 
-def _of_file(one: FileScan, rules: RuleSet) -> Event | None:
+def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
     file, attempt = one.file, one.attempt
     if last_sign("finished", file, attempt.offset, attempt.end) is not None:
         return None
@@ -53,7 +54,7 @@ def _of_file(one: FileScan, rules: RuleSet) -> Event | None:
     step = last_sign("progress", file, start, attempt.end)
     after = file.line_number(step.offset) if step is not None else 0
     lines = list(file.lines(max(first, after + 1), attempt.last_line))
-    trouble = _burst(lines, rules)
+    trouble = _burst(lines, rules, mild)
     if not trouble:
         return None
     if any(_SUCCESS.search(line.text) for line in lines if line.number > trouble[-1].number):
@@ -76,7 +77,7 @@ def _says(line: Line) -> bool:
     return bool(line.text.strip()) and _FRAME.match(line.text) is None
 
 
-def _burst(lines: Sequence[Line], rules: RuleSet) -> list[Line]:
+def _burst(lines: Sequence[Line], rules: RuleSet, mild: bool) -> list[Line]:
     """The last lines that speak of trouble, with few others in between.
 
     Read from the end on, for most logs end in no trouble.
@@ -86,7 +87,7 @@ def _burst(lines: Sequence[Line], rules: RuleSet) -> list[Line]:
     for line in reversed(lines):
         if found and found[-1].number - line.number > GAP:
             break
-        if _speaks(line, rules):
+        if _speaks(line, rules, mild):
             found.append(line)
         elif not found:
             quiet += _says(line)
@@ -95,8 +96,12 @@ def _burst(lines: Sequence[Line], rules: RuleSet) -> list[Line]:
     return found[::-1]
 
 
-def _speaks(line: Line, rules: RuleSet) -> bool:
-    if not speaks_of_trouble(line.text) or MILD.search(line.text[:80]) is not None:
+def _speaks(line: Line, rules: RuleSet, mild: bool) -> bool:
+    if not speaks_of_trouble(line.text):
         return False
+    if MILD.search(line.text[:80]) is not None:
+        named = about(line.text) if mild else None
+        if named is None or named.type != "infrastructure":
+            return False
     rule = rules.line(line.text)
     return rule is None or rule.role not in ("benign", "hint")

@@ -162,7 +162,7 @@ def _head(before: str) -> re.Pattern[str] | None:
         return None
     parts = re.split(r"(\d+|0x[0-9a-f]+|(?<=\S) +(?=\S))", before)
     loose = (
-        r"[\da-fx]+" if part[0].isdigit() else " +" if part.isspace() and 0 < n else re.escape(part)
+        r"[\da-fx]+" if part[0].isdigit() else " *" if part.isspace() and n > 0 else re.escape(part)
         for n, part in enumerate(parts)
         if part
     )

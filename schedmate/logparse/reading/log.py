@@ -14,6 +14,7 @@ from typing import Any, Self
 from schedmate.logparse.reading.file import LogFile
 from schedmate.logparse.reading.prefixes import Origin, origin_of_file
 from schedmate.logparse.reading.storage import LogError, store, store_stream
+from schedmate.logparse.reading.trackers import of_tracker
 from schedmate.terminal import clean
 
 MAX_FILES = 20_000
@@ -169,7 +170,7 @@ def _walk(root: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(folder) / name
-            if not name.startswith(".") and path.is_file():
+            if not name.startswith(".") and path.is_file() and not of_tracker(path):
                 yield path
 
 

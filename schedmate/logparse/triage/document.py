@@ -165,6 +165,7 @@ class Totals(_Part):
     not_failed: int
     unreadable: int
     silent: int = Field(0, description="Failed as the list has it, with no failure in their logs")
+    unfinished: int = Field(0, description="No failure in their logs, and no sign of success")
     by_type: dict[str, int]
     by_name: dict[str, int]
     gpu_hours_lost: float | None = Field(None, description="Of the failed jobs that say; or null")

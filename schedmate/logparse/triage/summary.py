@@ -90,6 +90,7 @@ def _totals(jobs: Sequence[JobVerdict]) -> Totals:
         not_failed=len(found) - len(failed),
         unreadable=len(jobs) - len(found),
         silent=sum(job.silent for job in jobs),
+        unfinished=sum(one.finished is False for one in found),
         by_type=dict(Counter(one.error_type for one in found).most_common()),
         by_name=dict(
             Counter(

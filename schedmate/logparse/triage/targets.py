@@ -11,8 +11,11 @@ from pathlib import Path
 from schedmate.data import load
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
+from schedmate.logparse.reading.trackers import of_tracker
 from schedmate.terminal import clean
 
+TRACKER = "wandb"
+"""The directory in which an experiment tracker keeps its own records."""
 MAX_NODES = 20_000
 """Most nodes that one job is taken to have."""
 
@@ -79,7 +82,10 @@ def find_targets(source: str) -> Batch:
 
 def _plain(source: str, paths: list[Path]) -> Batch:
     odd = [path for path in paths if not (path.is_file() or path.is_dir())]
-    paths = sorted(set(paths).difference(odd))
+    jobs = [path for path in paths if not (path.is_file() and of_tracker(path))]
+    if any(path.name != TRACKER for path in jobs):  # it keeps the runs of the jobs beside it
+        jobs = [path for path in jobs if path.name != TRACKER]
+    paths = sorted(set(jobs).difference(odd))
     if not paths:
         raise InputError(f"{source} holds no logs; each file or sub-directory there is one job.")
     names = [path.name.removesuffix(".gz").removesuffix(".zst") for path in paths]

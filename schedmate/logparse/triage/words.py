@@ -60,6 +60,10 @@ def headlines(found: Triage) -> list[str]:
     lines = [
         f"{failed}{f' ({types})' if types else ''}{silent if totals.silent else ''}{lost}{unread}"
     ]
+    if totals.jobs == totals.unreadable:
+        return [*lines, "No log could be read, so nothing is known.", found.node_test.reason]
+    if totals.unfinished:
+        lines[0] += f"; {totals.unfinished:,} end without a failure and without a sign of success"
     if not found.groups:
         return [*lines, "No failures, so no root causes.", found.node_test.reason]
     lines.append(_costliest(found))

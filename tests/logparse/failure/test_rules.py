@@ -107,12 +107,13 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
             assert plan.restart != "no", rule.id
     used[plan_for(Diagnosis(error_type="unknown")).id] += 1
     used[plan_for(Diagnosis(error_type="none")).id] += 1
+    used[plan_for(Diagnosis(error_type="none", finished=False)).id] += 1
     used[plan_for(Diagnosis(error_type="infrastructure", source="model")).id] += 1
     rows = {row["id"] for row in load("logparse/failure/plans.yaml")["plans"]}
     assert rows - set(used) <= {"infrastructure"}
 
 
-@pytest.mark.parametrize("kind", ["progress", "finished", "checkpoint", "node", "rank"])
+@pytest.mark.parametrize("kind", ["progress", "finished", "success", "checkpoint", "node", "rank"])
 def test_signs_know_their_examples(kind: str) -> None:
     for entry in load("logparse/failure/signs.yaml")[kind]:
         found = signs(kind).sign(entry["example"].encode())

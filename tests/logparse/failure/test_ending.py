@@ -1,0 +1,91 @@
+"""Logs in which nothing failed: some say that the job was through, some just stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schedmate.data import load
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.reading import open_log
+
+STEPS = "".join(f"step {n}/500 | loss {3 - n / 100:.2f}\n" for n in range(1, 40))
+
+
+def of(path: Path, text: str) -> Diagnosis:
+    path.write_text(text)
+    with open_log(path) as log:
+        return diagnose(log)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "training is done\n",
+        "step 500/500 | loss 0.10\n",
+        "100%|##########| 500/500 [10:38<00:00,  1.2it/s]\n",
+        "Done!\n",
+        "wandb: Run summary:\nwandb:  loss 0.1\n",
+        *(entry["example"] + "\n" for entry in load("logparse/failure/signs.yaml")["success"]),
+    ],
+)
+def test_a_sign_of_success(end: str, tmp_path: Path) -> None:
+    found = of(tmp_path / "job.out", STEPS + end)
+    assert (found.error_type, found.finished) == ("none", True)
+    assert found.plan is not None
+    assert found.plan.id == "nothing"
+
+
+@pytest.mark.parametrize("end", ["", "zkr: lease table 7 rotated\n"])
+def test_a_log_that_just_stops(end: str, tmp_path: Path) -> None:
+    found = of(tmp_path / "job.out", STEPS + end)
+    assert (found.error_type, found.finished) == ("none", False)
+    assert "without a sign of success" in found.reason
+    assert found.evidence[-1].note == "the log ends here"
+    assert found.evidence[-1].line == 39 + bool(end)
+    assert found.plan is not None
+    assert found.plan.id == "open-end"
+    assert found.plan.restart == "no"
+
+
+def test_a_failure_or_a_cancel_leaves_the_question_open(tmp_path: Path) -> None:
+    assert of(tmp_path / "a.out", STEPS + "KeyError: 'lr'\n").finished is None
+    cancel = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-01-01T00:00:00 ***\n"
+    assert of(tmp_path / "b.out", STEPS + cancel).finished is None
+
+
+def test_a_node_that_cannot_end_the_job_counts_before_the_cancel(tmp_path: Path) -> None:
+    cancel = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-01-01T00:00:00 ***\n"
+    stuck = (
+        "slurmstepd: error: *** STEPD TERMINATED ON n1 AT 2024-01-01T00:03:00 "
+        "DUE TO JOB NOT ENDING WITH SIGNALS ***\n"
+    )
+    found = of(tmp_path / "job.out", STEPS + cancel + stuck)
+    assert (found.error_type, found.error_name) == ("infrastructure", "Node Failure")
+
+
+def test_a_warning_says_of_what_a_job_failed_that_says_nothing_else(tmp_path: Path) -> None:
+    warning = "worker - WARNING - Heartbeat to scheduler failed\n"
+    cut = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    send()\n'
+    found = of(tmp_path / "a.out", warning + cut)
+    assert (found.error_type, found.line) == ("infrastructure", 1)
+    assert of(tmp_path / "b.out", warning).error_type == "none", "a warning alone is no failure"
+
+
+@pytest.mark.parametrize(
+    ("line", "plan"),
+    [
+        ("Message: The node was low on resource: ephemeral-storage.", "evicted-for-space"),
+        ("Pod The node had condition: [DiskPressure].", "evicted-for-space"),
+        ("The node was low on resource: memory. Container a used 9Gi", "evicted-for-memory"),
+    ],
+)
+def test_a_pod_put_out_for_want_of_room_takes_no_node_with_it(
+    line: str, plan: str, tmp_path: Path
+) -> None:
+    found = of(tmp_path / "pod.txt", f"Status: Failed\nReason: Evicted\n{line}\n")
+    assert found.error_type == "infrastructure"
+    assert found.plan is not None
+    assert (found.plan.id, found.plan.isolate) == (plan, None)
