@@ -19,13 +19,12 @@ def came_to_an_end(scans: Sequence[FileScan]) -> bool:
 
 def _finished(one: FileScan) -> bool:
     file, attempt = one.file, one.attempt
-    if last_sign("finished", file, attempt.offset, attempt.end) is not None:
+    if one.finished:
         return True
     start = file.line_offset(max(attempt.first_line, attempt.last_line - LAST))
     if last_sign("success", file, start, attempt.end) is not None:
         return True
-    step = last_sign("progress", file, attempt.offset, attempt.end)
-    done, _, total = (step.groups.get("at", "") if step is not None else "").partition("/")
+    done, _, total = (one.step.groups.get("at", "") if one.step is not None else "").partition("/")
     return bool(total) and done.strip() == total.strip()
 
 

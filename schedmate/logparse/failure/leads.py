@@ -28,6 +28,7 @@ REPORT = 3
 # The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
 MILD = re.compile(
     r"^Warning: |(?:^|[\s\[|])(?:WARNING|INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|]|$)"
+    r"|^(?:INFO|WARN|DEBU|TRAC)\["
     r"|<warn(?:ing)?>|\[warn(?:ing)?\]|^I\d{4} \d\d:|level\"?[=:] ?\"?(?i:info|debug|warn)"
 )
 

@@ -10,7 +10,7 @@ from itertools import islice
 
 from schedmate.logparse.failure.leads import MILD, beginning, leads
 from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
-from schedmate.logparse.failure.signs import horizon, last_sign, signs
+from schedmate.logparse.failure.signs import Sign, horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
 from schedmate.logparse.reading.blocks import FOLLOWS
 from schedmate.logparse.reading.escapes import uncoloured
@@ -65,19 +65,26 @@ class Event:
 
 @dataclass
 class FileScan:
-    """What was found in one file: `events` after the last progress, `background` before it."""
+    """What was found in one file: `events` after the last progress, `background` before it.
+
+    `finished`: it says that the job came to its proper end. `step` is the last sign of progress
+    after the horizon.
+    """
 
     file: LogFile
     attempt: Attempt
     horizon: int
+    finished: bool = False
+    step: Sign | None = None
     events: list[Event] = field(default_factory=list)
     background: list[Event] = field(default_factory=list)
 
 
 def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
     """All events of one attempt of a file."""
-    turn = horizon(file, attempt.offset, attempt.end)
-    result = FileScan(file, attempt, turn)
+    turn, finished = horizon(file, attempt.offset, attempt.end)
+    step = last_sign("progress", file, turn, attempt.end)
+    result = FileScan(file, attempt, turn, finished, step)
     before = [line for line, _ in islice(hits(file, attempt.offset, turn, rules), MAX_BACKGROUND)]
     found = hits(file, file.align(turn), attempt.end, rules)
     after = [line for line, at in islice(found, MAX_HITS) if at >= turn]
@@ -87,7 +94,6 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
     turn_line = file.line_number(turn)
     # A progress bar and the error message that follows may share one line.
     known = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
-    step = last_sign("progress", file, turn, attempt.end)
     step_line = file.line_number(step.offset) if step is not None else 0
     for event in known:
         passed = _passing(event) and event.known_at < step_line

@@ -72,11 +72,11 @@ def signs(kind: str) -> Signs:
     )
 
 
-def horizon(file: LogFile, start: int, end: int) -> int:
+def horizon(file: LogFile, start: int, end: int) -> tuple[int, bool]:
     """The byte from which on fewer than `STEPS` further steps of training are seen.
 
     Failures before it did not stop the job, nor did those before its proper end. `start` where
-    there is neither.
+    there is neither. The second value is whether there is a proper end.
     """
     end_sign = last_sign("finished", file, start, end)
     finished = end_sign.offset if end_sign is not None else start
@@ -84,8 +84,8 @@ def horizon(file: LogFile, start: int, end: int) -> int:
     for sign in signs("progress").backwards(file, finished, end):
         steps.add(sign.groups.get("at", ""))
         if len(steps) >= STEPS:
-            return sign.offset
-    return finished
+            return sign.offset, end_sign is not None
+    return finished, end_sign is not None
 
 
 def last_sign(kind: str, file: LogFile, start: int, end: int) -> Sign | None:

@@ -16,7 +16,7 @@ LAST = 15
 """Trouble in which a log ends stands in its last lines, so many."""
 REACH = 200
 """So many lines above them may belong to it."""
-GAP = 10
+GAP = 15
 """Most other lines between two that speak of one trouble."""
 NEAR = 3
 """The first line of a report is at most so far above the one that names the subsystem."""
@@ -47,7 +47,7 @@ def suspect(scans: list[FileScan], rules: RuleSet, *, mild: bool = False) -> Eve
 
 def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
     file, attempt = one.file, one.attempt
-    if last_sign("finished", file, attempt.offset, attempt.end) is not None:
+    if one.finished:
         return None
     first = max(attempt.first_line, attempt.last_line - REACH)
     start = file.line_offset(first)

@@ -50,7 +50,7 @@ WRAPPED = {
     "a string of JSON": '{"level": "error", "exc_info": "'
     + STALE.replace('"', '\\\\"').replace("\n", "\\\\n")
     + '"}\n',
-    "a list of strings": "failed: ['Traceback (most recent call last):\\n', '  File \"a.py\", line 3"
+    "a list of strings": "ERR: ['Traceback (most recent call last):\\n', '  File \"a.py\", line 3"
     ", in f\\n    g()\\n', 'OSError: [Errno 116] Stale file handle\\n']\n",
     "bytes": "stderr: b'" + STALE.replace("\n", "\\n") + "'\n",
     "a box": "╭──── Traceback (most recent call last) ────╮\n│ /u/train.py:10 in <module>   │\n"
