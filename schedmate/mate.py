@@ -270,7 +270,7 @@ class SchedMate:
 
 
 def _repo(spec: JobSpec) -> Path:
-    if spec.repo is None:
+    if not spec.repo:  # an empty path would be the current directory
         raise UsageError("the job names no repository; set `repo` to the path of its code.")
     return Path(spec.repo)
 

@@ -88,8 +88,9 @@ def test_a_bad_job_raises_nothing_into_the_scheduler(
 
 
 def test_analyze_does_raise(mate: SchedMate) -> None:
-    with pytest.raises(UsageError, match="names no repository"):
-        mate.analyze(JobSpec())
+    for nothing in (JobSpec(), JobSpec(repo="")):
+        with pytest.raises(UsageError, match="names no repository"):
+            mate.analyze(nothing)
     with pytest.raises(InputError, match="/no/such/repository"):
         mate.analyze(JobSpec(repo="/no/such/repository"))
 

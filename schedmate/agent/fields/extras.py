@@ -149,9 +149,7 @@ def _usable(field: str, value: Value) -> object:
     if field == "image_size" and isinstance(value.data, list | tuple):
         numbers = [item.data for item in value.data if is_number(item)]
         return numbers[-1] if numbers else None
-    if isinstance(value.data, str) and re.fullmatch(
-        r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?", value.data
-    ):
+    if isinstance(value.data, str) and _NUMBER.fullmatch(value.data):
         return (
             float(value.data) if "." in value.data or "e" in value.data.lower() else int(value.data)
         )
