@@ -82,7 +82,7 @@ def track(
     """How fast a training job goes, where it is, when it will end.
 
     Reads the log backwards from its end, whatever its size, and knows the progress lines of some
-    forty frameworks; others it reads by their labels, units and timestamps. Where the log does not
+    fifty frameworks; others it reads by their labels, units and timestamps. Where the log does not
     say how long a step takes, neither does this command. When a language model is named, it is
     shown one line of each kind that was not understood and writes a pattern, which is checked
     against the others and kept.
