@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from schedmate.errors import InputError, Verdict
+from schedmate.errors import InputError, ModelError, Verdict
 
 FILE = "llm.sqlite"
 KEPT_REPLIES = 20_000
@@ -73,9 +73,21 @@ class Store:
             self._db.close()
 
     @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        """The database for one thread; what fails is a failure of the model, without whose budget
+        nothing is asked."""
+        with self._lock:
+            try:
+                yield self._db
+            except sqlite3.Error as error:
+                raise ModelError(
+                    "unavailable", f"its ledger {self.path} cannot be used ({error}); make room"
+                ) from None
+
+    @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._db:
-            yield self._db
+        with self._using() as database, database:
+            yield database
 
     def secret(self) -> bytes:
         """Random bytes of this installation, always the same."""
@@ -94,7 +106,7 @@ class Store:
 
     def spent(self, *, job: str | None = None, since: float = 0.0) -> tuple[int, float]:
         """Tokens and cost of the calls of `job` (None: of all) since a time [s since epoch]."""
-        with self._lock:
+        with self._using():
             row = self._db.execute(
                 "SELECT COALESCE(SUM(input_tokens + output_tokens), 0), COALESCE(SUM(cost), 0.0) "
                 "FROM calls WHERE time >= ? AND attempts > 0 AND (? IS NULL OR job = ?)",
@@ -104,7 +116,7 @@ class Store:
 
     def calls(self, *, since: float = 0.0) -> list[dict[str, Any]]:
         """The newest calls first."""
-        with self._lock:
+        with self._using():
             cursor = self._db.execute(
                 "SELECT * FROM calls WHERE time >= ? ORDER BY id DESC", (since,)
             )
@@ -115,7 +127,7 @@ class Store:
 
     def reply(self, key: str) -> str | None:
         """The reply once given to the same request."""
-        with self._lock:
+        with self._using():
             row = self._db.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -136,7 +148,7 @@ class Store:
 
     def method(self, endpoint: str, model: str) -> str | None:
         """The structured-output method that last worked there, if that is not long ago."""
-        with self._lock:
+        with self._using():
             row = self._db.execute(
                 "SELECT method FROM capabilities WHERE endpoint = ? AND model = ? AND time > ?",
                 (endpoint, model, time.time() - CAPABILITY_AGE_S),

@@ -7,6 +7,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -237,6 +238,20 @@ def test_ledger_survives_many_threads_and_reopening(tmp_path: object) -> None:
     assert again.spent() == (300, 0.0)
     assert again.secret() == again.secret()
     again.close()
+
+
+def test_a_ledger_that_cannot_grow_is_a_failure_of_the_model(open_model: OpenModel) -> None:
+    with serve(lambda request: completion("ok")) as server:
+        llm = open_model(server.url, cached=False)
+        llm.chat("test").invoke(HELLO)
+        [[pages]] = llm.store._db.execute("PRAGMA page_count")
+        llm.store._db.execute(f"PRAGMA max_page_count = {pages}")
+        for _ in range(100):  # until the last page is full
+            with suppress(ModelError):
+                llm.chat("test").invoke(HELLO)
+        with pytest.raises(ModelError, match=r"llm\.sqlite cannot be used .* is full") as caught:
+            llm.chat("test").invoke(HELLO)
+    assert caught.value.verdict == "unavailable"
 
 
 def test_unusable_ledger_is_one_sentence(tmp_path: object) -> None:

@@ -93,10 +93,15 @@ class Ledger:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Keep what there is; raises `LedgerError` when the file failed, then or before."""
         try:
             self._commit()
+        except sqlite3.Error as failure:
+            error = failure
         finally:
             self._db.close()
+        if isinstance(error, sqlite3.Error):
+            raise self._unusable(error) from None
 
     def known(self) -> frozenset[bytes]:
         """Digests of the contents on which there is a verdict."""
@@ -114,25 +119,22 @@ class Ledger:
     def put(self, target: Target, outcome: Outcome) -> array[int]:
         """Keep a verdict; gives the numbers of its templates."""
         numbers = array("q", [template.number for template in outcome.templates])
-        try:
-            if not self._pending:
-                self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(
-                "INSERT OR IGNORE INTO template VALUES (?, ?, ?, ?, ?)",
-                [
-                    (one.number, one.text, self.batch, str(target.log), one.line)
-                    for one in outcome.templates
-                ],
-            )
-            self._db.execute(
-                "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?)",
-                (outcome.content, version(), outcome.document, numbers.tobytes()),
-            )
-            self._pending += 1
-            if self._pending >= TOGETHER or time.monotonic() - self._since > 1:
-                self._commit()
-        except sqlite3.Error as error:
-            raise self._unusable(error) from None
+        if not self._pending:
+            self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany(
+            "INSERT OR IGNORE INTO template VALUES (?, ?, ?, ?, ?)",
+            [
+                (one.number, one.text, self.batch, str(target.log), one.line)
+                for one in outcome.templates
+            ],
+        )
+        self._db.execute(
+            "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?)",
+            (outcome.content, version(), outcome.document, numbers.tobytes()),
+        )
+        self._pending += 1
+        if self._pending >= TOGETHER or time.monotonic() - self._since > 1:
+            self._commit()
         return numbers
 
     def new_templates(self) -> dict[int, Seen]:

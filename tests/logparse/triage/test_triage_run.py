@@ -232,6 +232,17 @@ def test_two_batches_do_not_share_a_ledger(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("documents", [1, 1000])
+def test_a_full_disk_is_one_sentence(tmp_path: Path, documents: int) -> None:
+    [target] = find_targets(str(write(tmp_path / "logs", "ok"))).targets
+    ledger = Ledger(tmp_path / "ledger", "a")
+    [[pages]] = ledger._db.execute("PRAGMA page_count")
+    ledger._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(LedgerError, match="is full; name another file"), ledger:  # noqa: PT012
+        for number in range(documents):
+            ledger.put(target, Outcome(number.to_bytes(4), "x" * 9000))
+
+
 def test_a_ledger_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "ledger").write_text("something else, and long enough to be no new database\n" * 50)
     with pytest.raises(LedgerError, match="name another file with --ledger"):
