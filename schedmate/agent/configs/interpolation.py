@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from schedmate.agent.configs.choices import Choice
 from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.scalars import (
     Literal,
@@ -57,16 +58,22 @@ def grammar_scalar(text: str) -> bool | int | float | str | None:
     return text
 
 
-def resolve_interpolations(config: Value, *, env: Mapping[str, Value] | None = None) -> Value:
+def resolve_interpolations(
+    config: Value,
+    *,
+    env: Mapping[str, Value] | None = None,
+    choices: Mapping[str, Choice] | None = None,
+) -> Value:
     """`config` with every interpolation of plain values replaced by the value it names.
 
     `${a.b}`, `${a[0]}`, relative `${.x}` and `${..x}`, nested ones and ones inside text follow
     OmegaConf; a resolved value keeps the origin of the place where it stands. `${oc.env:VAR}`
-    takes `env`, else its default; `oc.select` and `oc.decode` work. Every other resolver, a
-    circle, a key that does not exist and the mandatory mark `???` become unknown with their text.
+    takes `env`, else its default; `oc.select` and `oc.decode` work, and the program's own
+    resolvers that are plain `choices`. Every other resolver, a circle, a key that does not exist
+    and the mandatory mark `???` become unknown with their text.
     Raises ConfigError when the result is too large or too deep.
     """
-    resolved = Resolver(config, env or {}).resolve(config, ())
+    resolved = Resolver(config, env or {}, choices or {}).resolve(config, ())
     return ensure_bounded(resolved, "the configuration with its interpolations")
 
 
@@ -78,9 +85,12 @@ def has_interpolation(text: str) -> bool:
 class Resolver:
     """Resolves the nodes of one tree on demand, each once."""
 
-    def __init__(self, root: Value, env: Mapping[str, Value]) -> None:
+    def __init__(
+        self, root: Value, env: Mapping[str, Value], choices: Mapping[str, Choice] | None = None
+    ) -> None:
         self.root = root
         self._env = env
+        self._choices = choices or {}
         self._done: dict[Path, Value] = {}
         self._active: set[Path] = set()
         self._depth = 0
@@ -202,6 +212,10 @@ class Resolver:
                 decoded = wrap(_decode(values[0].data), values[0].origin)
                 return self.resolve(decoded, (*path, "oc.decode"))
             return values[0]
+        elif name in self._choices:
+            chosen = self._choices[name].of(values)
+            if chosen is not None:
+                return chosen
         raise _Unresolved
 
     def _argument(self, text: str, path: Path, at: Value) -> Value:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs import compose_hydra
 from schedmate.agent.configs.class_keys import argument_keys, built_by, class_keys, is_instruction
 from schedmate.agent.interp.invocation import Handler, Invocation
-from schedmate.agent.interp.libs.configs.omegaconf import omega_structured
+from schedmate.agent.interp.libs.configs.omegaconf import RESOLVERS, omega_structured
 from schedmate.agent.interp.libs.registries import class_named
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import (
@@ -75,7 +76,18 @@ def compose_for(state: State, function: Function, decorator: Symbol | Call) -> V
         # Hydra before 1.0 named the primary config by a file
         path, _, name = path.rpartition("/")
     folder = _folder(state, function.module.path, path or ".", bool(args or kwargs))
+    _register_resolvers(state, function)
     return compose(state, folder, name, overrides, [directory] if directory else [])
+
+
+def _register_resolvers(state: State, function: Function) -> None:
+    """Import what the main function imports first: values are looked up after that."""
+    for node in function.node.body if isinstance(function.node, ast.FunctionDef) else []:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                state.import_module(alias.name, function.module)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            state.import_module(node.module, function.module)
 
 
 def _text(value: Value) -> str | None:
@@ -111,6 +123,7 @@ def compose(
             state.sources.root,
             structured=state.shared.get("hydra_store"),
             search_path=extra,
+            resolvers=state.shared.get(RESOLVERS),
         )
     except InputError as error:
         state.trace.warn(str(error))

@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
+from schedmate.agent.configs.choices import plain_choice
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.attributes import set_path
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
 from schedmate.agent.interp.libs.configs.files import noted, read_file
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
-from schedmate.agent.interp.objects import Instance
+from schedmate.agent.interp.objects import Function, Instance
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
+
+RESOLVERS = "omegaconf resolvers"
+"""Where the program's own resolvers are kept, by name."""
 
 
 def omega_load(state: State, call: Invocation) -> Value:
@@ -56,7 +60,11 @@ def omega_merge(state: State, call: Invocation) -> Value:
             merged = merge(merged, plain_tree(layer))
         elif isinstance(layer.data, list):
             merged = with_dotlist(merged, layer.data)
-    return noted(state, attr_tree(resolve_interpolations(merged), "omegaconf"), "merged config")
+    return noted(
+        state,
+        attr_tree(resolve_interpolations(merged, choices=state.shared.get(RESOLVERS)), "omegaconf"),
+        "merged config",
+    )
 
 
 def with_dotlist(config: Value, items: list[Value]) -> Value:
@@ -118,9 +126,22 @@ _MERGES = (
     "*.deepmerge", "*.deep_merge", "*.merge_dicts",
 )  # fmt: skip
 
+
+def register(state: State, call: Invocation) -> Value:
+    """`OmegaConf.register_new_resolver(name, function)`: kept where it is a plain choice."""
+    name, function = call.argument(0, "name"), call.argument(1, "resolver")
+    if name is not None and function is not None and isinstance(function.data, Function):
+        choice = plain_choice(function.data.node)
+        if choice is not None:
+            state.shared.setdefault(RESOLVERS, {})[str(name.data)] = choice
+    return Value(None)
+
+
 HANDLERS: dict[str, Handler] = {
     "omegaconf.DictConfig": omega_create,
     "sconf.Config": omega_load,
+    "omegaconf.OmegaConf.register_new_resolver": register,
+    "omegaconf.OmegaConf.register_resolver": register,
     **{f"omegaconf.OmegaConf.{name}": handler for name, handler in _OMEGACONF.items()},
     **dict.fromkeys(_MERGES, omega_merge),
 }
