@@ -28,7 +28,7 @@ from schedmate.agent.fields import (
 )
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
 from schedmate.agent.interp.objects import Instance
-from schedmate.agent.interp.program import follow
+from schedmate.agent.interp.program import follow, follow_config
 from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
@@ -86,6 +86,9 @@ def extract(
     trace = Trace()
     if plan.entry is not None:
         trace = follow(root, plan, _facts(root, plan, completed), Limits(time=budget))
+    elif (config := outside.python_config(root, plan)) is not None:
+        facts = _facts(root, plan, completed)
+        trace = follow_config(root, plan, config, facts, Limits(time=budget))
     _add_launch_settings(root, trace, plan)
     _relative_to(root, trace)
     warnings.extend(trace.warnings)

@@ -42,6 +42,15 @@ max_steps = 20000
     "policies:\n- {name: TEDPolicy, epochs: 30}\n",
     "conf/pretrain/base.yaml": "# @package _group_\ntask: {_name: audio_pretraining, data: x}\n"
     "optimization: {max_update: 250000, lr: [0.0005]}\nmodel: {_name: wav2vec2}\n",
+    "configs/pose.py": """_base_ = 'mmpose::_base_/default_runtime.py'
+train_cfg = dict(max_epochs=210, val_interval=10)
+model = dict(type='TopdownPoseEstimator', backbone=dict(type='HRNet'))
+optim_wrapper = dict(optimizer=dict(type='Adam', lr=5e-4))
+train_pipeline = [dict(type='GenerateTarget', dataset='imagenet')]
+train_dataloader = dict(batch_size=64, dataset=dict(type='RepeatDataset', times=2, dataset=dict(
+    type='CocoDataset', data_root='data/coco/', pipeline=train_pipeline)))
+val_dataloader = dict(batch_size=32, dataset=dict(type='CocoDataset', data_root='data/coco/'))
+""",
     "configs/lit.yaml": "data: {class_path: litgpt.data.Alpaca2k}\ntrain: {epochs: 4}\n",
 }
 
@@ -111,6 +120,13 @@ max_steps = 20000
             (2, "epoch"),
             None,
             None,
+        ),
+        (
+            "mim train mmpose configs/pose.py --gpus 8 --cfg-options train_cfg.max_epochs=9",
+            "HRNet",
+            (9, "epoch"),
+            "coco",
+            "coco",
         ),
         (
             "litgpt finetune_lora meta-llama/Llama-2-7b-hf --config configs/lit.yaml",

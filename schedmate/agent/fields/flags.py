@@ -19,6 +19,7 @@ from schedmate.errors import InputError
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)[\w-]*$", re.IGNORECASE)
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9][\w./-]*")
 _DATA_FOLDER = re.compile(r"([\w.-]+/)*data(sets?|[-_]?bin)?/[\w./-]+", re.IGNORECASE)
+_PAIR = re.compile(r"[A-Za-z_][\w.]*=[^=].*", re.DOTALL)
 _KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 _MAX_NAME = 250
 _CONFIGS = (".yaml", ".yml", ".json", ".jsonnet", ".toml", ".ini", ".cfg")
@@ -33,7 +34,7 @@ def from_argv(argv: list[Value]) -> Value:
         origin = flag_origin(flag)
         if values and isinstance(values[0].data, str):
             found[name.replace("-", "_")] = wrap(parse_scalar(values[0].data), origin)
-            loose.extend(values[1:])
+            loose.extend(values if _PAIR.fullmatch(values[0].data) else values[1:])
         else:
             found[name.replace("-", "_")] = Value(True, origin)
     for token, following in zip(loose, [*loose[1:], Value(None)], strict=False):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from schedmate.agent.fields.candidates import rules
@@ -36,6 +37,18 @@ def known(plan: LaunchPlan) -> tuple[str, dict[str, Any], list[Value]] | None:
         held = _programs().get(" ".join([plan.console, *texts[:count]]))
         if held is not None:
             return *held, plan.argv[count:]
+    return None
+
+
+def python_config(root: Path, plan: LaunchPlan) -> str | None:
+    """The Python file of the repository that the program of a plan is configured by."""
+    found = known(plan)
+    if found is None or not found[1].get("python"):
+        return None
+    for word in found[2]:
+        path = root / plan.cwd / str(word.data)
+        if path.suffix == ".py" and path.is_file() and path.resolve().is_relative_to(root):
+            return path.resolve().relative_to(root).as_posix()
     return None
 
 

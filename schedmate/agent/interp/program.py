@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 from schedmate.agent.interp.flow import BudgetSpent, Raised
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.library import Library
 from schedmate.agent.interp.objects import Function, Module, Site
 from schedmate.agent.interp.source import Sources
@@ -13,8 +15,9 @@ from schedmate.agent.interp.state import Limits, State
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.values import Value
+from schedmate.agent.values import Origin, Value
 
+CONFIG = "mmengine.config.Config.fromfile"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The devices a program makes visible to itself."""
 
@@ -28,13 +31,38 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
         facts: launch facts for library results (gpus, gpus_per_node, nodes, distributed, cwd).
         limits: step and time limits; past them the trace is partial and says so.
     """
-    assert plan.entry is not None
-    entry = root / plan.entry
+    return _follow(root, plan, facts, limits, plan.entry)
+
+
+def follow_config(
+    root: Path, plan: LaunchPlan, config: str, facts: dict[str, object], limits: Limits
+) -> Trace:
+    """What a Python configuration says that an installed program reads, as mmengine's do."""
+    path = Value(str(root / config), Origin("config", config, 1))
+
+    def load(state: State, module: Module) -> None:
+        read = state.library.handlers[CONFIG]
+        read(state, Invocation(CONFIG, [path], {}, Site(config, 1)))
+
+    return _follow(root, plan, facts, limits, config, load)
+
+
+def _follow(
+    root: Path,
+    plan: LaunchPlan,
+    facts: dict[str, object],
+    limits: Limits,
+    file: str | None,
+    instead: Callable[[State, Module], None] | None = None,
+) -> Trace:
+    """Follow a file of the launch, or do something `instead` from its place."""
+    assert file is not None
+    entry = root / file
     sources = Sources(root, _import_roots(root, plan, entry), Repo(root))
     state = State(
         sources,
         Library(facts),
-        [Value(plan.entry), *plan.argv],
+        [Value(file), *plan.argv],
         dict(plan.env),
         limits,
     )
@@ -49,7 +77,10 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
         state.trace.complete = False
         return state.trace
     try:
-        _run(state, module, tree, plan)
+        if instead is not None:
+            instead(state, module)
+        else:
+            _run(state, module, tree, plan)
     except Raised as error:
         if error.name != "SystemExit":
             state.trace.warn(f"{module.file}: following the code stopped at a raised {error.name}")
@@ -62,7 +93,9 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
     except Exception as error:  # noqa: BLE001 - no repository may break the analysis of its job
         state.trace.complete = False
         state.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
-    state.trace.settings.append(Settings("__main__", Value(dict(module.scope.names)), "globals"))
+    if instead is None:
+        names = Value(dict(module.scope.names))
+        state.trace.settings.append(Settings("__main__", names, "globals"))
     visible = state.shared.get("os.environ", {}).get(VISIBLE)
     if visible is not None:
         settings = Value({VISIBLE.lower(): visible})

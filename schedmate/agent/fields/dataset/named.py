@@ -42,7 +42,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
     for rank, setting in _for_validation(settings) if evaluates else _for_training(settings):
         if any(
             re.search(
-                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric",
+                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric|pipeline|transforms?$",
                 part,
                 re.IGNORECASE,
             )

@@ -22,7 +22,15 @@ from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 
-_FILES = ("cfg", "weights", "checkpoint", "pretrainedpath", "loadpath", "initmodel")
+_FILES = (
+    "cfg",
+    "weights",
+    "checkpoint",
+    "checkpointdir",
+    "pretrainedpath",
+    "loadpath",
+    "initmodel",
+)
 """Settings that hold a file; only a file named after a known model names one."""
 
 _BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
@@ -132,6 +140,8 @@ def _base(name: str, used: set[str]) -> float:
 def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> float:
     """How likely the value of a setting is the model's name, from `base` on."""
     origin = setting.value.origin
+    if setting.key == "checkpointdir":
+        return 56.0  # what it starts from, or where it writes to
     score = base
     score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
     typed = setting.explicit and setting.kind in ("arguments", "dataclass")

@@ -224,8 +224,6 @@ HANDLERS: dict[str, Handler] = {
     "simple_parsing.parse": from_command_line,
     "chz.entrypoint": from_command_line,
     "chz.nested_entrypoint": from_command_line,
-    "jsonargparse.CLI": from_command_line,
-    "jsonargparse.auto_cli": from_command_line,
     "defopt.run": from_command_line,
     "tap.tapify": from_command_line,
     "sensai.util.logging.run_cli": from_command_line,
