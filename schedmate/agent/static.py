@@ -36,7 +36,10 @@ from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.errors import InputError
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 
-_BELOW_UNKNOWN = re.compile(r"(-{0,2}[\w.-]+=)?\$(\w+|\{\w+\})(/[\w.@+-]+)+")
+_PLACE = r"([\"']?)\$(?:\w+|\{\w+\})(?:/[\w.@+-]+)+"
+_BELOW_UNKNOWN = re.compile(
+    rf"(?:-{{0,2}}[\w.-]+=)?(?:{_PLACE}\1|\[\s*{_PLACE}\2(?:\s*,\s*{_PLACE}\3)*\s*\])"
+)
 
 
 @dataclass(slots=True)
@@ -130,7 +133,10 @@ def _relative_to(root: Path, trace: Trace) -> None:
 
 
 def _placed(value: Value) -> Value:
-    """An argument below a folder that only the machine knows, `$HOME/data/x.csv`, as written."""
+    """An argument below a folder that only the machine knows, `$HOME/data/x.csv`, as written.
+
+    So is a list of such places, `files=['$HOME/a.csv', '$HOME/b.csv']`.
+    """
     text = value.data.text if isinstance(value.data, Unknown) else None
     if text is not None and _BELOW_UNKNOWN.fullmatch(text):
         return Value(text, value.origin)

@@ -20,6 +20,47 @@ from schedmate.agent.launch import plan_launch
 from schedmate.jobs import LaunchConfig
 
 PROGRAMS = {
+    "words walked by their index": """
+args = ["--a", "1", "x", "--b=2"]
+found, rest, i = {}, [], 0
+while i < len(args):
+    arg = args[i]
+    if arg.startswith("--b="):
+        found["b"] = arg.split("=", 1)[1]
+    elif arg == "--a":
+        found["a"] = args[i + 1]
+        i += 1
+    else:
+        rest.append(arg)
+    i += 1
+else:
+    found["end"] = i
+queue, order = [3, 1, 2], []
+while queue:
+    item = queue.pop(0)
+    if item == 1:
+        continue
+    order.append(item)
+    if len(order) > 5:
+        break
+out(found, rest, i, order, queue)
+""",
+    "what inspect tells of functions and classes": """
+import inspect
+class A:
+    __inject__ = ["net"]
+    def __init__(self, net, depth=18, *rest, wide=False, **more):
+        pass
+def f(a, b=2, *, c=3):
+    pass
+spec = inspect.getfullargspec(A.__init__)
+out(spec.args, spec.defaults, spec.varargs, spec.varkw, spec.kwonlyargs, spec.kwonlydefaults)
+out(inspect.getfullargspec(f).args, inspect.getfullargspec(f).defaults)
+out(list(inspect.signature(f).parameters), list(inspect.signature(A).parameters))
+out(inspect.signature(f).parameters["b"].default, inspect.signature(f).parameters["c"].name)
+out(inspect.isclass(A), inspect.isclass(f), inspect.isfunction(f), inspect.isfunction(A))
+out(getattr(A, "__inject__", []), getattr(A, "__share__", []), hasattr(A, "__init__"))
+""",
     "members of enums are one object each": """
 from enum import Enum, auto
 class Mode(str, Enum):

@@ -112,7 +112,12 @@ def _stems(cleaned: str) -> Iterator[str]:
         if _is_generic(stem):
             continue
         shorter = _SPLIT_SUFFIX.sub("", stem).strip("-_. ")
-        bare = re.sub(r"[-_](data|dataset|files)$", "", shorter, flags=re.IGNORECASE)
+        bare = re.sub(
+            r"[-_](data|dataset|files|cuts|recordings|supervisions)$",
+            "",
+            shorter,
+            flags=re.IGNORECASE,
+        )
         shorter = bare if bare and begins_known(bare) else shorter
         if shorter and not _is_generic(shorter):
             yield shorter
@@ -217,7 +222,7 @@ def class_dataset(name: str) -> str | None:
         return None
     if len(stripped) < 3 and not is_known(stripped, "datasets"):
         return None
-    plain = is_known(stripped, "datasets") or re.search(r"\d|^[A-Z]{3,}$", stripped)
+    plain = is_known(stripped, "datasets") or re.search(r"\d\d|\d$|^[A-Z]{3,}$", stripped)
     if plain or re.search(r"(Train|Training|Validation|Val|Valid|Test|Eval)$", name):
         return stripped
     # an unknown name keeps its class's full form, which is what people search for

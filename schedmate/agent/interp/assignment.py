@@ -17,6 +17,7 @@ from schedmate.agent.interp.objects import (
     Scope,
     Symbol,
 )
+from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Unknown, Value, unknown
 
@@ -89,9 +90,8 @@ def set_attribute(state: State, base: Value, name: str, value: Value) -> None:
         if held is not None and held.known and held.data is not None:
             # `args.epochs = ceil(args.steps / len(loader))` is the same length, put otherwise
             number = isinstance(held.data, int | float)
-            if isinstance(value.data, Unknown) or (
-                number and isinstance(value.data, Symbol | Call)
-            ):
+            same = isinstance(value.data, Unknown) and not _replaces_default(held, value)
+            if same or (number and isinstance(value.data, Symbol | Call)):
                 return
         if _overrides(state, held, value):
             data[name] = converted(data, value)
@@ -116,6 +116,13 @@ def set_attribute(state: State, base: Value, name: str, value: Value) -> None:
     elif isinstance(data, Module):
         state.load(data)
         data.scope.names[name] = value
+
+
+def _replaces_default(held: Value, value: Value) -> bool:
+    """Whether a default gives way to what was set: `args.steps = args.epochs * len(loader)`."""
+    passes = value.data.epochs if isinstance(value.data, Passes) else None
+    sources = [v.origin.source if v.origin is not None else "" for v in (held, passes) if v]
+    return len(sources) == 2 and sources[0] == "default" and sources[1] not in ("default", "code")
 
 
 def _held(data: Instance) -> Any:

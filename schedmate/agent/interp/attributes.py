@@ -46,6 +46,9 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if isinstance(data, Module):
         return _of_module(state, data, name)
     if isinstance(data, Symbol):
+        module, _, last = data.path.rpartition(".")
+        if name in ("__name__", "__module__") and data.base is None and last[:1].isupper():
+            return Value(last if name == "__name__" else module)
         path = state.sources.canonical(f"{data.path}.{name}")
         return symbol(state, path) if data.base is None else Value(Symbol(path, data.base))
     if isinstance(data, Call):
@@ -197,6 +200,8 @@ def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
         return found
     if name in ("__name__", "__qualname__"):
         return Value(data.name, base.origin)
+    if name == "__module__":
+        return Value(data.module.name)
     if name == "__dict__":
         return Value(data.attrs)
     if name == "__members__":

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp import classes, instances
-from schedmate.agent.interp.definitions import is_generator, only_saves
+from schedmate.agent.interp.definitions import is_generator, only_saves, only_switches
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.objects import (
@@ -131,8 +131,10 @@ def call_function(
         # recursion over something unknown has nothing to end it
         return unknown()
     if function.cls is None or not classes.is_record(function.cls):
-        # `config.validate()` tells nothing of the run, nor a `do_test` that saves a checkpoint
-        if function.name not in state.trace.functions and not only_saves(function.node):
+        # `config.validate()` tells nothing of the run, nor a `do_test` that saves a checkpoint,
+        # nor an `eval` that switches modes
+        told = function.name in state.trace.functions
+        if not told and not only_saves(function.node) and not only_switches(function.node):
             state.trace.functions[function.name] = site
     scope = Scope(function.module, function.scope)
     _bind_arguments(state, function, args, kwargs, scope)

@@ -155,3 +155,13 @@ def only_saves(node: ast.AST) -> bool:
         if isinstance(part, ast.Call):
             called.add(ast.unparse(part.func).rpartition(".")[2])
     return called >= _SAVES and not any(_RUNS.search(name) for name in called)
+
+
+def only_switches(node: ast.AST) -> bool:
+    """Whether a function does no more than switch networks between their modes."""
+    called = {
+        ast.unparse(part.func).rpartition(".")[2]
+        for part in ast.walk(node)
+        if isinstance(part, ast.Call)
+    }
+    return bool(called) and called <= {"eval", "train", "super"}

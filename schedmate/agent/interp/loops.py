@@ -60,6 +60,36 @@ def while_(state: State, node: ast.While, scope: Scope) -> Flow | None:
     note_bound(state, node.test, node.body, scope, kind="while", loop=node)
     if decided is False:
         return state.follow(node.orelse, scope)
+    if decided and _over_items(state, node.test, scope) and not _trains(node.body):
+        return _item_by_item(state, node, scope)
+    return _once(state, node, scope)
+
+
+def _over_items(state: State, test: ast.expr, scope: Scope) -> bool:
+    """Whether a loop goes on as long as known items are left: `i < len(args)`, `queue`."""
+    held = next(
+        (
+            call.args[0]
+            for call in ast.walk(test)
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "len" and call.args
+        ),
+        test if isinstance(test, ast.Name) else None,
+    )
+    items = state.evaluate(held, scope).data if held is not None else None
+    return isinstance(items, list | tuple | str) and len(items) <= FULL_LIST
+
+
+def _item_by_item(state: State, node: ast.While, scope: Scope) -> Flow | None:
+    """Follow a loop for as many passes as its test is known to hold."""
+    for _ in range(FULL_LIST):
+        decided = truth(evaluate(state, node.test, scope))
+        if decided is False:
+            return state.follow(node.orelse, scope)
+        if decided is None:
+            break
+        flow = state.follow(node.body, scope)
+        if flow is not None and flow.kind != "continue":
+            return None if flow.kind == "break" else flow
     return _once(state, node, scope)
 
 

@@ -133,8 +133,24 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
     if extra is not None and isinstance(extra.data, str):
         # joining an absolute part gives that part
         roots.extend(cwd / part for part in extra.data.split(":") if part)
+    projects = [root, *(folder for folder in _above(root, entry) if _is_project(folder))]
     return [
         *roots,
-        root,
-        *(root / name for name in ("src", "lib", "python") if (root / name).is_dir()),
+        *projects,
+        *(
+            project / name
+            for project in projects
+            for name in ("src", "lib", "python")
+            if (project / name).is_dir()
+        ),
     ]
+
+
+def _above(root: Path, entry: Path) -> list[Path]:
+    """The folders from the entry's up to the root, without it."""
+    return [folder for folder in entry.parents if folder != root and folder.is_relative_to(root)]
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether what is in a folder is installed (`pip install -e .`) before its programs run."""
+    return any((folder / name).is_file() for name in ("setup.py", "pyproject.toml", "setup.cfg"))

@@ -15,6 +15,7 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.dataset.sections import section_evaluates
 from schedmate.agent.fields.words import (
+    begins_known,
     dataset_name,
     from_path,
     is_known,
@@ -63,6 +64,8 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         last = setting.path[-1].lower()
         place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
         name = dataset_name(text, path=is_path(text) or place)
+        if setting.kind == "choices" and says_nothing(_tail(text)):
+            continue  # `audio/default`: a file of the configuration's own
         as_written = name is None and (is_path(text) or place or "/" in text)
         if as_written:
             name = written_path(text)
@@ -94,7 +97,7 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
     known = is_known(name, "datasets")
     score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
     if is_path(text):
-        score -= 8
+        score -= 3 if known and setting.explicit else 8
     elif setting.explicit:
         # what this launch says over what the code makes of other defaults, or builds it from
         score += 4 if rank < 4 else 2
@@ -204,6 +207,7 @@ def _by_pattern(settings: list[Setting]) -> list[tuple[int, Setting]]:
         (60, setting)
         for setting in settings
         if _is_repository(setting)
+        or _holds_known(setting)
         or (
             _DATA_KEY.match(setting.path[-1])
             and (setting.key != "traindir" or paired)
@@ -215,10 +219,26 @@ def _by_pattern(settings: list[Setting]) -> list[tuple[int, Setting]]:
 
 
 def _is_repository(setting: Setting) -> bool:
-    """`data: [{repo_id: owner/name}]`: a dataset on a hub."""
-    return setting.key in ("repoid", "hfrepo", "hfid", "hfname") and any(
+    """`data: [{repo_id: owner/name}]`, `dataset: {source: {path: owner/c4}}`: one on a hub."""
+    text = setting.value.data
+    known = setting.key == "path" and isinstance(text, str) and _HUB_ID.fullmatch(text)
+    if not (known and is_known(str(text), "datasets")):
+        known = None
+    return (known is not None or setting.key in ("repoid", "hfrepo", "hfid", "hfname")) and any(
         re.search("data", part, re.IGNORECASE) for part in setting.path[:-1]
     )
+
+
+_FOLDER_KEY = re.compile(r"[a-z]\w*_(root|dir|path|folder)$", re.IGNORECASE)
+
+
+def _holds_known(setting: Setting) -> bool:
+    """`libri_root: /data/LibriSpeech`: a place that a well-known dataset names."""
+    key, text = setting.path[-1], setting.value.data
+    if not isinstance(text, str) or not _FOLDER_KEY.fullmatch(key) or _NOT_DATA_KEY.search(key):
+        return False
+    name = from_path(text) if is_path(text) and not _NOT_TRAIN_KEY.search(key) else None
+    return name is not None and begins_known(name)
 
 
 _RECORDED_BY = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay",

@@ -34,7 +34,7 @@ AS_WRITTEN = 42.0
 
 
 def uses_of(event: CallEvent) -> list[Use]:
-    if event.inside:
+    if event.inside or ".transforms." in event.path:
         return []
     if event.cls is not None and classes.is_environment(event.cls):
         origin = event.result.origin if event.result is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Setting
+from schedmate.agent.fields.candidates import Setting, text_of
 from schedmate.agent.fields.words import is_path
 from schedmate.agent.values import Origin
 
@@ -46,8 +46,8 @@ def given(settings: list[Setting]) -> Origin | None:
     files = {
         setting.key: setting.value.origin
         for setting in settings
-        if setting.kind != "globals" and isinstance(setting.value.data, str)
-        if is_path(setting.value.data)
+        if setting.kind != "globals" and isinstance(setting.value.data, str | list)
+        if is_path(text_of(setting.value) or "")
     }
     for key, origin in files.items():
         word = _VALID_WORD.match(key)

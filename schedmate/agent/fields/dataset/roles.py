@@ -16,7 +16,7 @@ EVAL = re.compile(
     re.IGNORECASE,
 )
 EVAL_WORD = re.compile(
-    r"val(id|idation)?$|^(val(?!u)|valid|test|eval|dev)|_(val|valid|test|eval|dev)(_|$)|"
+    r"val(id|idation)?$|^(val(?!u)|valid|test|eval|dev(?!ic|el))|_(val|valid|test|eval|dev)(_|$)|"
     r"((?<!inter)val|valid|(?<!la)test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split|env)",
     re.IGNORECASE,
 )

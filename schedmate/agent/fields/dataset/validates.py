@@ -71,7 +71,9 @@ _RESULT = re.compile(
 _ASKED = re.compile(r"(validate|dovalid(ation)?|doval|runvalidation|usevalidation)")
 """Switches that are off unless the user asks for validation."""
 
-_EVAL_EPISODES = re.compile(r"(n|num|max)?(eval|evaluation)(episodes|rollouts|trials)|itestset")
+_EVAL_EPISODES = re.compile(
+    r"(n|num|max)?(eval|evaluation|test)(episodes|rollouts|trials)|itestset"
+)
 _DO_EVAL = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
 _NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|eval|evaluation)")
 
@@ -140,7 +142,12 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     if places.never(settings):
         return False
     for name, site in trace.assigned.items():
-        if _RESULT.fullmatch(name) or _HELD_OUT_PART.fullmatch(name) or _loaded(name):
+        if (
+            name == "evaluator"
+            or _RESULT.fullmatch(name)
+            or _HELD_OUT_PART.fullmatch(name)
+            or _loaded(name)
+        ):
             return Origin("code", site.file, site.line)
     found = next((event.site for event in trace.calls if _is_evaluation(event)), None)
     if found is not None:
@@ -205,6 +212,7 @@ def _is_evaluation(event: CallEvent) -> bool:
         )
         or _logs_evaluation(event)
         or event.path.endswith(_SPLITS)
+        or any(_HELD_OUT_PART.fullmatch(part) for part in event.path.split("."))
         or any(_of_validation(value.data) for value in event.args)
         or (event.path.endswith((".evaluate", ".validate")) and event.certain)
     )

@@ -11,6 +11,7 @@ from schedmate.agent.fields.candidates import (
     Setting,
     argument,
     best,
+    is_number,
     matches,
     rules,
     source_bonus,
@@ -20,6 +21,7 @@ from schedmate.agent.fields.length.calls import from_call, from_runner, from_tra
 from schedmate.agent.fields.length.counts import LEAVES, LIMIT
 from schedmate.agent.fields.length.loops import from_loop, is_inner, of_passes
 from schedmate.agent.fields.length.settings import from_settings
+from schedmate.agent.interp.objects import Site
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
 
@@ -40,7 +42,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
         from_runner(event, epochs, steps)
     from_training_arguments(trace, epochs, steps)
     around: dict[int, LoopEvent] = {}
-    for loop in trace.loops:
+    for loop in _last_of_schedule(trace.loops):
         if isinstance(loop.bound.data, Passes):
             of_passes(loop, loop.bound.data, epochs, steps)
         elif not is_inner(loop, around.get(loop.depth - 1)):
@@ -63,6 +65,18 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
         assert chosen is not None
         return chosen, "epoch" if step is None else "step"
     return _arbitrate(epoch, step)
+
+
+def _last_of_schedule(loops: list[LoopEvent]) -> list[LoopEvent]:
+    """The loops, where of one that is left at several counts in turn only the last is told.
+
+    `for lr, max_step in schedule: ... if step >= max_step: break` ends at the schedule's end.
+    """
+    ends: dict[Site, float] = {}
+    for loop in loops:
+        if loop.kind == "stop" and is_number(loop.bound):
+            ends[loop.site] = max(loop.bound.data, ends.get(loop.site, 0))
+    return [loop for loop in loops if ends.get(loop.site, loop.bound.data) == loop.bound.data]
 
 
 def _endless(trace: Trace, epoch: Candidate | None, step: Candidate | None) -> bool:

@@ -10,6 +10,8 @@ from schedmate.agent.values import Value
 
 _ENDLESS = 10**8
 """So many epochs or steps mean that something else ends the training."""
+_STEPS = 10_000
+"""A duration without a unit from here on is in steps: nobody trains for so many epochs."""
 CLIP = 1000
 """Fewer frames than this are a clip's, not a training's."""
 LIMIT = "a limit of steps that was set for this launch"
@@ -27,8 +29,13 @@ def positive(value: Value | None) -> bool:
 
 
 def timed(value: Value) -> tuple[int, str] | None:
-    """A time string of Composer: `10ep` epochs, `1000ba` batches, `5000sp` samples."""
+    """A time string of Composer: `10ep` epochs, `1000ba` batches, `5000sp` samples.
+
+    A large number without a unit is one of batches.
+    """
     text = value.data if isinstance(value.data, str) else ""
+    if type(value.data) is int and value.data >= _STEPS:
+        return value.data, "ba"
     found = re.fullmatch(r"(\d+)\s*(ep|ba|sp|tok)", text)
     return (int(found[1]), found[2]) if found else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate
 from schedmate.agent.fields.length.counts import CLIP, LEAVES, counted, positive
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
@@ -27,9 +27,9 @@ _CONSUMED = re.compile(r"(^|_|\b)(frame|n?img|kimg|interaction)s?($|_|\b)", re.I
 """What training consumes, counted in place of its steps where there is much of it."""
 
 _NOT_TOTAL = re.compile(
-    r"per_epoch|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
+    r"per_(epoch|episode|rollout|game|traj)|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
     r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|adv_|(?<![a-z])n_step|"
-    r"batch_size|burn|ckpt|checkpoint|vis|plot|grad|(^|[._])(enc|dec|encoder|decoder|beam)_",
+    r"batch_size|burn|ckpt|checkpoint|vis|plot|grad|(^|[._])(enc|dec|encoder|decoder|beam|min)_",
     re.IGNORECASE,
 )
 _OTHER_EPISODES = re.compile(
@@ -83,18 +83,29 @@ def _steps_of(loop: LoopEvent) -> Value:
     return Value(loop.bound.data - 1, loop.bound.origin) if last_look else loop.bound
 
 
+_TOTAL = re.compile(r"(^|[._])(num|max|total|n)_(\w+_)?(iters|iterations|steps|updates)$")
+
+
+def _is_the_run(loop: LoopEvent, text: str) -> bool:
+    """Whether an outermost loop that calls what trains goes up to a total that was set."""
+    origin = loop.bound.origin
+    given = origin is not None and origin.source in (*EXPLICIT, "config")
+    total = _TOTAL.search(text) is not None and not _NOT_TOTAL.search(text)
+    return given and total and loop.certain and loop.depth == 0
+
+
 def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
     if not positive(loop.bound):
         return
     counter = loop.counter.rsplit(".", 1)[-1]
     text = _BEGUN.sub("range(", loop.bound_text)  # up to where, not from where
     bound_is_epoch, counter_is_epoch = bool(_EPOCH.search(text)), bool(_EPOCH.search(counter))
-    counter_is_step = bool(
-        _STEP.search(counter) or (loop.bound.data >= CLIP and _CONSUMED.search(f"{counter} {text}"))
-    )
-    note = f"loop over {text}" if loop.kind == "for" else f"{LEAVES} {text}"
+    counter_is_step = _counts_steps(loop, counter, text)
+    note = f"loop over {text}"
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
+            if _is_the_run(loop, text):
+                steps.append(counted(loop.bound, 77.0, note))
             return
         of_epochs = counter_is_epoch or bound_is_epoch
         if loop.bound.data <= 1 and (not of_epochs or "episode" in text):
@@ -110,14 +121,32 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
             steps.append(counted(_steps_of(loop), score - 3, note))
         return
-    if _NOT_TOTAL.search(text) or loop.bound.data <= 1:
+    _from_end(loop, counter, text, (epochs, steps))
+
+
+def _counts_steps(loop: LoopEvent, counter: str, text: str) -> bool:
+    consumed = loop.bound.data >= CLIP and _CONSUMED.search(f"{counter} {text}")
+    return bool(_STEP.search(counter) or consumed)
+
+
+def _from_end(
+    loop: LoopEvent, counter: str, text: str, found: tuple[list[Candidate], list[Candidate]]
+) -> None:
+    """What a `while` loop goes up to, or the count at which a loop is left."""
+    epochs, steps = found
+    counter_is_epoch = bool(_EPOCH.search(counter))
+    note = f"{LEAVES} {text}"
+    gathers = loop.kind == "while" and loop.counter.startswith("len(")  # samples, before training
+    if gathers or _NOT_TOTAL.search(text) or loop.bound.data <= 1:
         return
     score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
     if counter_is_epoch and loop.kind == "while":
         epochs.append(counted(loop.bound, score, note))
     elif counter_is_epoch:
         epochs.append(counted(loop.bound, score - 20, note))
-    elif counter_is_step or re.search(r"step|iter|itrs|update", text, re.IGNORECASE):
+    elif _counts_steps(loop, counter, text) or re.search(
+        r"step|iter|itrs|update", text, re.IGNORECASE
+    ):
         named_total = re.search(
             r"max|total|num|n_|train|niter|iterations|steps$|limit|budget", text, re.IGNORECASE
         )

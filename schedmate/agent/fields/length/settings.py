@@ -36,7 +36,7 @@ _PARTS_OF_OTHERS = re.compile(
 _OPTIM = re.compile(r"optim\w*", re.IGNORECASE)
 _PARTS_NOT_LENGTH = re.compile(
     r"warm|scheduler|sched|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
-    r"log|save|callback|distill|finetune_head|backbone|discriminator|ema|augment|profil",
+    r"log|save|callback|distill|finetune_head|backbone|discriminator|ema|augment|transform|profil",
     re.IGNORECASE,
 )
 

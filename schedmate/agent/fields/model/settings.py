@@ -49,6 +49,7 @@ _STRONG = rules("names")["model"].index("model")
 def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate]) -> list[Candidate]:
     out: list[Candidate] = []
     beside: list[bool] = []
+    places: list[tuple[str, tuple[str, ...], int]] = []
     answering: set[str | None] = set()
     used = _used_words(trace, built)
     made = _made_folders(trace)
@@ -74,10 +75,12 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         score = _score(name, rank, setting, _base(name, used), bool(built))
         origin = setting.value.origin
         out.append(Candidate(name, origin, score, _part_note(setting)))
+        places.append((setting.owner, setting.path[:-1], rank))
         beside.append(setting.key in _BACKBONES)
         if rank <= _STRONG and is_known(name, "models") and origin is not None:
             answering.add(origin.file)
     _below_the_chosen(out, beside, answering - {None})
+    _below_the_pretrained(out, places)
     targets = config_classes(settings)
     constructed = {str(candidate.data) for candidate in built}
     within = inner_classes(trace)
@@ -155,7 +158,10 @@ def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> 
         score += 6
     if rank <= _PRETRAINED and origin is not None and origin.source == "config":
         score += 8
-    if is_known(name, "models"):
+    named_so = setting.key == "modelname" and len(setting.path) == 1
+    if named_so and origin is not None and origin.source == "config" and re.search(r"\d", name):
+        score += 22  # which of the variants that one class is
+    elif is_known(name, "models"):
         # a variant such as resnet50 or swin_tiny says more than the class it is made from
         score += 18 if re.search(r"\d|[-_]", name) else 8
     if setting.kind == "globals":
@@ -189,6 +195,24 @@ def _below_the_chosen(
             candidate.score = min(candidate.score - 15, whole.score - 1)  # it has this one
         elif backbone and file in answering and not _given(candidate):
             candidate.score -= 15
+
+
+def _below_the_pretrained(
+    found: list[Candidate], places: list[tuple[str, tuple[str, ...], int]]
+) -> None:
+    """Put a section's name or type behind the pretrained model that it loads.
+
+    `places` are owner, section and rank of the settings that the candidates are from.
+    """
+    loaded = {
+        (owner, section): candidate.score
+        for candidate, (owner, section, rank) in zip(found, places, strict=True)
+        if rank <= _PRETRAINED and section
+    }
+    for candidate, (owner, section, rank) in zip(found, places, strict=True):
+        limit = loaded.get((owner, section)) if rank > _PRETRAINED else None
+        if limit is not None and not _given(candidate):
+            candidate.score = min(candidate.score, limit - 1)
 
 
 def _given(candidate: Candidate) -> bool:

@@ -22,11 +22,17 @@ _FILLED_IN = re.compile(
 """A folder that a reader is to replace by their own."""
 
 
+_NO_NAME = re.compile(
+    r"[A-Z]+(_[A-Z]+)*_(PATH|DIR|FILE|FOLDER|NAME)|\d+\.?\d*([kK]|[kK]?[hH]z|px)?"
+)
+"""What is to be filled in, a size and a rate: `MODEL_PATH`, `44k`."""
+
+
 def model_name(text: str) -> str | None:
     """A model's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("'\"")
-    if re.fullmatch(r"[A-Z]+(_[A-Z]+)*_(PATH|DIR|FILE|FOLDER|NAME)", text):
-        return None  # to be filled in
+    if _NO_NAME.fullmatch(text):
+        return None
     if not text or len(text) > 200 or "\n" in text or text.lower() in words("not_models"):
         return None
     called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)

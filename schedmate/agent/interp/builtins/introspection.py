@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp import classes, methods
@@ -60,6 +61,29 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "yacs.config.CfgNode": (AttrDict,),
     "omegaconf.ListConfig": (list,),
 }
+
+
+_KINDS: tuple[type, ...] = (type, list, dict, int, str, type(iter([])))
+_PYTHONS = frozenset(name for kind in _KINDS for name in dir(kind)) | {
+    "__call__",
+    "__enter__",
+    "__exit__",
+    "__getattr__",
+    "__array__",
+    "__version__",
+    "__all__",
+    "__file__",
+    "__path__",
+    "__spec__",
+    "__package__",
+    "__dict__",
+}
+"""Special names that classes may have without saying so."""
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a special name is neither Python's own nor one that modules have."""
+    return re.fullmatch(r"__\w+__", name) is not None and name not in _PYTHONS
 
 
 def type_name(value: Value) -> str:
@@ -146,8 +170,10 @@ def has_attribute(state: State, value: Value, name: str) -> bool | None:
         return state.module_attr(data, name) is not None
     if name == "__dict__" and (value.known or isinstance(data, Class | Function)):
         return isinstance(data, Class | Function)
-    if isinstance(data, Class):
-        return True if data.lookup(name) is not None else None
+    if isinstance(data, Class) and data.lookup(name) is not None:
+        return True
+    if isinstance(data, Class | Symbol) and _is_foreign(name):
+        return False  # no library's class has another's: `getattr(cls, "__inject__", [])`
     if value.known:
         return hasattr(data, name)
     return None

@@ -19,6 +19,7 @@ from schedmate.agent.interp.libs import (
     regex,
     registries,
     runtime,
+    signatures,
     standard,
     structures,
 )
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _MODELS = (
     regex,
     standard,
+    signatures,
     structures,
     filesystem,
     importing,

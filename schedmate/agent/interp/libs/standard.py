@@ -13,11 +13,7 @@ from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.nodes import deep_copy
 from schedmate.agent.interp.objects import (
-    Bound,
-    Class,
     DefaultDict,
-    Function,
-    Instance,
     Native,
     Partial,
     Site,
@@ -144,14 +140,6 @@ def as_number(state: State, call: Invocation) -> Value | None:
     )
 
 
-def is_class(state: State, call: Invocation) -> Value:
-    data = call.first.data
-    if isinstance(data, Class):
-        return Value(True)
-    plain = call.first.known or isinstance(data, Function | Instance | Bound)
-    return Value(False) if plain else unknown()
-
-
 def _cast(_: State, call: Invocation) -> Value | None:
     """`typing.cast(T, value)` is its value."""
     return call.argument(1, "val")
@@ -160,7 +148,6 @@ def _cast(_: State, call: Invocation) -> Value | None:
 HANDLERS: dict[str, Handler] = {
     "*.astype": as_number,
     "*.item": as_number,
-    "inspect.isclass": is_class,
     "os.environ.get": environ_get,
     "os.getenv": environ_get,
     "os.environ.setdefault": environ_setdefault,
