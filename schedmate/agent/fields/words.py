@@ -182,6 +182,9 @@ def is_path(text: str) -> bool:
 
 def dataset_name(text: str, path: bool = False) -> str | None:
     """A dataset's name from a setting or argument; None when it does not say."""
+    made = re.match(r"(?:[\d_]+ *@ *)?([A-Z]\w+)\(\w+ *=", text.strip())
+    if made:  # an expression that makes it: `1000 @ Co3d(split="train", size=224)`
+        return class_dataset(made[1])
     called = re.match(r"[A-Za-z_][\w.]*\([\"']([\w\-./]+)[\"']", text.strip())
     text = called[1] if called else text.strip().strip("()[], ").strip("'\"")
     text = re.sub(r"(?<=\w):[\d*]+(\.[\d*]+)*$", "", text)  # a version: `mnist:3.*.*`

@@ -70,7 +70,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         if as_written:
             name = written_path(text)
         if name is None or re.fullmatch(
-            r"(train|val|test|valid|trainval|minival)", name, re.IGNORECASE
+            r"(train|val|test|valid|trainval|minival|dummy)", name, re.IGNORECASE
         ):
             continue
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):

@@ -111,6 +111,8 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
             return None
         origin = value.origin or origin
         name = name if built else _with_subset(event, rule, name)
+    if last == "glob":
+        score -= 4  # the folder's name may have more than the data set's
     score += source_bonus(origin) / 2 + _by_name(name, text or "", bool(rule.get("weak")))
     candidate = Candidate(name, origin, score)
     if rule.get("both"):

@@ -33,11 +33,11 @@ def model_name(text: str) -> str | None:
     text = text.strip().strip("'\"")
     if _NO_NAME.fullmatch(text):
         return None
-    if not text or len(text) > 200 or "\n" in text or text.lower() in words("not_models"):
-        return None
     called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)
     if called:
-        text = called[1].rsplit(".", 1)[-1]
+        text = called[1].rsplit(".", 1)[-1]  # an expression that makes it
+    if not text or len(text) > 200 or "\n" in text or text.lower() in words("not_models"):
+        return None
     filled_in = _FILLED_IN.sub("", text)
     if filled_in != text and is_known(filled_in, "models"):
         text = filled_in  # `path_to/Llama-2-7b`: the name below a folder to be filled in

@@ -44,6 +44,7 @@ from schedmate.agent.interp.libs.configs import (
     lazy,
     mmengine,
     omegaconf,
+    torchpack,
 )
 from schedmate.agent.interp.libs.configs.methods import config_method
 from schedmate.agent.interp.objects import Call, Class, Function
@@ -133,6 +134,8 @@ class Library:
             return self.constants[path]
         if path in absl.FLAGS_PATHS:
             return Value(absl.flags_object(state))
+        if path == torchpack.CONFIGS:
+            return torchpack.configs(state)
         if path == "wandb.config":
             return state.shared.get(path)
         if path == "sys.argv":

@@ -10,7 +10,7 @@ from schedmate.agent.configs import merge, parse_scalar, read_detectron, set_dot
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation, Method, bound
 from schedmate.agent.interp.libs.cli.flags import parse_flags
-from schedmate.agent.interp.libs.configs import hocon
+from schedmate.agent.interp.libs.configs import hocon, torchpack
 from schedmate.agent.interp.libs.configs.files import required
 from schedmate.agent.interp.libs.configs.omegaconf import as_mapping, with_dotlist
 from schedmate.agent.interp.nodes import attr_tree, deep_copy, plain_tree
@@ -168,12 +168,15 @@ _METHODS: dict[str, Method] = {
 }
 
 
+_BY_FLAVOUR = {hocon.FLAVOUR: hocon.METHODS, torchpack.FLAVOUR: torchpack.METHODS}
+
+
 def config_method(state: State, base: Value, name: str) -> Value | None:
     """A method of a configuration node."""
     data = base.data
     if not isinstance(data, AttrDict):
         return None
-    method = hocon.METHODS.get(name) if data.flavour == hocon.FLAVOUR else _METHODS.get(name)
+    method = _BY_FLAVOUR.get(data.flavour, _METHODS).get(name)
     if method is None:
         return None
     if data.flavour == "namespace" and not name.startswith("_"):
