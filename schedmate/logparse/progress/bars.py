@@ -21,6 +21,8 @@ _COUNT = re.compile(
 )
 
 
+_PRINTED = re.compile(r"\W*epochs?\W{1,3}\d+\b", re.IGNORECASE)
+
 OTHER = Sample("other")
 """What `read_bar` gives for a bar of something else than training."""
 
@@ -43,9 +45,9 @@ def read_bar(text: str) -> Sample | None:
     if kind == "other" or (unit and known is None and not _odd_unit(unit)):
         return OTHER
     sample = Sample("tqdm", named=kind == "training" and not counts_only(head[-80:]))
-    for number in labelled(head):
+    for number in [*labelled(head), *labelled(_printed(text, match))]:
         said = meaning(number.key, "")
-        if said is not None and said[0] == "epoch":
+        if said is not None and said[0] == "epoch" and sample.epoch is None:
             sample.epoch, sample.total_epochs = number.value, number.total
     inside = read_general("step 0, " + match["tail"])
     if inside is not None:
@@ -77,6 +79,12 @@ def read_bar(text: str) -> Sample | None:
                 sample.iteration = sample.total = None
     sample.group = f"tqdm {re.sub(r'[0-9.]+', '0', ' '.join(head[-60:].split()))} {total}"
     return sample
+
+
+def _printed(text: str, bar: re.Match[str]) -> str:
+    """The epoch that a loop printed right behind its bar."""
+    printed = _PRINTED.match(text[bar.end() :])
+    return "" if printed is None else printed[0]
 
 
 def _number(text: str) -> float:

@@ -24,6 +24,8 @@ class Facts:
     devices: int | None = None
     tokens: int | None = None
     first_epoch: int = 1
+    speaks: bool = False
+    """Whether anything at its beginning or its end speaks of training."""
 
 
 @cache
@@ -38,8 +40,7 @@ def _patterns() -> dict[str, Any]:
         for name, entries in load("logparse/progress/facts.yaml").items()
     }
     return {
-        name: re2.compile(f"(?m){pattern}".encode("latin-1"), options)
-        for name, pattern in joined.items()
+        name: re2.compile(f"(?m){pattern}".encode(), options) for name, pattern in joined.items()
     }
 
 
@@ -48,7 +49,11 @@ def read_facts(file: LogFile) -> Facts:
     head = file.read(0, HEAD)
     facts = Facts()
     for name, pattern in _patterns().items():
-        if match := pattern.search(head):
+        if name == "speaks":
+            facts.speaks = bool(
+                pattern.search(head) or pattern.search(file.read(max(0, file.size - HEAD), HEAD))
+            )
+        elif match := pattern.search(head):
             number = next(group for group in match.groups() if group)
             setattr(facts, name, int(number.replace(b",", b"")))
     if facts.batch is None and facts.device_batch and facts.devices:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from schedmate.logparse.progress.labels import DATE, Labelled, labelled, shared_time
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.words import about, is_some_loss, meaning
+from schedmate.logparse.progress.words import about, is_some_loss, meaning, names_a_part, seconds
 
 EPOCH_ONLY = "an epoch and nothing else"
 """The kind of lines that name an epoch and say no more: a log with them is likely of a training."""
@@ -86,12 +86,13 @@ def _nameless(numbers: list[Labelled]) -> tuple[int, ...]:
     )
 
 
+_PATH = re.compile(r"(?:\w:)?[/\\]?(?:[\w.~-]+[/\\]){2,}[\w.~-]+")
 _HEAD = re.compile(r"[^\W\d_][^\d:=|]*")
 
 
 def is_about_something_else(text: str) -> bool:
     """Whether the head of a line says evaluation, data preparation or the like."""
-    bare = DATE.sub(" ", text[:200])
+    bare = _PATH.sub(" ", DATE.sub(" ", text[:200]))
     bare = re.sub(r"\b(?:INFO|DEBUG|WARNING|ERROR|root|__main__|main)\b", " ", bare)
     head = _HEAD.search(bare)
     return head is not None and about(head[0][:60]) == "other"
@@ -112,6 +113,9 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
     if known is None:
         if number.total and not number.unit and number.value <= number.total + 1:
             _count(sample, number, kinds)
+        elif (number.clock or seconds(number.unit) is not None) and not names_a_part(number.key):
+            value = number.value * (1.0 if number.clock else seconds(number.unit) or 1.0)
+            sample.unread += ((number.key, value),)
         return
     if number.clock and known[0] == "iteration":
         known = "step_time", 1.0, True  # `Step: 1s41ms`
@@ -160,6 +164,8 @@ def _iteration(sample: Sample, number: Labelled, value: float, stated: bool) -> 
         return True
     if sample.iteration is not None and not (number.total and sample.total is None):
         return False
+    if sample.iteration is not None and sample.named:
+        sample.outer = sample.iteration
     sample.iteration, sample.total = int(value), number.total or sample.total
     sample.named = True
     counts = bool(number.total) or "batch" in number.key.lower()
@@ -185,8 +191,20 @@ def _loss(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
 def _step_time(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
     if not 0 < value < LATEST or (sample.step_time_s is not None and not sample.bare):
         return False
+    so_far = sample.step_time_s if sample.bare and sample.unit else None
     sample.step_time_s, sample.bare, sample.unit = value, False, stated
+    if so_far is not None and sample.iteration:
+        sample.step_time_s = _finer(so_far, sample.iteration, value, number)
     return True
+
+
+def _finer(so_far_s: float, steps: int, stated_s: float, number: Labelled) -> float:
+    """The time of a step by all up to here where that has more digits: `10/10 - 13s 1s/step`."""
+    digit = seconds(number.unit.partition("/")[0])
+    if digit is None or not number.value.is_integer() or digit / stated_s < 1 / so_far_s:
+        return stated_s
+    mean = so_far_s / steps
+    return mean if abs(mean - stated_s) < digit else stated_s
 
 
 def _time(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:

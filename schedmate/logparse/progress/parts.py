@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from schedmate.logparse.progress.general import is_about_something_else
 from schedmate.logparse.progress.labels import labelled
 from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.series import counts_on
 from schedmate.logparse.progress.words import meaning
 
 SHORT = 160
@@ -74,7 +74,7 @@ def join(samples: list[Sample], parts: list[Part]) -> None:
     for group in groups.values():
         if len(group) < FEWEST or any(s.timed or s.elapsed_s is not None for s in group):
             continue
-        if not _counts(group):
+        if not counts_on(group):
             continue
         for found in sorted(kinds.values(), key=lambda kind: kind[0].quantity != "step_time"):
             pairs = _pairs(group, found)
@@ -82,13 +82,6 @@ def join(samples: list[Sample], parts: list[Part]) -> None:
                 for sample, part in pairs:
                     _give(sample, part)
                 break
-
-
-def _counts(group: list[Sample]) -> bool:
-    """Whether a counter runs on: the steps of a recipe in a text begin anew all the time."""
-    counts = [(s.epoch or 0, s.iteration or 0) for s in group]
-    rises = [b > a for a, b in pairwise(counts)]
-    return sum(rises) >= PAIRED * len(rises)
 
 
 def _pairs(group: list[Sample], parts: list[Part]) -> list[tuple[Sample, Part]] | None:

@@ -50,8 +50,12 @@ class Sample:
     run_rate: float | None = None
     again: int = 0
     """Of the newest of its kind: how often the counter of that kind began anew before it."""
+    outer: int | None = None
+    """Another counter of the same line, which stands before the one that has a total."""
     nameless: tuple[int, ...] = ()
     """Whole numbers without a name, unit or total, where nothing else counts; one may count."""
+    unread: tuple[tuple[str, float], ...] = ()
+    """Times [s] under names that say nothing, with these; how they go on may say what they are."""
     wording: int = 0
     """The same for lines with the same words."""
     named: bool = False

@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from schedmate.logparse.progress.facts import HEAD
+from schedmate.logparse.progress.labels import DATE
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.words import meaning
-from schedmate.logparse.reading import LogFile, plain
+from schedmate.logparse.reading import LogFile, parse_line
 
 WIDEST = 200
 """Columns above which a line is data rather than the head of a table."""
@@ -27,7 +28,10 @@ _SPLITS: dict[str, Callable[[str], list[str]]] = {
     " ": lambda text: text.split(),
 }
 _COUNTS = re.compile(r"(?i)\b(?:epoch|step|iter|iteration|batch|update|ep|it)s?\b|_step|step_")
-_VALUE = re.compile(r"[-+]?[\d.,:]+(?:[eE][-+]?\d+)?\s?(?:%|\w{1,4})?|nan|inf|-?")
+_VALUE = re.compile(r"[-+]?[\d.,:/]+(?:[eE][-+]?\d+)?\s?(?:%|\w{1,4})?|nan|inf|-?")
+_LEVEL = re.compile(r"^\W*(?:INFO|DEBUG)\W+")
+_PREFIX = 60
+"""Characters in which the time and the level of a line stand."""
 _NAME = re.compile(r"[^\W\d_].{0,40}|#", re.DOTALL)
 
 
@@ -39,7 +43,7 @@ class Table(NamedTuple):
 
     def read(self, text: str) -> Sample | None:
         """What a row says; None of any other line."""
-        cells = _cells(text, " " if self.split == "  " else self.split)
+        cells = _cells(_bare(text), " " if self.split == "  " else self.split)
         if len(cells) != len(self.names):
             return None
         filled = [(name, cell) for name, cell in zip(self.names, cells, strict=True) if cell]
@@ -54,7 +58,11 @@ class Table(NamedTuple):
 def find_table(file: LogFile) -> Table | None:
     """The last head of a table near the beginning of a log: of columns, one counts."""
     found = None
-    lines = [plain(raw) for raw in file.read(0, HEAD).splitlines() if raw.strip()]
+    lines = [
+        _bare(parse_line(raw, 0, file.layout).text)
+        for raw in file.read(0, HEAD).splitlines()
+        if raw.strip()
+    ]
     for line, below in pairwise([*lines, ""]):
         if len(line) > LONGEST or _COUNTS.search(line) is None:
             continue
@@ -66,6 +74,11 @@ def find_table(file: LogFile) -> Table | None:
                     found = table
                     break
     return found
+
+
+def _bare(text: str) -> str:
+    """A line without its time and its level."""
+    return _LEVEL.sub("", DATE.sub("", text[:_PREFIX])) + text[_PREFIX:]
 
 
 def _cells(text: str, split: str) -> list[str]:

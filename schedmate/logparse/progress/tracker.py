@@ -13,14 +13,14 @@ from typing import Any
 
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
-from schedmate.logparse.progress.counter import find_counter
 from schedmate.logparse.progress.epochs import counts_epochs
 from schedmate.logparse.progress.facts import Facts, read_facts
 from schedmate.logparse.progress.general import EPOCH_ONLY
 from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.steptime import Found, one_stream, step_time
+from schedmate.logparse.progress.series import find_counter, find_times, nest, one_stream
+from schedmate.logparse.progress.steptime import Found, step_time
 from schedmate.logparse.progress.tables import find_table
 from schedmate.logparse.reading import Log, LogError, LogFile
 from schedmate.logparse.reading.timestamps import dated
@@ -96,7 +96,9 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
             sample.named = True
         groups.setdefault(sample.group, []).append(sample)
     for group in groups.values():
-        find_counter(group)
+        find_counter(group[::-1])
+        nest(one_stream(group)[::-1])
+        find_times(group[::-1])
         counts_epochs(group, every, facts.total_epochs)
         if _counts_on(group):
             for sample in group:

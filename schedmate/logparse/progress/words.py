@@ -94,6 +94,12 @@ def _is_other(word: str) -> bool:
 
 
 @cache
+def names_a_part(key: str) -> bool:
+    """Whether a key names a part of a step, or something beside it: `data`, `forward`, `eval`."""
+    return any(word in _other() for word in _WORD.findall(_CAMEL.sub(" ", key).lower()))
+
+
+@cache
 def meaning(key: str, unit: str) -> tuple[str, float, bool] | None:
     """What a number called `key`, with `unit` behind it, is: quantity, factor, unit stated.
 

@@ -1,0 +1,229 @@
+"""One kind of line as series over the end of a log: what a number is, by how it behaves.
+
+Labels are the prior, behaviour is the evidence. A number that rises by the same amount from line
+to line counts, whatever it is called; of two counters of a line, the one that begins anew when the
+other counts on is that of the inner loop. A time that rises with the counter is a clock and none of
+a step; one that falls as fast as what is left to do says when the run ends.
+
+All functions take samples of one kind in the order of the log unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from schedmate.logparse.progress.pace import Spread, Tick, interval, pace, resolution, typical
+from schedmate.logparse.progress.sample import Sample
+
+FEWEST = 5
+"""Lines below which nothing is said of a number by how it behaves."""
+EVEN = 0.8
+"""Share of the differences between lines that must be the usual one, or have the usual sign."""
+SAME = 0.02
+"""What is the same may differ by so much."""
+AGREE = 0.3
+"""Two ways to tell a step time agree within this relative difference."""
+TICKS = 10
+"""What is left must be this many times the unit in which it is given."""
+FEW = 3
+"""Readings of what is left, or of the mean since the start, below which they say nothing."""
+
+
+def one_stream(samples: list[Sample]) -> list[Sample]:
+    """The samples of the rank or process that wrote most of them."""
+    streams: dict[str, list[Sample]] = {}
+    for sample in samples:
+        streams.setdefault(sample.stream, []).append(sample)
+    return max(streams.values(), key=len, default=[])
+
+
+def find_counter(samples: list[Sample]) -> None:
+    """Sets `iteration` of samples that count without a name.
+
+    The counter is the first of their nameless whole numbers that rises from line to line, by the
+    same amount nearly always. Where there is none, the samples stay as they are.
+    """
+    if len(samples) < FEWEST or any(s.iteration is not None for s in samples):
+        return
+    for index in range(min(len(sample.nameless) for sample in samples)):
+        steps = [b.nameless[index] - a.nameless[index] for a, b in pairwise(samples)]
+        usual = sorted(steps)[len(steps) // 2]
+        if usual > 0 and sum(step == usual for step in steps) >= EVEN * len(steps):
+            for sample in samples:
+                sample.iteration = sample.nameless[index]
+            return
+
+
+def nest(samples: list[Sample]) -> None:
+    """Decides between two counters of each line: which loop is the inner one, if it is one.
+
+    `iteration: 7 step: 26/29` counts on by the same amount from line to line in all, 7 x 29 + 26,
+    where the outer counter is one of epochs; the outer one does where it counts the same steps on.
+    """
+    if len(samples) < FEWEST or any(s.outer is None or not s.total for s in samples):
+        return
+    inner = [s.iteration or 0 for s in samples]
+    outer = [s.outer or 0 for s in samples]
+    run = [a * (s.total or 0) + b for s, a, b in zip(samples, outer, inner, strict=True)]
+    counts = max((inner, outer, run), key=_evenness)
+    if counts is inner:
+        return
+    for sample, count in zip(samples, counts, strict=True):
+        if counts is run and sample.epoch is None:
+            sample.epoch = float(sample.outer or 0)
+        sample.iteration, sample.total, sample.in_epoch = count, None, False
+
+
+def _evenness(counts: list[int]) -> float:
+    """The share of the differences that are the usual one, which must be one of counting on."""
+    steps = Counter(b - a for a, b in pairwise(counts))
+    step, often = steps.most_common(1)[0]
+    return often / len(counts) if step > 0 else 0.0
+
+
+def find_times(samples: list[Sample]) -> None:
+    """Sets `elapsed_s` or `eta_s` by times under names that say nothing, where none has been read.
+
+    A time that rises with the counter is what has passed; one that falls with it, as fast as it
+    says itself, is what is left.
+    """
+    counted = one_stream([s for s in samples if s.iteration is not None])
+    if len(counted) < FEWEST:
+        return
+    for key in sorted({key for s in counted for key, _ in s.unread}):
+        series = [(s, value) for s in counted for name, value in s.unread if name == key]
+        if len(series) < max(FEWEST, EVEN * len(counted)):
+            continue
+        found = [Tick(value, s.iteration or 0) for s, value in series]
+        clocked = any(s.elapsed_s is not None or s.time is not None for s, _ in series)
+        if not clocked and _goes_on(found):
+            for sample, value in series:
+                sample.elapsed_s = value
+        elif all(s.eta_s is None for s, _ in series) and _goes_on(
+            [t._replace(clock=-t.clock) for t in found]
+        ):
+            for sample, value in series:
+                sample.eta_s = value
+
+
+def ticks(samples: list[Sample], clock: str) -> list[Tick]:
+    """The field `clock` against the counter."""
+    return [
+        Tick(value, s.iteration, None if s.epoch is None else int(s.epoch))
+        for s in samples
+        if (value := getattr(s, clock)) is not None and s.iteration is not None
+    ]
+
+
+def rises(ticks: Sequence[Tick]) -> bool:
+    """Whether a time grows with the iterations as a clock does; it may begin anew with them."""
+    pairs = [(a, b) for a, b in pairwise(ticks) if b.steps > a.steps]
+    return len(pairs) >= FEW and all(b.clock > a.clock for a, b in pairs)
+
+
+def _goes_on(ticks: Sequence[Tick]) -> bool:
+    """The same of the time of a day, which begins anew at midnight."""
+    pairs = [(a, b) for a, b in pairwise(ticks) if b.steps > a.steps]
+    return len(pairs) >= FEW and sum(b.clock > a.clock for a, b in pairs) >= 0.9 * len(pairs)
+
+
+def runs_on(samples: list[Sample]) -> bool:
+    """Whether what is called elapsed is a clock and not the time since the line before.
+
+    A clock begins anew with a run or an epoch, and grows from line to line besides.
+    """
+    found = ticks(samples, "elapsed_s")
+    pairs = [(a, b) for a, b in pairwise(found) if b.steps > a.steps and a.epoch == b.epoch]
+    return sum(b.clock >= a.clock for a, b in pairs) >= EVEN * len(pairs)
+
+
+def is_mean_since_start(counted: list[Sample]) -> bool:
+    """Whether the time stated of a step is nothing but the elapsed time over the steps."""
+    means = [
+        (s.step_time_s, s.elapsed_s / s.iteration)
+        for s in counted
+        if s.step_time_s and s.elapsed_s and s.iteration and not s.since_last
+    ]
+    return len(means) >= FEW and all(abs(one / mean - 1) < SAME for one, mean in means)
+
+
+def counts_on(samples: list[Sample]) -> bool:
+    """Whether a counter rises from line to line, but for the epochs with which it begins anew."""
+    counts = [(s.epoch or 0, s.iteration or 0) for s in one_stream(samples)]
+    up = [b > a for a, b in pairwise(counts)]
+    return sum(up) >= EVEN * len(up)
+
+
+def says_the_same(counted: list[Sample]) -> bool:
+    """Whether lines name their counter and say the same of it; `Step 1: load` does not."""
+    wordings = Counter(s.wording for s in counted if s.named)
+    return bool(wordings) and 2 * wordings.most_common(1)[0][1] >= len(counted)
+
+
+def steady(timed: list[Sample]) -> list[Sample]:
+    """Without the first line of each epoch, which pays for starting it, where enough are left."""
+    later = timed[:1] + [b for a, b in pairwise(timed) if a.epoch == b.epoch]
+    return later if len(later) >= max(3, len(timed) // 3) else timed
+
+
+def is_of_one(counted: list[Sample], typical_s: float, every: int) -> bool:
+    """Whether the first line of an epoch, which has one step behind it, states the time of others.
+
+    The very first one pays for starting up; a time of all steps since the line before would be
+    smaller by as much as the steps are fewer.
+    """
+    starts = [
+        b.step_time_s
+        for a, b in pairwise(counted)
+        if b.iteration in (0, 1) and (a.iteration or 0) > every and b.step_time_s is not None
+    ]
+    near = [s for s in starts if typical_s / 2 <= s <= typical_s * 2]
+    return len(near) >= 2 and 2 * len(near) >= len(starts)
+
+
+def fills_epoch(latest: Sample, step_s: float, epoch_s: float | None) -> bool:
+    """Whether all steps of an epoch, of this time each, make up most of it."""
+    if epoch_s is None or not latest.in_epoch or latest.total is None:
+        return False
+    return epoch_s / 2 <= step_s * latest.total <= epoch_s * (1 + AGREE / 3)
+
+
+def share_out(counted: list[Sample]) -> None:
+    """Divides times that are of all iterations since the line before by how many those are."""
+    older: Sample | None = None
+    for sample in counted:
+        if sample.since_last and sample.step_time_s is not None:
+            steps = (sample.iteration or 0) - (older.iteration or 0) if older else 0
+            sample.step_time_s = sample.step_time_s / steps if steps > 0 else None
+            sample.since_last = False
+        older = sample
+
+
+def by_what_is_left(counted: list[Sample]) -> Spread | None:
+    """By the log's own estimate of when it will end, or when the epoch will."""
+    left = [
+        (s.eta_s, s.total - s.iteration)
+        for s in counted
+        if s.eta_s and s.total is not None and s.iteration is not None and not s.in_epoch
+    ]
+    if len(left) < FEW or any(s.again for s in counted):
+        return None
+    finest = resolution([eta for eta, _ in left])
+    found = typical([eta / steps for eta, steps in left if steps > 0 and eta >= TICKS * finest])
+    if found is None or found.n < FEW or found.p90 - found.p10 > AGREE * found.median:
+        return None
+    shrinks = pace([Tick(-eta, -steps) for eta, steps in left])  # as fast as what is left to do
+    return found if shrinks is not None and agree(shrinks.median, found.median) else None
+
+
+def agree(one: float, other: float, within: float = AGREE) -> bool:
+    """Whether two step times are the same but for what may lie between steps."""
+    return abs(math.log(one / other)) <= math.log(1 + within)
+
+
+def every(counted: list[Sample]) -> int:
+    """How many iterations lie between neighbouring lines."""
+    return interval([Tick(0.0, s.iteration or 0) for s in counted])
