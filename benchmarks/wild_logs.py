@@ -5,14 +5,15 @@
 MIRRORS holds snapshots as OWNER+NAME/repo (git directories). labels/wild_logs.json says which file
 of which commit was read (of a notebook the output of cell `part`, of a page of documentation its
 block of code `part`) and what a careful reader says of it: the step time [s], computed from the
-lines, or null, and of later batches the latest loss, the iteration and the total, and the throughput
-where lines state it; of a failed job the type, the name and the first line, null where it is open.
-The time of an epoch is none of a step. Where a label says step, iteration and total, what is left of
-the run follows from it. Logs came in batches, each labelled before the program had read it: what the
-code of that time made of it is its first sight. A source belongs to one half of its batch by the hash
-of its name. Half `look` was worked on first, `first` when what that gave there was known, and since
-batch 5 not at all; all of batch 11 was worked on, none of batch 13. `--package` measures an older
-package as well: it is what shows first sights. Rows of code that is not measured again are kept.
+lines, or null, and of later batches the latest loss, the iteration and the total, and the
+throughput where lines state it; of a failed job the type, the name and the first line, null where
+it is open. The time of an epoch is none of a step. Where a label says step, iteration and total,
+what is left of the run follows from it. Logs came in batches, each labelled before the program had
+read it: what the code of that time made of it is its first sight. A source belongs to one half of
+its batch by the hash of its name. Half `look` was worked on first, `first` when what that gave
+there was known, and since batch 5 not at all; all of batch 11 was worked on, none of batch 13.
+`--package` measures an older package as well: it is what shows first sights. Rows of code that is
+not measured again are kept.
 """
 
 from __future__ import annotations

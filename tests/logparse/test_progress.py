@@ -633,3 +633,110 @@ def test_losses_with_a_step_time_need_no_counter() -> None:
     assert progress_of(*["loss: 1.2 | step time: 2 s | lr 0.1"] * 30).step_time_s == 2
     assert (chinese.step_time_s, chinese.iteration) == (0.35, 10)
     assert progress_of(*["loss: 1.2 | took 350 ms"] * 30).abstained
+
+
+def test_of_two_counters_in_a_line_the_inner_one_begins_anew() -> None:
+    lines = [
+        f"{stamp(n * 7)} iteration:{n * 100 // 29} step:{n * 100 % 29}/29, NER loss: 0.5"
+        for n in range(1, 40)
+    ]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(0.07, rel=0.02)
+
+
+def test_a_time_of_day_without_a_name_is_a_clock() -> None:
+    lines = [f"{n * 100} it | loss 2.5 | mark 11:{n // 4:02}:{n % 4 * 15:02}" for n in range(1, 40)]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(0.15)
+
+
+def test_a_time_without_a_name_that_is_steady_is_nothing() -> None:
+    lines = [f"step {n * 100} loss 2.5 foo 1.{n % 7} s" for n in range(40)]
+
+    assert progress_of(*lines).abstained
+
+
+def test_steps_cannot_take_longer_than_the_timestamps_show() -> None:
+    lines = [f"{stamp(n * 10)} step {n * 20} loss 2.5 step time 10.0 s" for n in range(40)]
+    progress = progress_of(*lines)
+
+    assert (progress.step_time_s, progress.source) == (0.5, "timestamps")
+    assert progress.notes == ["steps cannot take as long as is stated"]
+
+
+def test_a_part_of_a_step_is_said_to_be_one() -> None:
+    lines = [f"{stamp(n * 10)} step {n * 20} loss 2.5 step time 0.2 s" for n in range(40)]
+    progress = progress_of(*lines)
+
+    assert progress.step_time_s == 0.2
+    assert progress.notes == ["by the timestamps a step takes 0.5 s"]
+
+
+def test_all_steps_so_far_have_more_digits_than_one() -> None:
+    bar = "10/10 [==============================] - 14s 1s/step - loss: 0.5"
+
+    assert progress_of("Training", *[bar] * 5).step_time_s == pytest.approx(1.4)
+
+
+def test_a_table_behind_dates_and_levels_is_read() -> None:
+    head = "2021-01-25 05:58:00 [INFO]:    Epoch       Batch       box      conf      time"
+    rows = [
+        f"{stamp(n * 300)} [INFO]:     0/29      {n * 40}/1650     0.2      2.0      7.1"
+        for n in range(40)
+    ]
+
+    assert progress_of(head, *rows).step_time_s == pytest.approx(7.5)
+
+
+OTHER_WORDS = "TqdmWarning: Iterable length chunksize may seriously degrade process performance, "
+OTHER_WORDS += "converting annotations into chips with twelve workers"
+
+
+@pytest.mark.parametrize(
+    ("log", "step"), [(OTHER_WORDS, None), ("Train loader: 9 " + OTHER_WORDS, 20), ("", 20)]
+)
+def test_a_bar_without_a_name_needs_a_log_that_speaks_of_training(log: str, step: object) -> None:
+    bar = [f" {n}% {n}/4617 [{n // 3:02}:{n % 3 * 20:02}<9:00:00, 20.00s/it]" for n in range(60)]
+
+    assert progress_of(log, "\r".join(bar)).step_time_s == step
+
+
+def test_a_bar_that_prints_its_epoch_counts_epochs() -> None:
+    bar = [
+        f"{n}% {n}/99 [{n // 3:02}:{n % 3 * 20:02}<09:00, 20.00s/it]epoch: {n}" for n in range(60)
+    ]
+    progress = progress_of("Training, loss follows", "\r".join(bar))
+
+    assert (progress.step_time_s, progress.epoch, progress.epoch_time_s) == (None, 59, 20)
+
+
+def test_a_bar_within_which_another_one_begins_anew_counts_epochs() -> None:
+    lines = []
+    for epoch in range(1, 9):
+        lines += [f"batch {n}/400 loss 0.5" for n in range(0, 400, 100)]
+        lines.append(f" {epoch}% {epoch}/50 [{epoch * 2:02}:00<40:00, 120.00s/it]")
+    progress = progress_of(*lines)
+
+    assert (progress.step_time_s, progress.epoch) == (None, 8)
+
+
+def test_the_pace_of_an_evaluation_is_none_of_training() -> None:
+    line = "eval_results= {'eval_loss': 0.03, 'eval_steps_per_second': 56.6, 'epoch': 3.0}"
+
+    assert read_line(line) is None or read_line(line).step_time_s is None  # type: ignore[union-attr]
+
+
+def test_a_path_does_not_say_what_a_line_is_about() -> None:
+    line = "/Users/me/Documents/ner/log/train.log - INFO - step:21/29, loss: 1.1"
+
+    assert said(line)["iteration"] == 21
+
+
+def test_interleaved_ranks_need_no_word_on_one_iteration() -> None:
+    lines = [
+        f"[rank{rank}]: {stamp(n)} step {n} loss 2.5 time 1.02"
+        for n in range(40)
+        for rank in (0, 1)
+    ]
+
+    assert progress_of(*lines).notes == []

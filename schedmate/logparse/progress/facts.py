@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,6 +12,10 @@ from schedmate.logparse.reading import LogFile
 
 HEAD = 1 << 18
 """Bytes of the beginning that are searched (256 KiB)."""
+
+SILENT = 10
+"""Words below which a log says nothing but what its bars show, as the standard error of a job."""
+_WORD = re.compile(rb"[A-Za-z]{4,}")
 
 
 @dataclass
@@ -25,7 +30,7 @@ class Facts:
     tokens: int | None = None
     first_epoch: int = 1
     speaks: bool = False
-    """Whether anything at its beginning or its end speaks of training."""
+    """Whether anything at its beginning or its end speaks of training, or nothing speaks at all."""
 
 
 @cache
@@ -50,9 +55,9 @@ def read_facts(file: LogFile) -> Facts:
     facts = Facts()
     for name, pattern in _patterns().items():
         if name == "speaks":
-            facts.speaks = bool(
-                pattern.search(head) or pattern.search(file.read(max(0, file.size - HEAD), HEAD))
-            )
+            tail = file.read(max(0, file.size - HEAD), HEAD)
+            silent = len(_WORD.findall(head)) < SILENT
+            facts.speaks = silent or bool(pattern.search(head) or pattern.search(tail))
         elif match := pattern.search(head):
             number = next(group for group in match.groups() if group)
             setattr(facts, name, int(number.replace(b",", b"")))
