@@ -45,9 +45,25 @@ def train(batch):
             ),
             (10, "epoch"),
         ),
+        (("def update_params(batch):\n    return model(batch)\n"
+         "for i_iter in range(args.train_steps):\n    update_params(args.data)"), (600, "step")),
+        (("for epoch in range(4000):\n    gathered = 0\n    while gathered < args.train_steps:\n"
+         "        gathered += len(args.data)\n    train(args.data)"), (4000, "epoch")),
+        (("print \"%i of %i rows\" % (\n    1,\n    2,\n)\n"
+         "for epoch in xrange(100):\n    train(args.data)"), (100, "epoch")),
     ],
-)
+)  # fmt: skip
 def test_a_loop_tells_the_length(tmp_path: Path, loop: str, length: tuple[int, str]) -> None:
     (tmp_path / "main.py").write_text(f"{_HEAD}{loop}\n")
     found = extract(tmp_path, "python main.py").metadata
     assert (found.get("training_config.iters"), found.get("training_config.iter_type")) == length
+
+
+def test_a_few_steps_inside_an_endless_loop_are_no_length(tmp_path: Path) -> None:
+    flag = "parser.add_argument('--num_steps', type=int, default=20)\n"
+    head = _HEAD.replace("parser.add_argument('--n_epoch', type=int, default=10)\n", flag)
+    head = head.replace("parser.add_argument('--train_steps', type=int, default=600)\n", "")
+    loop = "while 1:\n    for step in range(args.num_steps):\n        train(args.data)\n"
+    (tmp_path / "main.py").write_text(head + loop)
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("training_config.iters") is None

@@ -24,7 +24,11 @@ FULL_LOOP = 24
 FULL_LIST = 300
 """The same for loops over known items, which look things up more often than they train."""
 
-_NETWORK_STEPS = ("backward", "step", "minimize", "apply_gradients", "train_on_batch", "update")
+_TRAINING_STEP = re.compile(
+    r"^(backward|step|minimize|apply_gradients|update|learn)$|[Tt]rain|"
+    r"^update_(params?|parameters|policy|policies|model|networks?|weights|agents?|actor|critic)"
+)
+"""Functions that take a step of training."""
 
 
 def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
@@ -190,7 +194,7 @@ def _trains(body: Sequence[ast.stmt]) -> bool:
                     if isinstance(func, ast.Name)
                     else ""
                 )
-                if name in _NETWORK_STEPS or "train" in name.lower() or _runs_session(func):
+                if _TRAINING_STEP.search(name) or _runs_session(func):
                     return True
     return False
 

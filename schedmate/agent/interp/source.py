@@ -235,6 +235,9 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
             repaired = _repair(line)
             if repaired == line:
                 break
+            if repaired.strip() == "pass":
+                for rest in range(number + 1, _statement_end(lines, number) + 1):
+                    lines[rest] = ""
             lines[number] = repaired
         except (ValueError, RecursionError, MemoryError):
             trace.warn(f"{file}: cannot be parsed, left out")
@@ -249,6 +252,25 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
     line_number = first_error.lineno if first_error else 1
     trace.warn(f"{file}:{line_number}: syntax error, the file is left out")
     return None
+
+
+_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|#.*""")
+_LONGEST = 40
+"""Lines of a statement, of which no more are looked through for its end."""
+
+
+def _statement_end(lines: list[str], start: int) -> int:
+    """The last line of the statement that begins at `start`, by its brackets and backslashes.
+
+    `start` itself where the brackets do not close.
+    """
+    depth = 0
+    for number in range(start, min(len(lines), start + _LONGEST)):
+        bare = _STRING.sub("", lines[number]).rstrip()
+        depth += sum(map(bare.count, "([{")) - sum(map(bare.count, ")]}"))
+        if depth <= 0 and not bare.endswith("\\"):
+            return number
+    return start
 
 
 def _repair(line: str) -> str:

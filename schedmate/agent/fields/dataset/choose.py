@@ -45,7 +45,7 @@ def find(
         if use.evaluates is not True or _handed_on(trace, event)
     ]
     told = from_settings(settings)
-    _files_of_settings(uses, told)
+    _files_of_settings(uses, [*told, *from_settings(settings, evaluates=True)])
     told.extend(from_sections(settings))
     told.extend(from_components(settings))
     train = best([*(u.candidate for u in uses if u.evaluates is not True), *told])

@@ -117,7 +117,8 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
     candidate = Candidate(name, origin, score)
     if rule.get("both"):
         return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
-    return [Use(candidate, role_of_call(event, rule, text), bool(rule.get("weak")))]
+    file = bool(rule.get("weak") or rule.get("file"))
+    return [Use(candidate, role_of_call(event, rule, text), file)]
 
 
 def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:

@@ -10,6 +10,7 @@ from schedmate.agent.values import Origin
 
 _PLACE = re.compile(r"(val|valid|validation|eval)(data(set)?(dir|path|root|folder|file)?)")
 """Settings for the validation data's place, and how what follows is named for training."""
+_SWITCH = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
 _VALID_WORD = re.compile(r"validation|valid|val|eval|dev")
 _INTERVAL = re.compile(
     r"(val|valid|validation|eval|evaluation)(interval|freq|frequency|every|period)"
@@ -42,7 +43,12 @@ def never(settings: list[Setting]) -> bool:
 
 
 def given(settings: list[Setting]) -> Origin | None:
-    """The setting for a file to validate on beside that to train on: `--train x --dev y`."""
+    """The setting for a file to validate on beside that to train on: `--train x --dev y`.
+
+    None where a switch for evaluation is off.
+    """
+    if any(s.value.data is False and _SWITCH.fullmatch(s.key) for s in settings):
+        return None
     files = {
         setting.key: setting.value.origin
         for setting in settings

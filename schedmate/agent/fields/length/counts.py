@@ -14,6 +14,8 @@ _STEPS = 10_000
 """A duration without a unit from here on is in steps: nobody trains for so many epochs."""
 CLIP = 1000
 """Fewer frames than this are a clip's, not a training's."""
+FEW = 50
+"""Fewer steps than this are no training beside others that were set, or inside another loop."""
 LIMIT = "a limit of steps that was set for this launch"
 """The note of such a setting."""
 LEAVES = "leaves at"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import EXPLICIT, Candidate
-from schedmate.agent.fields.length.counts import CLIP, LEAVES, counted, positive
+from schedmate.agent.fields.length.counts import CLIP, FEW, LEAVES, counted, positive
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
 from schedmate.agent.values import Value
@@ -71,6 +71,12 @@ def of_passes(
         epochs.append(counted(made, score, note))
 
 
+def _of_while(loop: LoopEvent) -> float:
+    score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
+    gathers = loop.kind == "while" and loop.depth > 0 and not loop.has_backward
+    return score - 20 if gathers else score  # what is then trained on
+
+
 _BEGUN = re.compile(r"range\((?:[^,()]|\([^()]*\))*,")
 
 
@@ -108,8 +114,9 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
                 steps.append(counted(loop.bound, 77.0, note))
             return
         of_epochs = counter_is_epoch or bound_is_epoch
-        if loop.bound.data <= 1 and (not of_epochs or "episode" in text):
-            return  # once through something inside a step
+        inside = loop.depth > 0 and loop.bound.data < FEW and not of_epochs
+        if inside or (loop.bound.data <= 1 and (not of_epochs or "episode" in text)):
+            return  # once or a few times through something inside a step
         score = (
             (88.0 if loop.certain else 66.0)
             - (0 if loop.has_backward else 8)
@@ -139,7 +146,7 @@ def _from_end(
     gathers = loop.kind == "while" and loop.counter.startswith("len(")  # samples, before training
     if gathers or _NOT_TOTAL.search(text) or loop.bound.data <= 1:
         return
-    score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
+    score = _of_while(loop)
     if counter_is_epoch and loop.kind == "while":
         epochs.append(counted(loop.bound, score, note))
     elif counter_is_epoch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, Setting, named, rules, source_bonus
-from schedmate.agent.fields.length.counts import CLIP, LIMIT, positive, timed, whole
+from schedmate.agent.fields.length.counts import CLIP, FEW, LIMIT, positive, timed, whole
 
 _ENVIRONMENT_STEPS = frozenset(
     [
@@ -25,9 +25,6 @@ _ENVIRONMENT_STEPS = frozenset(
     ]
 )
 """Reinforcement learning counts environment steps, whatever its loops count."""
-
-_FEW = 50
-"""Fewer steps than this are no training beside others that were set."""
 
 _PARTS_OF_OTHERS = re.compile(
     r"eval|valid|test|infer|generat|^val$|^env(ironment)?_?(args|kwargs|config|cfg|params?)$",
@@ -88,7 +85,9 @@ def _score(setting: Setting, number: float, steps: bool) -> float | None:
     one = setting.explicit and setting.key.startswith(("max", "total"))  # a trial of one step
     if number <= 1 and ((steps and not one) or counted_up or "episode" in setting.key):
         return None
-    if steps and number < _FEW and not one:
+    if steps and number < FEW and not one:
+        if setting.value.origin is not None and setting.value.origin.source == "default":
+            return None
         score -= 8  # of something inside a step
     if "episode" in setting.key:
         score -= 8
