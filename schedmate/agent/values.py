@@ -95,6 +95,23 @@ class Unknown:
     hints: tuple[str, ...] = field(default=())
 
 
+UNSAID = "…"
+"""Stands in the text of an unknown for what follows a beginning that is known."""
+
+
+def begun(start: Value | str, origin: Origin | None = None, joint: str = "") -> Value:
+    """A text of which no more than the beginning is known: `data/coco/…`.
+
+    Unknown altogether where `start` is neither a text nor such a beginning.
+    """
+    data = start.data if isinstance(start, Value) else start
+    if isinstance(data, Unknown) and data.text is not None and data.text.endswith(UNSAID):
+        return Value(Unknown(data.text), origin)
+    if isinstance(data, str) and data:
+        return Value(Unknown(f"{data}{joint}{UNSAID}"), origin)
+    return unknown(origin=origin)
+
+
 def lifted(data: Any, origin: Origin | None = None) -> Value:
     """Plain data as a `Value` with `Value`s inside."""
     if isinstance(data, dict):

@@ -288,6 +288,74 @@ def test_what_the_launch_names_goes_before_what_stands_beside_it(
     assert found.get("dataset_config.train") == name
 
 
+_ENVIRONMENT = """
+class PokerEnv:
+    def reset(self):
+        pass
+    def step(self, action):
+        pass
+data = PokerEnv()
+"""
+_NOT_IN_REPOSITORY = """
+import gone.data
+data = gone.data.SmilesDataset(smiles="/x/src/data/qm9/smiles.csv")
+"""
+_FORMATTED = """
+import numpy
+for name in os.listdir("/x"):
+    data = numpy.load(f"data/cifar10/{name}.npy")
+"""
+_JOINED = """
+import numpy
+for name in os.listdir("/x"):
+    data = numpy.load(os.path.join("data", "coco", name))
+"""
+_GENERATED = """
+import tensorflow as tf
+def pairs(file):
+    for line in open(file):
+        yield line
+data = tf.data.Dataset.from_generator(pairs, args=["data/wmt14/en.txt"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (_ENVIRONMENT, "PokerEnv"),
+        (_NOT_IN_REPOSITORY, "qm9"),
+        (_FORMATTED, "cifar10"),
+        (_FORMATTED.replace('f"data/cifar10/{name}.npy"', '"data/cifar10/%s" % name'), "cifar10"),
+        (_FORMATTED.replace('f"data/cifar10/{name}.npy"', '"data/svhn/{}".format(name)'), "svhn"),
+        (_FORMATTED.replace('f"data/cifar10/{name}.npy"', '"data/svhn/" + name'), "svhn"),
+        (_JOINED, "coco"),
+        (_GENERATED, "wmt14"),
+    ],
+)
+def test_data_is_found_where_no_class_of_the_repository_opens_it(
+    tmp_path: Path, code: str, name: str
+) -> None:
+    (tmp_path / "main.py").write_text(f"import os\n{code}\n{_LOOP.format(data='data')}")
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == name
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("datasets/Lucchi++/train_im.h5", "Lucchi++"),
+        ("/data2/dsets/dataset", None),
+        ("examples/retrieval", "retrieval"),
+        ("data/cocoval2017", "coco"),
+        ("/home/someone/data/qm9/smiles.csv", "qm9"),
+        ("data/wmt14/train_en.txt", "wmt14"),
+        ("data/train_cifar10.npz", "train_cifar10"),
+    ],
+)
+def test_a_path_is_of_what_its_folders_name(path: str, name: str | None) -> None:
+    assert from_path(path) == name
+
+
 @pytest.mark.parametrize(("flags", "name"), [("--data_root /d/skulls", "skulls"), ("", "Own")])
 def test_a_launched_folder_goes_before_the_class_that_reads_it(
     tmp_path: Path, flags: str, name: str

@@ -33,6 +33,10 @@ def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
     [
         ("idx_val = torch.arange(5)", "MNIST"),
         ("val_loader = iter(data)", "MNIST"),
+        ("def parts():\n    return object(), object()\nvalid, test = parts()", "MNIST"),
+        ("def allowed():\n    return object()\nvalid = allowed()", None),
+        ("test_data = datasets.MNIST('d')", None),
+        ("test_data = datasets.MNIST('d')\nfor x in test_data:\n    model(x)", "MNIST"),
         ("valid_symbol_set = set('abc')", None),
         ("latest_iteration = max([3, 4])", None),
         ("valid_envs = sorted('abc')", None),
@@ -75,6 +79,41 @@ def test_settings_tell_of_an_evaluation_out_of_sight(
     tmp_path: Path, code: str, flags: str, valid: str | None
 ) -> None:
     assert _valid(tmp_path, code, f"python main.py {flags}") == valid
+
+
+def test_an_interval_of_minus_one_is_never(tmp_path: Path) -> None:
+    code = (
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--test-freq', type=int, default=-1)\nargs = parser.parse_args()\n"
+        "def evaluate(model):\n    pass\n" + _LOOP + "evaluate(model)\n"
+    )
+    assert _valid(tmp_path, code) is None
+    assert _valid(tmp_path, code, "python main.py --test-freq 5") == "MNIST"
+
+
+def test_samples_of_a_generator_are_no_validation(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("evaluation_interval: 1000\n")
+    code = (
+        "import yaml\nconfig = yaml.safe_load(open('c.yaml'))\n"
+        "from torchvision import datasets\nimport ganlib\n"
+        "def calc_inception(generator):\n    pass\n"
+        "ganlib.run(datasets.CIFAR10('data'), config, calc_inception(None))\n"
+    )
+    assert _valid(tmp_path, code) is None
+    assert _valid(tmp_path, code.replace("calc_inception", "sketch")) == "CIFAR10"
+
+
+def test_an_evaluation_strategy_turns_evaluation_on(tmp_path: Path) -> None:
+    code = (
+        "from datasets import load_dataset\n"
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "data = load_dataset('squad')\n"
+        "Trainer(args=args, train_dataset=data['train'],\n"
+        "        eval_dataset=data['validation'] if args.do_eval else None).train()\n"
+    )
+    assert _valid(tmp_path, code, "python main.py --evaluation_strategy steps") == "squad"
+    assert _valid(tmp_path, code) is None
 
 
 def test_a_section_for_evaluation_names_the_validation_set(tmp_path: Path) -> None:

@@ -65,12 +65,16 @@ MAX_NAMED = 1000
 
 @dataclass(slots=True)
 class Setting:
-    """One leaf of the program's settings; `key` is its own name, normalised."""
+    """One leaf of the program's settings; `key` is its own name, normalised.
+
+    `unread` tells an argument's default that the program never looks at.
+    """
 
     path: tuple[str, ...]
     value: Value
     kind: str
     owner: str
+    unread: bool = False
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +104,11 @@ def leaves(trace: Trace) -> list[Setting]:
         _collect(group.value, (), group, found, seen, 0, trace.popped)
         if len(found) > MAX_SETTINGS:
             break
+    if trace.read and "*" not in trace.read:
+        for setting in found:
+            origin = setting.value.origin
+            if setting.kind == "arguments" and origin is not None and origin.source == "default":
+                setting.unread = setting.path[-1] not in trace.read
     return _superseded(found)
 
 

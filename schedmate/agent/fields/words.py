@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from schedmate.agent.fields.candidates import rules
+from schedmate.agent.fields.candidates import rules, unresolved
+from schedmate.agent.values import UNSAID, Value
 
 
 @cache
@@ -58,7 +59,7 @@ def from_path(text: str) -> str | None:
     cleaned = re.sub(r"(?<=/)(?![A-Za-z]\w{2})[^/]*\*[^/]*$", "", cleaned)  # `*_x.npy`
     cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
     stems = list(_stems(cleaned))
-    if stems and says_nothing(stems[0]):
+    if stems and (says_nothing(stems[0]) or _is_piece(stems[0])):
         # above a folder of the machine anything may be named, within the project's own data less so
         own = not re.match(r"/|~|[A-Za-z]:|\$", cleaned)
         above = stems[1] if own and len(stems) > 1 and not says_nothing(stems[1]) else stems[0]
@@ -69,6 +70,14 @@ def from_path(text: str) -> str | None:
         if known is not None and not is_ambiguous(known):
             return known
     return _shortened(stems[0]) if stems else None
+
+
+_PIECE = re.compile(r"(train|training|valid|validation|val|test|dev|eval)[-_.]", re.IGNORECASE)
+
+
+def _is_piece(stem: str) -> bool:
+    """Whether a name is that of a split's files, `train_im`: what lies above names the data."""
+    return _PIECE.match(stem) is not None and not is_known(stem, "datasets")
 
 
 def _shortened(stem: str) -> str:
@@ -111,7 +120,7 @@ def _stems(cleaned: str) -> Iterator[str]:
         stem = re.sub(r"[-_]\d+[-_]of[-_]\d+$", "", stem.strip("-_. "))
         if _is_generic(stem):
             continue
-        shorter = _SPLIT_SUFFIX.sub("", stem).strip("-_. ")
+        shorter = _without_split(stem)
         bare = re.sub(
             r"[-_](data|dataset|files|cuts|recordings|supervisions)$",
             "",
@@ -123,6 +132,15 @@ def _stems(cleaned: str) -> Iterator[str]:
             yield shorter
         elif shorter:
             yield stem
+
+
+def _without_split(stem: str) -> str:
+    """A name without the split that it ends in: `coco_val` and `cocoval2017`, not `retrieval`."""
+    shorter = _SPLIT_SUFFIX.sub("", stem)
+    joined = stem[len(shorter) :][:1].isalpha() and shorter[-1:].islower()
+    if joined and not is_known(shorter, "datasets"):
+        return stem
+    return shorter.strip("-_. ")
 
 
 def written_path(text: str) -> str | None:
@@ -156,6 +174,8 @@ def _is_generic(stem: str) -> bool:
         return True
     if not lowered or lowered in words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
         return True
+    if re.fullmatch(r"(data|datasets?|disk|ssd|nvme|hdd|mnt|nas|vol|raid)\d+", lowered):
+        return True
     parts = re.split(r"[-_.]", lowered)
     if len(parts) > 1 and all(part in words("generic") or part.isdigit() for part in parts):
         return True  # `processed_data`, `example.train`
@@ -168,6 +188,15 @@ def _is_generic(stem: str) -> bool:
 
 _OPTIONS = re.compile(r"^([A-Za-z][\w-]*)(:\w+=[^:=]*)+$")
 """A name with the options to open it with: `ImageNet:split=TRAIN:root=/data`."""
+
+
+def begins(value: Value | None) -> str | None:
+    """The folder that a path begins with whose end is not known: `data/coco` of `data/coco/x_…`."""
+    text = unresolved(value)
+    if text is None or UNSAID not in text:
+        return None
+    folder = text.partition(UNSAID)[0].rpartition("/")[0]
+    return folder if re.search(r"[A-Za-z]{2}", folder) else None
 
 
 def is_path(text: str) -> bool:

@@ -156,6 +156,9 @@ _MAPPING_METHODS = ("update", "get", "items", "keys", "values", "pop", "setdefau
 
 
 def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
+    if data.flavour == "namespace":
+        # `vars(args).items()` is mostly printed
+        state.trace.read.add("*" if name in ("get", "pop", "setdefault", "update") else name)
     if name in data:
         return data[name]
     if name == "__dict__" or (name == "__flags" and data.flavour == "flags"):

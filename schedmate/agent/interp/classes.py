@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from schedmate.agent.interp.objects import Call, Class, Function, Symbol
 from schedmate.data import load
 
@@ -67,9 +69,12 @@ def is_dataset(cls: Class) -> bool:
 
 def is_environment(cls: Class) -> bool:
     """Whether the class is an environment for reinforcement learning."""
-    return any(last(base) in _ENVIRONMENTS for base in cls.external_bases()) or any(
+    if any(last(base) in _ENVIRONMENTS for base in cls.external_bases()) or any(
         base.name in _OWN_ENVIRONMENTS for base in cls.mro()[1:]
-    )
+    ):
+        return True
+    named = re.search(r"Env(ironment)?(V?\d+)?$", cls.name) is not None
+    return named and all(cls.lookup(method) is not None for method in ("reset", "step"))
 
 
 def is_record(cls: Class) -> bool:

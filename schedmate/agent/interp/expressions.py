@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.comprehensions import comprehension
-from schedmate.agent.interp.objects import Call, Function, Scope, Site, Symbol
+from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Site, Symbol
 from schedmate.agent.interp.operators import MAX_DATA, binary, compare
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import Origin, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -59,7 +59,8 @@ def _joined(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
         assert isinstance(piece, ast.FormattedValue)
         value = evaluate(state, piece.value, scope)
         if not value.known or isinstance(value.data, dict | list | tuple):
-            return Value(Unknown("".join([*parts, "…"])), origin or _here(node, scope))
+            told = origin or value.origin or _here(node, scope)
+            return begun("".join(parts) if parts else value, told)
         spec = ""
         if piece.format_spec is not None:
             spec_value = evaluate(state, piece.format_spec, scope)
@@ -213,6 +214,8 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
             kwargs[keyword.arg] = value
         else:
             mapping = state.mapping(value)
+            if isinstance(value.data, AttrDict) and value.data.flavour == "namespace":
+                state.trace.read.add("*")
             if mapping is not None:
                 kwargs.update({k: v for k, v in mapping.items() if isinstance(k, str)})
     return state.call(func, args, kwargs, Site(scope.module.file, node.lineno, node))

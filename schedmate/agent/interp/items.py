@@ -75,6 +75,8 @@ def _is_named_tuple(data: object) -> bool:
 def _of_mapping(state: State, base: Value, mapping: dict[Any, Value], index: Value) -> Value:
     key = plain_key(index)
     if key in mapping:
+        if isinstance(base.data, AttrDict) and base.data.flavour == "namespace":
+            state.trace.read.add(str(key))
         if isinstance(key, str) and isinstance(mapping[key].data, Class | Function | Partial):
             state.trace.looked_up.add(key)
         return mapping[key]

@@ -12,7 +12,7 @@ from schedmate.agent.interp.objects import FileHandle, Native, PathStr, Site
 from schedmate.agent.interp.operators import MAX_DATA
 from schedmate.agent.interp.paths import FILE, PATH, path_property
 from schedmate.agent.interp.values_ops import iterate
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Value, begun, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -73,7 +73,8 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
                 return unknown(origin=base.origin)
             return Value(str(text).join(p.data for p in parts)[:MAX_DATA], base.origin)
         if not all(a.known for a in [*args, *kwargs.values()]):
-            return unknown(origin=base.origin)
+            start = str(text).split("{", 1)[0] if name == "format" else ""
+            return begun(start, base.origin)
         if name == "format" and _WIDE.search(text):
             return unknown(origin=base.origin)
         if name == "format" and ("{" not in text or "." in text.split("{", 1)[1].split("}")[0]):

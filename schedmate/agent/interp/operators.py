@@ -21,7 +21,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import UNSAID, Origin, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -60,7 +60,7 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
     if op is ast.Div and isinstance(a, str):
         if isinstance(b, str):
             return Value(PathStr(b if b.startswith("/") else f"{a.rstrip('/')}/{b}"), origin)
-        return unknown(origin=origin)
+        return begun(a, origin, joint="/")
     if op is ast.BitOr and isinstance(a, dict) and isinstance(b, dict):
         return Value({**a, **b}, origin)
     if op is ast.Mod and isinstance(a, str):
@@ -76,6 +76,8 @@ def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin)
         return passes.binary(op, left, right, origin) or unknown(origin=origin)
     if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
         shared = passes.binary(op, left, right, origin) if isinstance(b, Unknown | Symbol) else None
+        if shared is None and op in (ast.Add, ast.Div) and not right.known:
+            return begun(left, origin)
         return shared or unknown(origin=origin)
     if op is ast.Mult and isinstance(a, str | bytes) | isinstance(b, str | bytes):
         count = a if isinstance(a, int) else b if isinstance(b, int) else 0
@@ -129,7 +131,7 @@ def _percent_around(template: str, right: Value, origin: Origin) -> Value:
     for index, value in enumerate(given):
         slot = 2 * index + 1
         pieces[slot] = (
-            str(_percent(pieces[slot], Value((value,)), origin).data) if value.known else "…"
+            str(_percent(pieces[slot], Value((value,)), origin).data) if value.known else UNSAID
         )
     return unknown("".join(pieces), origin)
 

@@ -75,6 +75,7 @@ def _note_assigned(state: State, target: ast.expr, value: Value, scope: Scope) -
         name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", None)
         if isinstance(name, str):
             state.trace.assigned.setdefault(name, Site(scope.module.file, target.lineno))
+            state.trace.results.setdefault(name, value.data)
 
 
 def _name_event(state: State, target: ast.expr, value: Value) -> None:

@@ -80,9 +80,11 @@ class Trace:
     """Everything seen while following one launch.
 
     `functions` are the repository's functions called, `assigned` the names that results of its
-    calls went into, each with where that first happened. `parameters` are the numbers that
-    functions were first given, by parameter. `links` are the datasets on a hub
-    whose addresses stand in the modules that were read.
+    calls went into, each with where that first happened; `results` is what they then held, and
+    `used` what was handed to something or gone through, by identity. `parameters` are the numbers
+    that functions were first given, by parameter. `read` are the names that were read of argument
+    namespaces, with `*` where one was taken apart as a whole. `links` are the
+    datasets on a hub whose addresses stand in the modules that were read.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -95,8 +97,10 @@ class Trace:
     used: set[int] = field(default_factory=set)
     popped: dict[int, tuple[object, dict[Any, Value]]] = field(default_factory=dict)
     assigned: dict[str, Site] = field(default_factory=dict)
+    results: dict[str, object] = field(default_factory=dict)
     parameters: dict[str, Value] = field(default_factory=dict)
     links: dict[str, Site] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
     complete: bool = True
 
     def warn(self, message: str) -> None:

@@ -10,16 +10,18 @@ from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, 
 from schedmate.agent.fields.dataset import hints
 from schedmate.agent.fields.dataset.components import from_components
 from schedmate.agent.fields.dataset.named import from_settings, validation_place
-from schedmate.agent.fields.dataset.opened import AS_WRITTEN, uses_of
-from schedmate.agent.fields.dataset.roles import Use
+from schedmate.agent.fields.dataset.opened import uses_of
+from schedmate.agent.fields.dataset.roles import AS_WRITTEN, Use
 from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
-from schedmate.agent.fields.dataset.validates import switched_off, validates
+from schedmate.agent.fields.dataset.validates import handed_on, switched_off, validates
 from schedmate.agent.fields.words import is_known
-from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin
 
-_OF_SAMPLES = re.compile(r"(compute|calc|calculate)_(feature_stats|fid|kid|inception_score)")
+_OF_SAMPLES = re.compile(
+    r"(compute|calc|calculate|get|eval|evaluate)_(feature_stats|fid|kid|is$|inception)"
+)
 """Functions that measure how much a generator's samples are like the data."""
 OTHER_SPLIT = "another split of the training set"
 
@@ -42,13 +44,14 @@ def find(
         for use in uses_of(event)
         if not (use.file and model and normal(str(use.candidate.data)) == normal(model))
         # a test set that is opened and never handed on is not evaluated by this run
-        if use.evaluates is not True or _handed_on(trace, event)
+        if use.evaluates is not True or handed_on(trace, event.result and event.result.data)
     ]
     told = from_settings(settings)
     _files_of_settings(uses, [*told, *from_settings(settings, evaluates=True)])
     told.extend(from_sections(settings))
     told.extend(from_components(settings))
-    train = best([*(u.candidate for u in uses if u.evaluates is not True), *told])
+    opened = [use.candidate for use in uses if use.evaluates is not True]
+    train = best([*filter(_launched, told), *opened, *told])  # of equals, the launch's own word
     loader = from_loaders(settings, "train")
     if loader is not None and (
         train is None
@@ -82,11 +85,12 @@ def find(
         train = hints.find(settings, plan, said, train, trace.links) or train
     if same is False:
         return train, None
-    if same is None and explicit_valid is None and any(map(_OF_SAMPLES.search, trace.functions)):
+    scheduled = same is None or (isinstance(same, Origin) and same.source != "code")
+    if scheduled and explicit_valid is None and any(map(_OF_SAMPLES.search, trace.functions)):
         return train, None  # the data is what generated samples are compared with
     if same is None and valid is not None and valid is not explicit_valid:
-        opened = [use for use in uses if use.evaluates is True]
-        if opened and valid is not valid_loader and all(use.file for use in opened):
+        tried = [use for use in uses if use.evaluates is True]
+        if tried and valid is not valid_loader and all(use.file for use in tried):
             return train, None  # a file is read, and nothing shows that the model is tried on it
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
@@ -156,7 +160,3 @@ def _tells(train: Candidate) -> bool:
 
 def _tells_well(loader: Candidate) -> bool:
     return is_known(str(loader.data), "datasets")
-
-
-def _handed_on(trace: Trace, event: CallEvent) -> bool:
-    return event.result is None or id(event.result.data) in trace.used

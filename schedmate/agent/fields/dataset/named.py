@@ -13,7 +13,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.dataset.sections import section_evaluates
+from schedmate.agent.fields.dataset.sections import placed_by_section, section_evaluates
 from schedmate.agent.fields.words import (
     begins_known,
     dataset_name,
@@ -43,7 +43,8 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
     for rank, setting in _for_validation(settings) if evaluates else _for_training(settings):
         if any(
             re.search(
-                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric|pipeline|transforms?$",
+                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric|pipeline|infer|predict|"
+                r"transforms?$",
                 part,
                 re.IGNORECASE,
             )
@@ -75,7 +76,10 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
             continue
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
-        if setting.key in _SOMETIMES and not is_known(name, "datasets"):
+        if not is_known(name, "datasets") and (
+            setting.key in _SOMETIMES
+            or (placed_by_section(setting) and rank >= 60 and is_known(name, "models"))
+        ):
             continue
         unnamed = is_path(text) and from_path(_tail(text)) is None
         other = name not in trained and is_known(name, "datasets")
@@ -115,6 +119,8 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
         score -= 8
     if origin is not None and origin.source == "library":
         score -= 25
+    if setting.unread:
+        score -= 12  # left over from the program that this one was made from
     return score
 
 
@@ -124,7 +130,7 @@ def _tail(text: str) -> str:
 
 _DATA_KEY = re.compile(
     r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
-    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*))*$|"
+    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*)s?)*$|"
     r"^(rec|record|lmdb|csv|json|list|dir|path|file|tfrecord|img|image|text|txt|src)s?_train$|"
     r"^train(ing)?_?\w*(dumpdir|_dir|_path|_file|_folder|_root|_list|_scp|_prefix|_manifest|_files)$|"
     r"^train(ing)?_?(rec|record|lmdb|csv|json|jsonl|list|tfrecord|img|image|images|text|txt|src|input|"
@@ -186,6 +192,7 @@ def _for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
             ]
             if setting.kind != "globals" and section_evaluates(setting)
         ),
+        *((60, s) for s in settings if placed_by_section(s) and section_evaluates(s)),
     ]
 
 
@@ -208,6 +215,7 @@ def _by_pattern(settings: list[Setting]) -> list[tuple[int, Setting]]:
         for setting in settings
         if _is_repository(setting)
         or _holds_known(setting)
+        or placed_by_section(setting)
         or (
             _DATA_KEY.match(setting.path[-1])
             and (setting.key != "traindir" or paired)

@@ -1,4 +1,4 @@
-"""Datasets that the program opens: library calls, and dataset classes of its own."""
+"""Datasets that the program opens by calls of libraries."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from schedmate.agent.fields.candidates import (
     Candidate,
     argument,
     matching,
-    pattern,
-    rules,
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.dataset.roles import EVAL, Use, role_of_call, role_of_class
+from schedmate.agent.fields.dataset.own import uses_of_class, uses_of_unread_class
+from schedmate.agent.fields.dataset.roles import (
+    AS_WRITTEN,
+    PART_OF_PATH,
+    Use,
+    role_of_call,
+    role_of_class,
+)
 from schedmate.agent.fields.words import (
-    begins_known,
-    class_dataset,
+    begins,
     dataset_name,
-    is_ambiguous,
     is_known,
     is_path,
     library_dataset,
     written_path,
 )
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.objects import Class, Function
+from schedmate.agent.interp.objects import Class
 from schedmate.agent.interp.trace import CallEvent
-
-AS_WRITTEN = 42.0
-"""Score of a path none of whose parts names a dataset."""
+from schedmate.agent.values import Value
 
 
 def uses_of(event: CallEvent) -> list[Use]:
@@ -40,7 +41,7 @@ def uses_of(event: CallEvent) -> list[Use]:
         origin = event.result.origin if event.result is not None else None
         return [Use(Candidate(_class_or_module(event.cls), origin, 60.0), role_of_class(event))]
     if event.cls is not None:
-        return _own_class(event)
+        return uses_of_class(event)
     for rule in matching(event, "dataset"):
         last = classes.last(event.path)
         if "only" in rule and not re.search(rule["only"], last):
@@ -52,7 +53,7 @@ def uses_of(event: CallEvent) -> list[Use]:
         found = _opened(event, rule, last)
         if found is not None:
             return found
-    return []
+    return uses_of_unread_class(event)
 
 
 def _class_or_module(cls: Class) -> str:
@@ -90,7 +91,8 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         name = library_dataset(name)
     else:
         value = argument(event, spec)
-        text = text_of(value)
+        text, less = _place_in(value, rule)
+        score -= less
         if rule.get("weak") and text is not None and _BESIDE_DATA.search(text):
             return None
         if text is None or value is None or (rule.get("string") and text is not value.data):
@@ -119,6 +121,13 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
     file = bool(rule.get("weak") or rule.get("file"))
     return [Use(candidate, role_of_call(event, rule, text), file)]
+
+
+def _place_in(value: Value | None, rule: dict[str, Any]) -> tuple[str | None, float]:
+    """What a call's argument says, whole or as far as a path is known, and how much less."""
+    text = text_of(value)
+    start = begins(value) if text is None and rule.get("path") else None
+    return (text, 0.0) if start is None else (start, PART_OF_PATH)
 
 
 def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
@@ -185,119 +194,3 @@ def _built_from(event: CallEvent) -> str | None:
         found = [text_of(files.data.get(key)) for key in ("train", *files.data)]
         return next((text for text in found if text is not None), None)
     return text_of(files)
-
-
-def _own_class(event: CallEvent) -> list[Use]:
-    """A dataset class of the repository: named by a path or name it is given, else by its name."""
-    cls = event.cls
-    assert cls is not None
-    if any(classes.last(base).endswith("DataLoader") for base in cls.external_bases()):
-        return []
-    known_base = _library_base(cls)
-    if (
-        known_base is None
-        and not classes.is_dataset(cls)
-        and not re.search(r"Data(set|sets|Module|Loader|Loaders)$", cls.name)
-    ):
-        return []
-    role = role_of_class(event)
-    origin = event.result.origin if event.result is not None else None
-    score = 66.0 if event.certain else 54.0
-    out: list[Use] = []
-    named_by_class = known_base or _named_by_class(cls)
-    if event.owner is not None and event.owner is not cls and event.function == "__init__":
-        if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
-            score -= 10
-    if "DataModule" in cls.name or "LightningDataModule" in map(classes.last, cls.external_bases()):
-        score -= 8  # it opens what it is of
-    if named_by_class is not None:
-        out.append(Use(Candidate(named_by_class, origin, score), role))
-    given = [*zip(_parameters(cls), event.args[:4], strict=False), *event.kwargs.items()]
-    for key, value in sorted(given, key=lambda item: not _OF_TRAINING.fullmatch(item[0] or "")):
-        text = value.data if isinstance(value.data, str) else None
-        if text is None or not _is_data_argument(key, text):
-            continue
-        name = dataset_name(text, path=is_path(text))
-        place = value.origin or origin
-        if name is None and named_by_class is None and is_path(text):
-            name = written_path(text)
-            if name is not None:
-                out.append(Use(Candidate(name, place, AS_WRITTEN), role))
-                break
-        if name is not None and not EVAL.fullmatch(name):
-            # a data file says more than the class that reads it, a folder less
-            bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if named_by_class else 2.0
-            if is_known(name, "datasets"):
-                bonus += 6.0
-            elif named_by_class and is_known(named_by_class, "datasets"):
-                bonus = -6.0
-            out.append(Use(Candidate(name, place, score + bonus + source_bonus(place) / 2), role))
-            break
-    return out
-
-
-def _named_by_class(cls: Class) -> str | None:
-    """The dataset after which a class is named, or the module that holds it."""
-    name = class_dataset(cls.name)
-    if name is not None and (
-        _names_a_model(name) or _names_a_model(re.sub(r"_?Dataset$", "", name))
-    ):
-        name = None
-    if name is not None and is_known(name, "datasets"):
-        return name
-    stem = cls.module.name.rsplit(".", 1)[-1]
-    return stem if begins_known(stem) and not is_ambiguous(stem) else name
-
-
-_OF_TRAINING = re.compile(r"(train(ing)?_?)?data(set)?(_?(dir|path|root|folder))?", re.IGNORECASE)
-"""The argument for the data itself, beside those for templates, labels or an index."""
-
-
-def _library_base(cls: Class) -> str | None:
-    """The library's dataset that a class of the repository derives from."""
-    for base in cls.external_bases():
-        for rule in rules("calls")["dataset"]:
-            last = classes.last(base)
-            if rule["name"] != "path" or not pattern(rule["call"]).match(base):
-                continue
-            if not last[:1].isupper() or ("only" in rule and not re.search(rule["only"], last)):
-                continue
-            if "from_path" in rule and re.search(rule["from_path"], last):
-                continue
-            if is_known(last, "datasets"):
-                return library_dataset(last)
-    return None
-
-
-def _parameters(cls: Class) -> list[str | None]:
-    """Names of the constructor's positional parameters, enough of them for any call."""
-    init = cls.lookup("__init__")
-    names: list[str | None] = []
-    if init is not None and isinstance(init.data, Function):
-        names = [a.arg for a in init.data.node.args.args[1:]]
-    return [*names, *([None] * 8)]
-
-
-def _names_a_model(name: str) -> bool:
-    return is_known(name, "models") and not is_known(name, "datasets")
-
-
-def _is_data_argument(key: str | None, text: str) -> bool:
-    if key is None:
-        return is_path(text)
-    if (
-        is_path(text)
-        and re.search(r"\.\w{2,8}$", text)
-        and not re.search(r"vocab|label|class|conf|cfg|lexicon|dict|phone", key)
-    ):
-        return True
-    return bool(
-        re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
-    ) and not (
-        re.search(
-            r"split|mode|phase|tokenizer|template|model|cache|log|output|save|format|type|key|column|conf|cfg|"
-            r"lexicon|dict|phone",
-            key,
-            re.IGNORECASE,
-        )
-    )

@@ -21,6 +21,10 @@ EVAL_WORD = re.compile(
     re.IGNORECASE,
 )
 _EVAL_FILE = re.compile(r"(^|/)eval(uat(e|or|ion))?(_\w+)?(/|\.py$)", re.IGNORECASE)
+AS_WRITTEN = 42.0
+"""Score of a path none of whose parts names a dataset."""
+PART_OF_PATH = 6.0
+"""What a path says less whose end is not known."""
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
 
 

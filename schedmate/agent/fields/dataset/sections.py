@@ -21,6 +21,26 @@ def section_evaluates(setting: Setting) -> bool:
     )
 
 
+_DATA_SECTION = re.compile(
+    r"(data|datasets?|corpus)(_?(config|cfg|conf|args|params))?", re.IGNORECASE
+)
+_PLACE = re.compile(
+    r"(src|source|path|root|dir|directory|folder|file|location|uri|url|lmdb|shard|manifest|filelist)s?"
+    r"(_?(path|dir|file)s?)?",
+    re.IGNORECASE,
+)
+"""`src` of `dataset: {train: {src: data/x}}`: what it is the place of, its sections tell."""
+
+
+def placed_by_section(setting: Setting) -> bool:
+    """Whether a configuration's section for data says what a place is of."""
+    return (
+        setting.kind == "config"
+        and _PLACE.fullmatch(setting.path[-1]) is not None
+        and any(_DATA_SECTION.fullmatch(part) for part in setting.path[:-1])
+    )
+
+
 _SECTION = re.compile(r"(train_?)?datasets", re.IGNORECASE)
 _MIXTURE = re.compile(r"sources|(data(set)?_?)?mix(ture|er)", re.IGNORECASE)
 """Sections of weights, one a dataset: `sources: {dclm: 90, code: 10}`."""

@@ -6,11 +6,13 @@ import re
 
 from schedmate.agent.fields.candidates import Setting, normal
 from schedmate.agent.fields.dataset import places
+from schedmate.agent.fields.dataset.hugging_face import hugging_face
 from schedmate.agent.fields.dataset.roles import EVAL_WORD
-from schedmate.agent.interp.objects import Symbol
+from schedmate.agent.fields.dataset.sections import placed_by_section, section_evaluates
+from schedmate.agent.interp.objects import Call, Instance, Symbol
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, Trace
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Origin
 
 _EVAL_CALL = re.compile(
     r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|test_one_epoch|"
@@ -53,6 +55,9 @@ _HELD_OUT_PART = re.compile(
     re.IGNORECASE,
 )
 """Names of the held out part of arrays: `idx_val`, `X_val`, `val_mask`."""
+_SPLIT_NAME = {"val", "valid", "validation", "dev"}
+_OTHER_PART = {"train", "train_set", "train_data", "train_labeled", "test", "test_set", "test_data"}
+"""Beside one of these, `valid` is a part of the data and not what is allowed."""
 _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
     r"(n|num|i)?(eval|val|valid|validation|validate|evaluation)"
@@ -71,6 +76,8 @@ _RESULT = re.compile(
 _ASKED = re.compile(r"(validate|dovalid(ation)?|doval|runvalidation|usevalidation)")
 """Switches that are off unless the user asks for validation."""
 
+_NEVER = re.compile(r"(test|eval|val|valid|validation)(freq|frequency|interval)")
+"""How often to evaluate; -1 is never."""
 _EVAL_EPISODES = re.compile(
     r"(n|num|max)?(eval|evaluation|test)(episodes|rollouts|trials)|itestset"
 )
@@ -81,8 +88,12 @@ _NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|
 def switched_off(settings: list[Setting]) -> bool:
     """Whether the user set the number of evaluation batches or their interval to zero.
 
-    `--no-val` and the like say the same.
+    `--no-val` and the like say the same, and so does an interval that is -1 by default.
     """
+    if any(
+        s.kind == "arguments" and s.value.data == -1 and _NEVER.fullmatch(s.key) for s in settings
+    ):
+        return True
     asked = [s.value.data for s in settings if s.kind != "globals" and _ASKED.fullmatch(s.key)]
     if asked and all(value is False for value in asked):
         return True
@@ -124,7 +135,7 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
                 return setting.value.origin or Origin("config")
     if places.nothing_given(settings):
         return False
-    hugging = _hugging_face(trace, settings)
+    hugging = hugging_face(trace, settings)
     if hugging is not None:
         return hugging
     left_out = places.left_out(settings)
@@ -141,15 +152,19 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
         return Origin("code", evaluation.file, evaluation.line)
     if places.never(settings):
         return False
+    splits = _SPLIT_NAME & trace.assigned.keys()
+    if splits and not _OTHER_PART.isdisjoint(trace.assigned):
+        site = trace.assigned[min(splits)]
+        return Origin("code", site.file, site.line)
     for name, site in trace.assigned.items():
+        named = _RESULT.fullmatch(name) or _HELD_OUT_PART.fullmatch(name)
         if (
-            name == "evaluator"
-            or _RESULT.fullmatch(name)
-            or _HELD_OUT_PART.fullmatch(name)
-            or _loaded(name)
+            named
+            or name == "evaluator"
+            or (_loaded(name) and _tried(trace, name, trace.results.get(name)))
         ):
             return Origin("code", site.file, site.line)
-    found = next((event.site for event in trace.calls if _is_evaluation(event)), None)
+    found = next((event.site for event in trace.calls if _is_evaluation(trace, event)), None)
     if found is not None:
         return Origin("code", found.file, found.line)
     seen = any(loop.has_backward for loop in trace.loops)
@@ -167,6 +182,8 @@ def _scheduled(settings: list[Setting], seen: bool) -> Origin | None:
         value, origin = setting.value.data, setting.value.origin
         if setting.kind == "globals" or origin is None:
             continue
+        if not seen and placed_by_section(setting) and section_evaluates(setting):
+            return origin
         whole = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         counted = whole and (origin.source == "config" or setting.explicit)
         if (
@@ -198,12 +215,12 @@ _DEFINES = re.compile(r"(^|[._])define_\w*$|flags?$", re.IGNORECASE)
 """Calls that tell what settings a program has."""
 
 
-def _is_evaluation(event: CallEvent) -> bool:
+def _is_evaluation(trace: Trace, event: CallEvent) -> bool:
     """Whether a call opens, hands on or evaluates on validation data."""
     word = event.target
     return (
         event.path.endswith(("EvalCallback", "EvaluationCallback", ".evaluate_policy"))
-        or bool(word and _loaded(word))
+        or bool(word and _loaded(word) and _tried(trace, word, event.result and event.result.data))
         or bool(word and _RESULT.fullmatch(word))
         or any(
             key in event.kwargs and event.kwargs[key].data not in (None, 0, 0.0)
@@ -216,6 +233,17 @@ def _is_evaluation(event: CallEvent) -> bool:
         or any(_of_validation(value.data) for value in event.args)
         or (event.path.endswith((".evaluate", ".validate")) and event.certain)
     )
+
+
+def _tried(trace: Trace, name: str, data: object) -> bool:
+    """Whether held out data is not just a test set that is loaded with the rest."""
+    only_read = "test" in name.lower() and "load" not in name.lower()
+    return not only_read or handed_on(trace, data)
+
+
+def handed_on(trace: Trace, data: object) -> bool:
+    """Whether a result was handed to something or gone through, as far as that can be told."""
+    return not isinstance(data, Call | Instance) or id(data) in trace.used
 
 
 def _of_validation(data: object) -> bool:
@@ -240,49 +268,3 @@ def _logs_evaluation(event: CallEvent) -> bool:
     first = event.args[0].data
     names = list(first) if isinstance(first, dict) else [first]
     return any(isinstance(name, str) and _EVAL_METRIC.fullmatch(name) for name in names)
-
-
-def _hugging_face(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
-    """The Hugging Face trainer evaluates when told to and given an evaluation dataset."""
-    trainers = [e for e in trace.calls if re.search(r"(^|\.)(\w*Trainer)$", e.path)
-                and e.path.startswith(("transformers.", "trl."))]  # fmt: skip
-    own = [e for e in trace.calls if e.cls is not None
-           and any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer")
-                   for base in e.cls.external_bases())]  # fmt: skip
-    if not trainers and not own:
-        return _arguments_without_trainer(settings)
-    event = (trainers or own)[-1]
-    given = event.kwargs.get("eval_dataset")
-    if given is None and any("eval_dataset" in e.kwargs for e in trainers + own):
-        given = next(e.kwargs["eval_dataset"] for e in trainers + own if "eval_dataset" in e.kwargs)
-    flags: dict[str, Value] = {}
-    for setting in settings:
-        if setting.path[-1] in ("do_eval", "eval_strategy", "evaluation_strategy"):
-            flags.setdefault(setting.path[-1], setting.value)
-    for args_event in trace.calls:
-        if args_event.path.endswith(("TrainingArguments", "Config")):
-            for key in ("do_eval", "eval_strategy", "evaluation_strategy"):
-                if key in args_event.kwargs:
-                    flags[key] = args_event.kwargs[key]
-    asked = any(
-        value.data is True or (isinstance(value.data, str) and value.data not in ("no", "none"))
-        for value in flags.values()
-    )
-    if given is not None and given.data is None:
-        return False
-    if not asked and (flags or given is None):
-        return False
-    return Origin("code", event.site.file, event.site.line)
-
-
-def _arguments_without_trainer(settings: list[Setting]) -> Origin | bool | None:
-    """What Hugging Face training arguments say where their trainer was not reached."""
-    keys = {setting.key: setting for setting in reversed(settings) if setting.owner != "arguments"}
-    if not {"numtrainepochs", "perdevicetrainbatchsize"} <= keys.keys():
-        return None
-    for name in ("doeval", "evalstrategy", "evaluationstrategy"):
-        setting = keys.get(name)
-        if setting is not None and setting.value.data not in (False, None, "no", "none"):
-            origin = setting.value.origin
-            return origin if origin is not None else Origin("config")
-    return False

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.objects import PathStr
 from schedmate.agent.interp.values_ops import origin_of
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -21,6 +22,11 @@ MAX_LISTING = 500
 def path_join(state: State, call: Invocation) -> Value:
     parts = [a.data for a in call.args]
     if not parts or not all(isinstance(part, str) for part in parts):
+        start = list(takewhile(lambda part: isinstance(part, str), parts))
+        if start:
+            return begun(posixpath.join(*start), origin_of(*call.args), joint="/")
+        if parts and isinstance(parts[0], Unknown) and (parts[0].text or "").endswith(UNSAID):
+            return call.args[0]
         known = next((a for a in reversed(call.args) if isinstance(a.data, str)), None)
         return unknown(known.data if known is not None else None, origin_of(*call.args))
     return Value(posixpath.join(*parts), origin_of(*call.args))

@@ -138,8 +138,20 @@ def apply_file(state: State, records: list[Value], path: Value) -> None:
         update(record, mapping or {})
 
 
+def _evaluates_if_scheduled(fields: dict[Any, Value]) -> None:
+    """`TrainingArguments.__post_init__`: an evaluation strategy turns `do_eval` on."""
+    held = fields.get("do_eval")
+    for name in ("eval_strategy", "evaluation_strategy"):
+        strategy = fields.get(name)
+        if held is None or strategy is None or not isinstance(strategy.data, str):
+            continue
+        if held.data is False and strategy.data != "no":
+            fields["do_eval"] = Value(True, strategy.origin)
+
+
 def note(state: State, records: list[Value]) -> None:
     for record in records:
+        _evaluates_if_scheduled(attributes(record))
         data = record.data
         name = data.cls.name if isinstance(data, Instance) else getattr(data, "label", "")
         fields = Value(attributes(record), record.origin)

@@ -1,0 +1,172 @@
+"""Datasets that classes of the repository's own are of: what they are given, or their name."""
+
+from __future__ import annotations
+
+import re
+
+from schedmate.agent.fields.candidates import Candidate, normal, pattern, rules, source_bonus
+from schedmate.agent.fields.dataset.roles import AS_WRITTEN, EVAL, PART_OF_PATH, Use, role_of_class
+from schedmate.agent.fields.words import (
+    begins,
+    begins_known,
+    class_dataset,
+    dataset_name,
+    is_ambiguous,
+    is_known,
+    is_path,
+    library_dataset,
+    written_path,
+)
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.objects import Class, Function
+from schedmate.agent.interp.trace import CallEvent
+from schedmate.agent.values import Origin
+
+
+def uses_of_class(event: CallEvent) -> list[Use]:
+    """A dataset class of the repository: named by a path or name it is given, else by its name."""
+    cls = event.cls
+    assert cls is not None
+    if any(classes.last(base).endswith("DataLoader") for base in cls.external_bases()):
+        return []
+    known_base = _library_base(cls)
+    if (
+        known_base is None
+        and not classes.is_dataset(cls)
+        and not re.search(r"Data(set|sets|Module|Loader|Loaders)$", cls.name)
+    ):
+        return []
+    origin = event.result.origin if event.result is not None else None
+    score = 66.0 if event.certain else 54.0
+    if event.owner is not None and event.owner is not cls and event.function == "__init__":
+        if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
+            score -= 10
+    if "DataModule" in cls.name or "LightningDataModule" in map(classes.last, cls.external_bases()):
+        score -= 8  # it opens what it is of
+    name = known_base or _named_by_class(cls)
+    if name is not None and _names_the_program(name, event):
+        name = None
+    found = [] if name is None else [Candidate(name, origin, score)]
+    told = _given(event, name, score)
+    found += [] if told is None else [told]
+    return [Use(candidate, role_of_class(event)) for candidate in found]
+
+
+def _named_by_class(cls: Class) -> str | None:
+    """The dataset after which a class is named, or the module that holds it."""
+    name = class_dataset(cls.name)
+    if name is not None and (
+        _names_a_model(name) or _names_a_model(re.sub(r"_?Dataset$", "", name))
+    ):
+        name = None
+    if name is not None and is_known(name, "datasets"):
+        return name
+    stem = cls.module.name.rsplit(".", 1)[-1]
+    return stem if begins_known(stem) and not is_ambiguous(stem) else name
+
+
+_UNREAD = re.compile(r"[A-Z]\w*(Dataset|DataModule)(V?\d+)?")
+
+
+def uses_of_unread_class(event: CallEvent) -> list[Use]:
+    """The same of a dataset class whose source is not in the repository: what it is given."""
+    if not _UNREAD.fullmatch(classes.last(event.path)) or "()" in event.path:
+        return []
+    told = _given(event, None, 60.0 if event.certain else 50.0)
+    return [] if told is None else [Use(told, role_of_class(event))]
+
+
+def _given(event: CallEvent, class_name: str | None, score: float) -> Candidate | None:
+    """What a dataset class is told to read, beside what it is called itself."""
+    origin = event.result.origin if event.result is not None else None
+    names = _parameters(event.cls) if event.cls is not None else [None] * 4
+    given = [*zip(names, event.args[:4], strict=False), *event.kwargs.items()]
+    for key, value in sorted(given, key=lambda item: not _OF_TRAINING.fullmatch(item[0] or "")):
+        whole = isinstance(value.data, str)
+        text = value.data if whole else begins(value)
+        if text is None or not _is_data_argument(key, text if whole else f"{text}/x/"):
+            continue
+        name = dataset_name(text, path=not whole or is_path(text))
+        place = value.origin or origin
+        if name is None and class_name is None and is_path(text):
+            name = written_path(text)
+            if name is not None:
+                return Candidate(name, place, AS_WRITTEN)
+        if name is not None and not EVAL.fullmatch(name):
+            score += _by_class(name, text, class_name, place) - (0 if whole else PART_OF_PATH)
+            return Candidate(name, place, score + source_bonus(place) / 2)
+    return None
+
+
+def _by_class(name: str, text: str, class_name: str | None, place: Origin | None) -> float:
+    """How much more a name that a class is given says than the class's own."""
+    # a data file says more than the class that reads it, a folder less
+    bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if class_name else 2.0
+    if is_known(name, "datasets"):
+        return bonus + 6.0
+    if class_name is not None and is_known(class_name, "datasets"):
+        return -6.0
+    if class_name is not None and source_bonus(place) > 3:
+        return 3.0  # the launch's own word, beside a class that nobody knows
+    return bonus
+
+
+_OF_TRAINING = re.compile(r"(train(ing)?_?)?data(set)?(_?(dir|path|root|folder))?", re.IGNORECASE)
+"""The argument for the data itself, beside those for templates, labels or an index."""
+
+
+def _library_base(cls: Class) -> str | None:
+    """The library's dataset that a class of the repository derives from."""
+    for base in cls.external_bases():
+        for rule in rules("calls")["dataset"]:
+            last = classes.last(base)
+            if rule["name"] != "path" or not pattern(rule["call"]).match(base):
+                continue
+            if not last[:1].isupper() or ("only" in rule and not re.search(rule["only"], last)):
+                continue
+            if "from_path" in rule and re.search(rule["from_path"], last):
+                continue
+            if is_known(last, "datasets"):
+                return library_dataset(last)
+    return None
+
+
+def _parameters(cls: Class) -> list[str | None]:
+    """Names of the constructor's positional parameters, enough of them for any call."""
+    init = cls.lookup("__init__")
+    names: list[str | None] = []
+    if init is not None and isinstance(init.data, Function):
+        names = [a.arg for a in init.data.node.args.args[1:]]
+    return [*names, *([None] * 8)]
+
+
+def _names_a_model(name: str) -> bool:
+    return is_known(name, "models") and not is_known(name, "datasets")
+
+
+def _names_the_program(name: str, event: CallEvent) -> bool:
+    """Whether a class is named after its package: `asme.data.AsmeDataModule` says nothing."""
+    package = event.path.split(".", 1)[0]
+    bare = re.sub(r"_?(Dataset|DataModule|DataLoader|Data)$", "", name)
+    return event.path.count(".") > 1 and normal(bare) == normal(package)
+
+
+def _is_data_argument(key: str | None, text: str) -> bool:
+    if key is None:
+        return is_path(text)
+    if (
+        is_path(text)
+        and re.search(r"\.\w{2,8}$", text)
+        and not re.search(r"vocab|label|class|conf|cfg|lexicon|dict|phone", key)
+    ):
+        return True
+    return bool(
+        re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
+    ) and not (
+        re.search(
+            r"split|mode|phase|tokenizer|template|model|cache|log|output|save|format|type|key|column|conf|cfg|"
+            r"lexicon|dict|phone",
+            key,
+            re.IGNORECASE,
+        )
+    )
