@@ -11,6 +11,7 @@ from schedmate.logparse.failure.scan import Event, FileScan, event_at
 from schedmate.logparse.failure.signs import last_sign, signs
 from schedmate.logparse.failure.wording import about, speaks_of_trouble
 from schedmate.logparse.reading import Line
+from schedmate.logparse.templates import mask
 
 LAST = 15
 """Trouble in which a log ends stands in its last lines, so many."""
@@ -18,6 +19,8 @@ REACH = 200
 """So many lines above them may belong to it."""
 GAP = 15
 """Most other lines between two that speak of one trouble."""
+WENT_ON = 2000
+"""So many lines up to the last progress show what training went on after."""
 NEAR = 3
 """The first line of a report is at most so far above the one that names the subsystem."""
 
@@ -35,7 +38,8 @@ def suspect(scans: list[FileScan], rules: RuleSet, *, mild: bool = False) -> Eve
 
     Its rule is the subsystem that it names, or None. Lines of a level below that of errors count
     where they are `mild` and speak of infrastructure. Lines before the last progress, or of a log
-    that came to its proper end, do not count; nor do those that a rule knows, such as noise.
+    that came to its proper end, do not count; nor do those that a rule knows, such as noise, or,
+    where there are others, those like one that training went on after.
     """
     found = [event for one in scans if (event := _of_file(one, rules, mild)) is not None]
     return min(
@@ -59,6 +63,10 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
         return None
     if any(_SUCCESS.search(line.text) for line in lines if line.number > trouble[-1].number):
         return None
+    if after:
+        passed = file.lines(max(attempt.first_line, after - WENT_ON), after - 1)
+        usual = {mask(line.text) for line in passed if speaks_of_trouble(line.text)}
+        trouble = [line for line in trouble if mask(line.text) not in usual] or trouble
     for line in trouble:
         rule = about(line.text) if rules.line(line.text) is None else None
         loud = _loud(line) or (after and _ERROR.search(line.text[:80]))

@@ -77,6 +77,24 @@ def test_trouble_that_a_log_ends_in(
     assert of(tmp_path / "job.out", ended).error_type == "none"
 
 
+@pytest.mark.parametrize(
+    "usual",
+    [
+        "W0207 07:02:3{n}.1 1400 ag_logging.py:146] Entity <function f at 0x7f{n}> was dropped",
+        "To add an exception for this directory, call:",
+        "3 of {n}4 books are missing from the shelf",
+    ],
+)
+def test_what_training_went_on_after_begins_no_report(tmp_path: Path, usual: str) -> None:
+    healthy = [line for n, step in enumerate(STEPS) for line in (usual.format(n=n), step)]
+    fault = "lmgrd: license server is down"
+    lines = [*healthy, usual.format(n=9), "the seat was denied", fault]
+    found = of(tmp_path / "job.out", lines)
+    assert (found.line, found.rule) == (len(lines) - 1, "of-site-service")
+    again = of(tmp_path / "job.out", [fault, *STEPS, fault])
+    assert again.line == len(STEPS) + 2, "what was overcome once may be the end the next time"
+
+
 def test_the_exit_below_says_nothing_against_the_wording(tmp_path: Path) -> None:
     lines = [*STEPS, "zx-health: nvswitch 2 reported fatal", "wrapper: exited with exit code 1"]
     found = of(tmp_path / "job.out", lines)
