@@ -199,6 +199,12 @@ def begins(value: Value | None) -> str | None:
     return folder if re.search(r"[A-Za-z]{2}", folder) else None
 
 
+_OF_CATALOGUE = re.compile(
+    r"^(?:tfds|hf|datasets):(\w[\w-]*?)([-_/](train|valid|validation|val|test))?$"
+)
+"""A name behind that of the catalogue it is in: `tfds:aeslc-train`."""
+
+
 def is_path(text: str) -> bool:
     """Whether a dataset string is a place rather than a name."""
     text = _OPTIONS.sub(r"\1", text)
@@ -218,7 +224,8 @@ def dataset_name(text: str, path: bool = False) -> str | None:
     text = called[1] if called else text.strip().strip("()[], ").strip("'\"")
     text = re.sub(r"(?<=\w):[\d*]+(\.[\d*]+)*$", "", text)  # a version: `mnist:3.*.*`
     text = _OPTIONS.sub(r"\1", text)
-    if not text or len(text) > 300 or "\n" in text:
+    text = _OF_CATALOGUE.sub(r"\1", text)
+    if not text or len(text) > 300 or "\n" in text or "tfevents" in text:
         return None
     if _PLACEHOLDER.match(text) and not re.search(
         r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.IGNORECASE

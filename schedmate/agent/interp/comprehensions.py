@@ -22,7 +22,7 @@ def comprehension(
     """The items, unknown when what is gone through or left out is not known exactly."""
     inner = Scope(scope.module, scope)
     out: list[tuple[Value | None, Value]] = []
-    exact = True
+    exact, gathered = True, False
 
     def emit() -> None:
         if isinstance(node, ast.DictComp):
@@ -31,13 +31,14 @@ def comprehension(
             out.append((None, state.evaluate(node.elt, inner)))
 
     def run(level: int) -> None:
-        nonlocal exact
+        nonlocal exact, gathered
         if level == len(node.generators):
             emit()
             return
         generator = node.generators[level]
         source = state.evaluate(generator.iter, inner if level else scope)
         state.use(source)
+        gathered = gathered or id(source.data) in state.gathered
         items = iterate(instances.enum_members(source))
         if items is None or len(items) > 2000:
             exact = False
@@ -62,4 +63,7 @@ def comprehension(
             if key is not None:
                 items_[key] = value
         return Value(items_, here)
-    return Value([value for _, value in out], here)
+    made = [value for _, value in out]
+    if gathered:
+        state.gathered[id(made)] = made
+    return Value(made, here)

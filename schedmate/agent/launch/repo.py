@@ -23,7 +23,10 @@ _SKIPPED = frozenset(
 )
 
 
-_SIBLING = re.compile(r"^from[ \t]+([A-Za-z]\w*)[ \t]+import[ \t]+(\w+)", re.MULTILINE)
+_SIBLING = re.compile(
+    r"^(?:from[ \t]+([A-Za-z]\w*)[ \t]+import[ \t]+|(?:from|import)[ \t]+([A-Za-z]\w*)\.)(\w+)",
+    re.MULTILINE,
+)
 
 
 class Repo:
@@ -175,13 +178,17 @@ class Repo:
     @cached_property
     def _own_name(self) -> dict[str, str]:
         """The package that the root itself is, by the name its modules import each other under."""
-        if not self.is_file("__init__.py"):
-            return {}
         modules = {path.stem for path in self.root.glob("*.py")}
+        inside = modules | {path.parent.name for path in self.root.glob("*/*.py")}
+        enough = 1 if self.is_file("__init__.py") else 3
         for module in sorted(modules):
-            imported = _SIBLING.findall(self.read(f"{module}.py") or "")
-            for package, name in imported:
-                if name in modules and package not in modules and not self.is_dir(package):
+            siblings: dict[str, set[str]] = {}
+            for whole, part, name in _SIBLING.findall(self.read(f"{module}.py") or ""):
+                package = whole or part
+                if name in inside and package not in inside and not self.is_dir(package):
+                    siblings.setdefault(package, set()).add(name)
+            for package, names in siblings.items():
+                if len(names) >= enough:
                     return {package: "."}
         return {}
 

@@ -120,6 +120,9 @@ def _is_split(
         (use.evaluates is False or (use.evaluates is None and not use.file))
         and use.candidate.data == valid.data
         for use in uses
+    ) and not (
+        # several are trained on, and one of them is what the run is tried on
+        valid.score >= train.score and any(use.candidate is train for use in uses)
     )
     better = is_known(str(train.data), "datasets") and not is_known(str(valid.data), "datasets")
     return both or better

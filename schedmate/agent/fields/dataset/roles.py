@@ -71,8 +71,10 @@ def role_of_class(event: CallEvent) -> bool | None:
             return not value.data
         if key in ("split", "mode", "phase", "subset", "set", "stage", "partition", "image_set"):
             text = text_of(value)
-            if text is not None:
-                return False if TRAIN_WORD.search(text) else bool(EVAL.search(text)) or None
+            if text is not None and TRAIN_WORD.search(text):
+                return False
+            if text is not None and (EVAL.search(text) or EVAL_WORD.search(text)):
+                return True
     for value in event.args:
         text = value.data if isinstance(value.data, str) else None
         if text in ("train", "training", "trainval"):

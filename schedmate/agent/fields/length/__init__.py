@@ -68,13 +68,14 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
 
 
 def _last_of_schedule(loops: list[LoopEvent]) -> list[LoopEvent]:
-    """The loops, where of one that is left at several counts in turn only the last is told.
+    """The loops, where of one that goes or is left at several counts in turn the last is told.
 
-    `for lr, max_step in schedule: ... if step >= max_step: break` ends at the schedule's end.
+    `for lr, max_step in schedule: ... if step >= max_step: break` ends at the schedule's end, and
+    of the stages that go through one loop the longest is what is waited for.
     """
     ends: dict[Site, float] = {}
     for loop in loops:
-        if loop.kind == "stop" and is_number(loop.bound):
+        if loop.kind != "while" and is_number(loop.bound):
             ends[loop.site] = max(loop.bound.data, ends.get(loop.site, 0))
     return [loop for loop in loops if ends.get(loop.site, loop.bound.data) == loop.bound.data]
 

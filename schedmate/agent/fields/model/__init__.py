@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, rules
-from schedmate.agent.fields.model.built import built
+from schedmate.agent.fields.model.built import built, wholes
 from schedmate.agent.fields.model.calls import from_calls
 from schedmate.agent.fields.model.names import PLAIN_FILE
 from schedmate.agent.fields.model.settings import from_settings
@@ -77,6 +77,8 @@ _MANY = 5
 def _one_of_many(trace: Trace, found: Candidate, said: About) -> bool:
     """Whether a network is one of many of a system that the README and the folder name."""
     if found.note != "class constructed" or not said.name:
+        return False
+    if found.data in wholes(trace):
         return False
     names = {candidate.data for candidate in built(trace) if candidate.score >= 60}
     return len(names) >= _MANY and normal(said.name) in normal(said.folder)

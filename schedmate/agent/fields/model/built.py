@@ -26,13 +26,14 @@ _WRAPPER = re.compile(
     r"(Wrapper|WithLoss|WithCriterion|Bench(Train)?|Trainer|Engine|Task|Learner|Solver|System)$"
 )
 _LOSS = re.compile(r"(loss|criterion|objective)(_?(fn|func|function|module))?", re.IGNORECASE)
+_OF_LOSS = re.compile(r"(Loss|Criterion)$")
 _DECORATED = re.compile(r"_?(Decorat(or|ed)|Wrapp(er|ed)|Persistent)(Class|Cls)?")
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _SHELF = re.compile(r"(\w+_)?(activations?|norm(alization)?s?|loss(es)?)", re.IGNORECASE)
 """Modules that hold parts of networks."""
 
 _NOT_NETWORK = re.compile(
-    r"loss|criterion|metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
+    r"loss|criterion|(?<!sym)metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
     r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
     r"preprocess|postprocess|norm$|tokenizer|logger|policyhead|flow$|(shift|crop|random\w*)s?aug$",
     re.IGNORECASE,
@@ -67,7 +68,7 @@ def built(trace: Trace) -> list[Candidate]:
             if found is not None:
                 out.append(found)
             continue
-        if _NOT_NETWORK.search(cls.name):
+        if _NOT_NETWORK.search(cls.name) or any(_OF_LOSS.search(c.name) for c in cls.mro()[1:]):
             continue
         score = _class_score(event, cls, optimised, parts) - (8 if event.inside else 0)
         origin = event.result.origin if event.result is not None else None
@@ -186,7 +187,9 @@ def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
         if _with_loss(event):
             continue
         for value in [*event.args, *event.kwargs.values()]:
-            if isinstance(value.data, Instance | Call):
+            # a head that a network builds may be given the network itself
+            itself = isinstance(value.data, Instance) and value.data.cls.name in event.inside
+            if isinstance(value.data, Instance | Call) and not itself:
                 found.add(id(value.data))
     return found
 

@@ -9,7 +9,7 @@ TARGET = re.compile(r"^(\w*_)?(model|net|network|classifier|policy|agent|backbon
                      r"detector|llm|lm|ac|pi)(_\w*)?\d*$", re.IGNORECASE)  # fmt: skip
 AUXILIARY = re.compile(
     r"teacher|ema|target|discriminator|netd|critic|loss|criterion|tokenizer|vae|text_encoder|"
-    r"reward|ref(erence)?_?model|ref_|head|emb(ed|_|$)|sampler|metric|scheduler|extractor|vgg|lpips|averag|vocoder",
+    r"reward|ref(erence)?_?model|ref_|head|emb(ed|_|$)|sampler|(?<!sym)metric|scheduler|extractor|vgg|lpips|averag|vocoder",
     re.IGNORECASE,
 )
 MEASURING = re.compile(

@@ -50,6 +50,9 @@ def _eval(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
         node = parse_expression(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return unknown(text[:80])
+    for part in ast.walk(node):
+        if isinstance(part, ast.expr):
+            part.lineno = part.end_lineno = site.line
     value = evaluate(state, node, state.frames[-1].scope)
     undefined = isinstance(node, ast.Name) and isinstance(value.data, Unknown)
     if undefined and state.expects("NameError"):

@@ -36,6 +36,8 @@ def attr_dict(flavour: str) -> Handler:
         made = attr_tree(Value(items), flavour)
         if call.path == "argparse.Namespace" and items:
             state.trace.settings.append(Settings("namespace", made, "arguments"))
+        elif call.path.endswith(".HParams") and items:
+            return noted(state, made, "HParams")
         return made
 
     return build
