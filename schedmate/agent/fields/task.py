@@ -133,12 +133,12 @@ def _captions(trace: Trace) -> bool:
 def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     """What a model's name counts for: a bare LSTM is at home anywhere, a GAN in many places.
 
-    An image-text model outweighs a set of images. Graphs are made of users, molecules or roads:
-    where the data are `of_data`, of one of these, they say what it is about.
+    An image-text model outweighs a set of images. Graphs and series are made of users, molecules or
+    bodies: where the data are `of_data`, of one of these, they say what it is about.
     """
     if _PLAIN.fullmatch(name):
         return 1.8
-    if domain == "Graph" and of_data and "Graph" not in of_data:
+    if domain in ("Graph", "TimeSeries") and of_data and domain not in of_data:
         return 3.0
     return 3.5 if _GAN.search(name) else 8.5 if domain == "Multimodal" else 6.0
 

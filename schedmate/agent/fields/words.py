@@ -248,7 +248,7 @@ def class_dataset(name: str) -> str | None:
     """A dataset's name from a dataset class: `CocoDetectionDataset` is CocoDetection."""
     stripped = re.sub(
         r"(Iterable|Map|Torch|Custom|My|Base|Lazy|Supervised|Packed|Train|Val|Test)?"
-        r"(Data[sS]ets?|DataModule|DataLoaders?|Loaders?|Data|DS)$",
+        r"([dD]ata[sS]ets?|DataModule|DataLoaders?|Loaders?|Data|DS)$",
         "",
         name,
     )

@@ -78,7 +78,12 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
             continue
         if not is_known(name, "datasets") and (
             setting.key in _SOMETIMES
-            or (placed_by_section(setting) and rank >= 60 and is_known(name, "models"))
+            or (
+                placed_by_section(setting)
+                and rank >= 60
+                and is_known(name, "models")
+                and not _HUB_ID.fullmatch(text)
+            )
         ):
             continue
         unnamed = is_path(text) and from_path(_tail(text)) is None
@@ -188,12 +193,17 @@ def _for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
             (rank, setting)
             for rank, setting in [
                 *named(settings, rules("names")["dataset"]),
-                *_by_pattern(settings),
+                *(both for both in _by_pattern(settings) if not _only_tests(both[1])),
             ]
             if setting.kind != "globals" and section_evaluates(setting)
         ),
         *((60, s) for s in settings if placed_by_section(s) and section_evaluates(s)),
     ]
+
+
+def _only_tests(setting: Setting) -> bool:
+    """Whether it stands in a section about a test, which another program may be for."""
+    return any(re.fullmatch(r"test(ing)?", part, re.IGNORECASE) for part in setting.path[:-1])
 
 
 def validation_place(settings: list[Setting]) -> Origin | None:

@@ -46,8 +46,10 @@ def uses_of_class(event: CallEvent) -> list[Use]:
     name = known_base or _named_by_class(cls)
     if name is not None and _names_the_program(name, event):
         name = None
-    found = [] if name is None else [Candidate(name, origin, score)]
     told = _given(event, name, score)
+    if told is None and name is not None and event.args and not is_known(name, "datasets"):
+        score -= 8  # it is around what something else has read
+    found = [] if name is None else [Candidate(name, origin, score)]
     found += [] if told is None else [told]
     return [Use(candidate, role_of_class(event)) for candidate in found]
 
