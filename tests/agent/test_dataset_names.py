@@ -369,3 +369,13 @@ def test_a_launched_folder_goes_before_the_class_that_reads_it(
     )
     found = extract(tmp_path, f"python main.py --config c.yaml {flags}").metadata
     assert found.get("dataset_config.train") == name
+
+
+def test_a_dataset_on_a_hub_may_be_named_after_a_model(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("datasets:\n  - path: teknium/GPT4-LLM-Cleaned\n")
+    (tmp_path / "main.py").write_text(
+        "import sys\nimport trainlib\nimport yaml\n"
+        "trainlib.run(yaml.safe_load(open(sys.argv[1])))\n"
+    )
+    found = extract(tmp_path, "python main.py c.yaml").metadata
+    assert found.get("dataset_config.train") == "teknium/GPT4-LLM-Cleaned"

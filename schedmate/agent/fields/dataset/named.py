@@ -78,12 +78,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
             continue
         if not is_known(name, "datasets") and (
             setting.key in _SOMETIMES
-            or (
-                placed_by_section(setting)
-                and rank >= 60
-                and is_known(name, "models")
-                and not _HUB_ID.fullmatch(text)
-            )
+            or (placed_by_section(setting) and is_path(text) and is_known(name, "models"))
         ):
             continue
         unnamed = is_path(text) and from_path(_tail(text)) is None
