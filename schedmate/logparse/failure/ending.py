@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.scan import FileScan
-from schedmate.logparse.failure.signs import last_sign
-from schedmate.logparse.reading import Line
+from schedmate.logparse.failure.signs import last_sign, signs
+from schedmate.logparse.progress.tracker import track
+from schedmate.logparse.reading import Line, LogError
+from schedmate.logparse.templates import mask
 
 LAST = 60
 """So many of the last lines may say by their wording that the job was through."""
+_EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
 def came_to_an_end(scans: Sequence[FileScan]) -> bool:
@@ -18,14 +23,44 @@ def came_to_an_end(scans: Sequence[FileScan]) -> bool:
 
 
 def _finished(one: FileScan) -> bool:
+    return one.finished or _says_so(one) or _counted(one)
+
+
+def _says_so(one: FileScan) -> bool:
+    """Whether one of the last lines words a success, unlike any that training went on after."""
     file, attempt = one.file, one.attempt
-    if one.finished:
-        return True
-    start = file.line_offset(max(attempt.first_line, attempt.last_line - LAST))
-    if last_sign("success", file, start, attempt.end) is not None:
-        return True
-    done, _, total = (one.step.groups.get("at", "") if one.step is not None else "").partition("/")
-    return bool(total) and done.strip() == total.strip()
+    first = max(attempt.first_line, attempt.last_line - LAST)
+    step = last_sign("progress", file, file.line_offset(first), attempt.end) or one.step
+    after = file.line_number(step.offset) if step is not None else 0
+    lines = file.lines(max(first, after), attempt.last_line)
+    said = [mask(line.text) for line in lines if _succeeded(line.text)]
+    if not said:
+        return False
+    usual = overcome(file, attempt.first_line, after, _succeeded) if after else set()
+    return any(text not in usual for text in said)
+
+
+def _succeeded(text: str) -> bool:
+    return signs("success").together.search(text.encode("utf-8", "replace")) is not None
+
+
+def _counted(one: FileScan) -> bool:
+    """Whether what the log counts has reached the end that it states."""
+    file, attempt = one.file, one.attempt
+    lines = file.lines(max(attempt.first_line, attempt.last_line - LAST), attempt.last_line)
+    epochs = [match for line in lines for match in _EPOCH.finditer(line.text)]
+    if epochs and int(epochs[-1][1]) < int(epochs[-1][2]):
+        return False
+    try:
+        went = track(file, since=attempt.offset)
+    except LogError:
+        return False
+    done, total = went.iteration, went.total_iterations
+    if total is None:
+        done, total = int(went.epoch or 0), went.total_epochs
+    elif went.total_epochs is not None and (went.epoch or 0) < went.total_epochs - 1:
+        return False
+    return total is not None and done is not None and done >= total
 
 
 def last_line(one: FileScan) -> Line | None:

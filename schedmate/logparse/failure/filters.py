@@ -1,12 +1,13 @@
 """What healthy runs print too is no evidence; a rank that prints what no other does is suspect.
 
-Both filters follow L4 (FSE 2025, section 4): cross-job and spatial.
+These two filters follow L4 (FSE 2025, section 4): cross-job and spatial. The third is within a log:
+what training went on after says nothing of the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from schedmate.logparse.failure.scan import Event
 from schedmate.logparse.reading import Log, LogFile
@@ -16,6 +17,8 @@ TAIL = 1 << 20
 """How much of the end of each rank's file is compared [bytes]."""
 FEWEST = 4
 """Fewest ranks among which one can stand out."""
+WENT_ON = 2000
+"""So many lines up to the last progress show what training went on after."""
 
 
 class Healthy:
@@ -33,6 +36,15 @@ class Healthy:
     def knows(self, event: Event) -> bool:
         """Whether a healthy run printed the same; a traceback counts by its exception."""
         return bool(self._texts) and mask(event.text) in self._texts
+
+
+def overcome(file: LogFile, first: int, after: int, says: Callable[[str], bool]) -> set[str]:
+    """The templates of the lines that say something and training went on after.
+
+    `first` is the first line of the attempt, `after` that of the last progress.
+    """
+    passed = file.lines(max(first, after - WENT_ON), after - 1)
+    return {mask(line.text) for line in passed if says(line.text)}
 
 
 def outliers(files: Sequence[LogFile]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.leads import MILD
 from schedmate.logparse.failure.rules import RuleSet
 from schedmate.logparse.failure.scan import Event, FileScan, event_at
@@ -19,8 +20,6 @@ REACH = 200
 """So many lines above them may belong to it."""
 GAP = 15
 """Most other lines between two that speak of one trouble."""
-WENT_ON = 2000
-"""So many lines up to the last progress show what training went on after."""
 NEAR = 3
 """The first line of a report is at most so far above the one that names the subsystem."""
 
@@ -64,8 +63,7 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
     if any(_SUCCESS.search(line.text) for line in lines if line.number > trouble[-1].number):
         return None
     if after:
-        passed = file.lines(max(attempt.first_line, after - WENT_ON), after - 1)
-        usual = {mask(line.text) for line in passed if speaks_of_trouble(line.text)}
+        usual = overcome(file, attempt.first_line, after, speaks_of_trouble)
         trouble = [line for line in trouble if mask(line.text) not in usual] or trouble
     for line in trouble:
         rule = about(line.text) if rules.line(line.text) is None else None

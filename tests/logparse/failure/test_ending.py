@@ -38,6 +38,30 @@ def test_a_sign_of_success(end: str, tmp_path: Path) -> None:
     assert found.plan.id == "nothing"
 
 
+EPOCH = """\
+Epoch {n}/4
+100/100 [==============================] - 3s 30ms/step - loss: 0.{n} - val_loss: 0.2
+Validation: Total time: 0:00:2{n}
+Epoch {n} completed in 3.{n} s, best accuracy 0.{n}
+"""
+
+
+@pytest.mark.parametrize(("epochs", "through"), [(2, False), (3, False), (4, True)])
+def test_what_ends_each_epoch_is_no_end_of_the_job(
+    epochs: int, through: bool, tmp_path: Path
+) -> None:
+    text = "".join(EPOCH.format(n=n) for n in range(1, epochs + 1))
+    assert of(tmp_path / "job.out", text).finished is through
+
+
+def test_an_elapsed_time_in_every_step_is_no_sign_of_success(tmp_path: Path) -> None:
+    step = "iteration {n}/ 900 | elapsed time per iteration (ms): 12{n}.1 | lm loss: 2.{n}\n"
+    cut = "".join(step.format(n=n) for n in range(1, 40))
+    assert of(tmp_path / "a.out", cut).finished is False
+    assert of(tmp_path / "b.out", cut + step.format(n=900)).finished is True
+    assert of(tmp_path / "c.out", cut + "Total Training Time: 26.35 min\n").finished is True
+
+
 @pytest.mark.parametrize("end", ["", "zkr: lease table 7 rotated\n"])
 def test_a_log_that_just_stops(end: str, tmp_path: Path) -> None:
     found = of(tmp_path / "job.out", STEPS + end)
