@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.signs import last_sign, signs
-from schedmate.logparse.progress.tracker import track
+from schedmate.logparse.progress.collect import collect
+from schedmate.logparse.progress.tracker import conclude
 from schedmate.logparse.reading import Line, LogError
 from schedmate.logparse.templates import mask
 
 LAST = 60
 """So many of the last lines may say by their wording that the job was through."""
+# A count at its end: without one the Metric Tracker, which takes a while, need not be asked.
+_WHOLE = re.compile(r"\b(\d+) ?(?:/|of) ?\1\b|\b100(?:\.0+)? ?%|(?i:percent\w*)\W{1,4}100\b")
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
@@ -47,12 +50,15 @@ def _succeeded(text: str) -> bool:
 def _counted(one: FileScan) -> bool:
     """Whether what the log counts has reached the end that it states."""
     file, attempt = one.file, one.attempt
-    lines = file.lines(max(attempt.first_line, attempt.last_line - LAST), attempt.last_line)
+    first = max(attempt.first_line, attempt.last_line - LAST)
+    lines = list(file.lines(first, attempt.last_line))
+    if not any(_WHOLE.search(line.text) for line in lines):
+        return False
     epochs = [match for line in lines for match in _EPOCH.finditer(line.text)]
     if epochs and int(epochs[-1][1]) < int(epochs[-1][2]):
         return False
     try:
-        went = track(file, since=attempt.offset)
+        went = conclude(file, collect(file, since=file.line_offset(first)), None)
     except LogError:
         return False
     done, total = went.iteration, went.total_iterations
