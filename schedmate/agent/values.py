@@ -95,6 +95,9 @@ class Unknown:
     hints: tuple[str, ...] = field(default=())
 
 
+UNSET = ("unset",)
+"""Hint of a variable of the environment that the launch does not set."""
+
 UNSAID = "…"
 """Stands in the text of an unknown for what follows a beginning that is known."""
 

@@ -50,6 +50,8 @@ for epoch in range(3):
         ("/path/to/shards/shard-{0000..0999}.tar", None),
         ("/data/COCO2017/annotations/instances_train2017.json", "COCO2017"),
         ("/data08/VoxCeleb1/veri_test2.txt", "VoxCeleb1"),
+        # a file named after the folder of data that it is in
+        ("/data/llava/text_files/llava_v1_5_mix665k.json", "llava_v1_5_mix665k"),
         ("data/train/synth/**/data.mdb", "synth"),
         ("./datasets/mrct/*/ct.nii.gz", "mrct"),
         ("results/metadata_1.pkl", None),

@@ -20,6 +20,11 @@ from schedmate.agent.launch import plan_launch
 from schedmate.jobs import LaunchConfig
 
 PROGRAMS = {
+    "folders above a path": """
+from pathlib import Path
+place = Path("/data/speech/train/list.txt")
+out(str(place.parents[1]), [str(p) for p in place.parents], place.parents[0].name)
+""",
     "words walked by their index": """
 args = ["--a", "1", "x", "--b=2"]
 found, rest, i = {}, [], 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp import instances, methods
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.libs.cli.flags import command_option
 from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -57,6 +58,8 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
         if name == "_actions" and "__parser__" in data.attrs:
             return state.library.parser_actions(data.attrs["__parser__"].data)
         constant = state.library.constant(state, f"{data.path}().{name}")
+        if constant is None and _ARGUMENTS.search(data.path):
+            constant = command_option(state, name)
         return constant or Value(Symbol(f"{data.path}().{name}", base), base.origin)
     if isinstance(data, Class):
         return _of_class(state, base, data, name)
@@ -79,6 +82,10 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if isinstance(data, PathStr | str | list | tuple | dict | FileHandle | int | float):
         return methods.bound_method(base, name)
     return Value(Symbol(f"?.{name}", base), base.origin)
+
+
+_ARGUMENTS = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
+"""Functions of libraries that read the command line in ways of their own."""
 
 
 def _is_task(data: object) -> bool:
@@ -189,6 +196,10 @@ def _of_module(state: State, data: Module, name: str) -> Value:
     if name in ("items", "keys", "values", "get"):
         # of its `__dict__`, for which the module stands
         return methods.bound_method(Value(dict(data.scope.names)), name)
+    if name == "loader":
+        return Value(data)  # of its specification, for which the module stands as well
+    if name == "load_module":
+        return Value(Native(name, lambda *_: Value(data)))
     return Value(Symbol(state.sources.canonical(f"{data.name}.{name}")))
 
 

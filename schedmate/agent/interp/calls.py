@@ -34,6 +34,8 @@ MAX_ACTIVE = 8
 """Calls of one function inside each other."""
 MAX_BLIND = 2
 """The same where no argument can decide anything."""
+LONG_BLIND = 500
+"""Steps of a function followed in doubt and knowing nothing, that is not followed so again."""
 MAX_EVENTS = 20_000
 """Calls noted in the trace."""
 
@@ -127,9 +129,31 @@ def call_function(
     active = state.active.get(identity, 0)
     if len(state.frames) >= MAX_DEPTH or active >= MAX_ACTIVE:
         return unknown()
-    if active >= MAX_BLIND and not any(_tells(v) for v in (*args, *kwargs.values())):
+    given = (*args, *kwargs.values())
+    if active >= MAX_BLIND and not any(_tells(v) for v in given):
         # recursion over something unknown has nothing to end it
         return unknown()
+    if not given or state.certain or not all(map(_opaque, given)):
+        return _follow(state, function, args, kwargs, site)
+    if identity not in state.blind:
+        before = state.steps
+        result = _follow(state, function, args, kwargs, site)
+        if state.steps - before < LONG_BLIND:
+            return result
+        state.blind[identity] = result
+    return state.blind[identity]  # another time would be as long, and tell as little
+
+
+def _follow(
+    state: State,
+    function: Function,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+) -> Value:
+    """What a function returns, followed with these arguments."""
+    identity = id(function.node)
+    active = state.active.get(identity, 0)
     if function.cls is None or not classes.is_record(function.cls):
         # `config.validate()` tells nothing of the run, nor a `do_test` that saves a checkpoint,
         # nor an `eval` that switches modes
@@ -212,6 +236,13 @@ def _tells(value: Value) -> bool:
     return isinstance(value.data, dict | list | tuple) or (
         value.known and value.data not in (None, "", True, False)
     )
+
+
+def _opaque(value: Value) -> bool:
+    """Whether nothing is known of an argument, nor whose it is: what a file held, or a part."""
+    data = value.data
+    loaded = isinstance(data, Call) and data.path.endswith((".load", ".safe_load"))
+    return loaded or isinstance(data, Unknown) or (isinstance(data, Symbol) and bool(data.base))
 
 
 def external(state: State, invocation: Invocation) -> Value:

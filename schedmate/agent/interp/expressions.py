@@ -11,7 +11,7 @@ from schedmate.agent.interp.comprehensions import comprehension
 from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Site, Symbol
 from schedmate.agent.interp.operators import MAX_DATA, binary, compare
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
-from schedmate.agent.values import Origin, Unknown, Value, begun, unknown
+from schedmate.agent.values import UNSET, Origin, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -169,7 +169,17 @@ def _ifexp(state: State, node: ast.IfExp, scope: Scope) -> Value:
     with state.uncertain():
         first = evaluate(state, node.body, scope)
         second = evaluate(state, node.orelse, scope)
+    if second.data == [] and not first.known:
+        return first  # files of a folder, none where it is not there
+    if isinstance(second.data, str) and _from_environment(state, node.test, scope):
+        return second
     return state.join(first, second)
+
+
+def _from_environment(state: State, test: ast.expr, scope: Scope) -> bool:
+    """Whether a test asks for a variable of the environment, which the launch does not set."""
+    data = state.lookup(test.id, scope).data if isinstance(test, ast.Name) else None
+    return isinstance(data, Unknown) and data.hints == UNSET
 
 
 def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:

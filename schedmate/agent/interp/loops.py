@@ -154,14 +154,16 @@ def _counted(source: Value) -> Value | None:
 
 
 def _counted_from_one(node: ast.For | ast.AsyncFor, source: Value, counted: Value) -> Value:
-    """`range(start, epochs + 1)` with an unknown start counts from one."""
+    """`range(start, epochs + 1)` with an unknown start counts from one.
+
+    `range(last + 1, epochs)` does not: before the first epoch the last one is -1.
+    """
     data = source.data
     if (
         isinstance(data, RangeOf)
         and not isinstance(data.start.data, int)
         and isinstance(counted.data, int)
-        and isinstance(node.iter, ast.Call)
-        and any(_from_one(ast.unparse(argument)) for argument in node.iter.args)
+        and _from_one(ast.unparse(_end(node.iter)))
     ):
         return Value(counted.data - 1, counted.origin)
     return counted

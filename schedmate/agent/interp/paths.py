@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.invocation import Invocation, Method
-from schedmate.agent.interp.objects import FileHandle, PathStr
+from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
+MAX_FILES = 500
+"""Files listed of one pattern."""
+
 
 def path_property(path: PathStr, name: str) -> Any:
     pure = PurePosixPath(path)
     if name == "parent":
         return PathStr(pure.parent)
+    if name == "parents":
+        return tuple(Value(PathStr(folder)) for folder in pure.parents)
     if name in ("name", "stem", "suffix"):
         return getattr(pure, name)
     return None
@@ -43,6 +49,19 @@ def _path_with_suffix(state: State, base: Value, call: Invocation) -> Value:
 def _path_exists(state: State, base: Value, call: Invocation) -> Value:
     found = state.sources.locate(base.data)
     return Value(True) if found is not None else unknown()
+
+
+def _path_glob(state: State, base: Value, call: Invocation) -> Value:
+    """The files of a pattern: the repository's, else found when the program runs."""
+    pattern = call.first.data
+    found = state.sources.locate(base.data)
+    if not isinstance(pattern, str) or pattern.startswith("/"):
+        return unknown(origin=base.origin)
+    if found is None or not found.is_dir() or "**" in pattern:
+        place = Value(str(PurePosixPath(base.data, pattern)), base.origin)
+        return state.call(Value(Symbol("glob.glob")), [place], {}, call.site)
+    files = sorted(str(child) for child in islice(found.glob(pattern), MAX_FILES))
+    return Value([Value(PathStr(file), base.origin) for file in files])
 
 
 def _path_open(state: State, base: Value, call: Invocation) -> Value:
@@ -121,6 +140,7 @@ PATH: dict[str, Method] = {
     "exists": _path_exists,
     "is_file": _path_exists,
     "is_dir": _path_exists,
+    "glob": _path_glob,
     "open": _path_open,
     "read_text": _path_read,
 }

@@ -101,6 +101,7 @@ class State:
         self.networks: list[str] = []
         self.events: dict[int, CallEvent] = {}
         self.active: dict[int, int] = {}
+        self.blind: dict[int, Value] = {}  # of long functions followed in doubt, by their node
         self.shared: dict[str, Any] = {}
         self.texts: dict[str, Path] = {}
         self.gathered: dict[int, list[Value]] = {}  # in loops followed once: of unknown length

@@ -8,6 +8,7 @@ import difflib
 import os
 import posixpath
 import re
+import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ from schedmate.agent.syntax import parse
 
 MAX_BYTES = 2_000_000
 MAX_FILES = 100_000
+MAX_OWN_NAME = 200
+"""Modules read for the name that the root's own package is imported under."""
 _SKIPPED = frozenset(
     {"__pycache__", "node_modules", "venv", "site-packages", "build", "dist", "wandb"}
 )
@@ -26,6 +29,10 @@ _SKIPPED = frozenset(
 _SIBLING = re.compile(
     r"^(?:from[ \t]+([A-Za-z]\w*)[ \t]+import[ \t]+|(?:from|import)[ \t]+([A-Za-z]\w*)\.)(\w+)",
     re.MULTILINE,
+)
+
+_FROM_BELOW = re.compile(
+    r"^(?:from|import)[ \t]+([A-Za-z]\w*)\.([\w.]+)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE
 )
 
 
@@ -190,7 +197,33 @@ class Repo:
             for package, names in siblings.items():
                 if len(names) >= enough:
                     return {package: "."}
+        return self._name_below(inside)
+
+    def _name_below(self, inside: set[str]) -> dict[str, str]:
+        """The same name as modules in folders have it, each import of a file that is there."""
+        found: dict[str, set[str]] = {}
+        own = {self.root.name, self._remote}
+        below = [file for file in self.files if file.endswith(".py") and "/" in file]
+        for file in below[:MAX_OWN_NAME]:
+            for package, dotted, imported in _FROM_BELOW.findall(self.read(file) or ""):
+                if package in inside or package in sys.stdlib_module_names or self.is_dir(package):
+                    continue
+                path = dotted.replace(".", "/")
+                for name in ("", *(f"/{part.strip()}" for part in imported.split(","))):
+                    if "/" in f"{path}{name}" and self.is_file(f"{path}{name}.py"):
+                        found.setdefault(package, set()).add(f"{path}{name}")
+        # in a folder without `__init__.py` a few of another package's paths may be there as well
+        enough = 2 if self.is_file("__init__.py") else 3
+        for package, files in sorted(found.items(), key=lambda item: -len(item[1])):
+            if len(files) >= (1 if package in own else enough):
+                return {package: "."}
         return {}
+
+    @cached_property
+    def _remote(self) -> str:
+        """The name that the repository goes by where it was cloned from."""
+        config = re.search(r"^\s*url\s*=\s*(\S+)", self.read(".git/config") or "", re.MULTILINE)
+        return posixpath.basename(config[1]).removesuffix(".git") if config else ""
 
     @cached_property
     def console_scripts(self) -> dict[str, str]:

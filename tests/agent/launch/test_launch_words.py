@@ -206,3 +206,15 @@ def test_lines_of_tokens_in_a_multi_line_value() -> None:
         ("--epochs", 4),
         ("3", 4),
     ]
+
+
+def test_the_root_is_the_package_that_it_was_cloned_as(tmp_path: Path) -> None:
+    for file, text in {
+        ".git/config": '[remote "origin"]\n\turl = git@github.com:lab/seedling.git\n',
+        "agents/learner.py": "LOSS = 1\n",
+        "zoo/main.py": "import torch.utils.data\nfrom seedling.agents import learner\n",
+    }.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+
+    assert Repo(tmp_path).package_dirs == {"seedling": "."}

@@ -168,12 +168,14 @@ def _class_name(cls: Class) -> str:
 
 
 def _with_loss(event: CallEvent) -> bool:
-    """Whether a network is built of another one and a loss: it trains that one."""
-    return any(_LOSS.fullmatch(key) for key in event.kwargs) and any(
-        isinstance(value.data, Instance) and classes.is_network(value.data.cls)
-        for key, value in event.kwargs.items()
-        if not _LOSS.fullmatch(key)
-    )
+    """Whether a network is built of one other and a loss: it trains that one."""
+    networks = [
+        value
+        for key, value in [*(("", value) for value in event.args), *event.kwargs.items()]
+        if isinstance(value.data, Instance)
+        if classes.is_network(value.data.cls) and not _LOSS.fullmatch(key)
+    ]
+    return len(networks) == 1 and any(_LOSS.fullmatch(key) for key in event.kwargs)
 
 
 def given_to_networks(trace: Trace, known: bool = False) -> set[int]:

@@ -16,6 +16,7 @@ from schedmate.agent.fields.candidates import (
 from schedmate.agent.fields.model.built import given_to_networks
 from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, TARGET
 from schedmate.agent.fields.model.words import model_name
+from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -58,10 +59,24 @@ def from_calls(trace: Trace) -> list[Candidate]:
             and (keras or TARGET.match(event.target))
             and not AUXILIARY.search(event.target)
         ):
-            generic = _generic(event)
+            generic = _by_output(event, trace) or _generic(event)
             if generic is not None:
                 out.append(generic)
     return out
+
+
+def _by_output(event: CallEvent, trace: Trace) -> Candidate | None:
+    """`Model(inputs, resnet(inputs))` by the function of a known network that made its output."""
+    value = event.kwargs.get("outputs") or (event.args[1] if len(event.args) > 1 else None)
+    if value is None or not isinstance(value.data, Call) or event.path.endswith("Sequential"):
+        return None
+    for made in trace.calls:
+        if made.result is not None and made.result.data is value.data:
+            if made.function != event.function and is_known(made.function, "models"):
+                note = "the function that builds it"
+                return Candidate(made.function, _site(made), 64.0 - 14 * (not event.certain), note)
+            return None
+    return None
 
 
 _ENCODERS = re.compile(r"(load|get|build|make|create|init)_(\w+_)?encoders?$", re.IGNORECASE)
@@ -134,7 +149,7 @@ _BUILDER = re.compile(
 
 _STEP_OF_BUILDING = re.compile(
     r"(add|apply|attach|append|transfer|freeze|unfreeze|extend|wrap|convert|update|modify|replace|"
-    r"copy|clone|restore|evaluate|test|predict|save|compute|process|generate)_"
+    r"copy|clone|restore|augment|evaluate|test|predict|save|compute|process|generate)_"
 )
 """Functions that do something to a model, and are not named after it."""
 

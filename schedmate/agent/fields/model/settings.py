@@ -66,6 +66,8 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             continue  # its direction, or what it reads
         if setting.key == "learner" and not is_whole(name):
             continue  # whatever else learns, or an optimiser
+        if setting.kind == "dataclass" and normal(name) == normal("".join(setting.path[-2:-1])):
+            continue  # a section's own kind, of all the sections that there are: `dpo.algo = dpo`
         if setting.kind == "globals" and normal(name) == setting.key:
             continue  # a class of this name, `ModelType`
         if setting.kind == "globals" and normal(name) in files and not is_known(name, "models"):

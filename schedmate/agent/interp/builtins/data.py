@@ -144,7 +144,8 @@ def _filter(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
 def _sorted(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     items = iterate(args[0]) if args else None
     if items is None:
-        return unknown()
+        files = bool(args) and isinstance(args[0].data, Call) and args[0].data.path == "glob.glob"
+        return args[0] if files else unknown()
     return Value(in_order(state, items, kwargs, site))
 
 

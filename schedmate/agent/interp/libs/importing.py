@@ -43,7 +43,7 @@ def import_module(state: State, call: Invocation) -> Value:
 
 def spec_from_file(state: State, call: Invocation) -> Value:
     """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
-    path = call.argument(1, "location", "path")
+    path = call.argument(1, "location", "path", "pathname")
     found = (
         state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
     )
@@ -115,6 +115,7 @@ HANDLERS: dict[str, Handler] = {
     "importlib.import_module": import_module,
     "importlib.util.spec_from_file_location": spec_from_file,
     "importlib.machinery.SourceFileLoader": spec_from_file,
+    "imp.load_source": spec_from_file,
     "importlib.util.module_from_spec": module_from_spec,
     "importlib.reload": identity,
     "importlib.resources.files": package_files,

@@ -20,7 +20,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import UNSET, Unknown, Value, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -33,7 +33,7 @@ def environ_get(state: State, call: Invocation) -> Value:
         return state.environ[name.data]
     if default is not None:
         return default
-    return unknown(str(name.data) if name is not None else None)
+    return Value(Unknown(str(name.data) if name is not None else None, UNSET))
 
 
 def environ_setdefault(state: State, call: Invocation) -> Value:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.values import Origin, Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.state import State
 
 
 def parse_flags(argv: list[Value]) -> tuple[list[tuple[str, list[Value], Value]], list[Value]]:
@@ -45,3 +48,17 @@ def plain_scalar(token: Value) -> Value:
         return token
     data: Any = parse_scalar(token.data)
     return Value(data, token.origin) if not isinstance(data, dict | list) else token
+
+
+def command_option(state: State, name: str) -> Value | None:
+    """What the command gives an option, `--name value` or `--na-me=value`, of an unseen parser."""
+    for token, after in zip(state.argv, [*state.argv[1:], Value(None)], strict=True):
+        if not isinstance(token.data, str):
+            continue
+        flag, equals, text = token.data.partition("=")
+        if flag.startswith("--") and flag[2:].replace("-", "_") == name:
+            if equals:
+                return plain_scalar(Value(text, flag_origin(token)))
+            given = isinstance(after.data, str) and not after.data.startswith("--")
+            return plain_scalar(Value(after.data, flag_origin(after, flag))) if given else None
+    return None
