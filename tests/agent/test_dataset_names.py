@@ -57,6 +57,11 @@ for epoch in range(3):
         ("results/metadata_1.pkl", None),
         ("/data/kits19/*_x.npy", "kits19"),
         ("data/shapes-*.npz", "shapes"),
+        ("/home/someone/workspace/dataset", None),
+        ("/Users/someone/data/train.csv", None),
+        ("/scratch/someone/project/data", None),
+        ("datasets/NER/chemicals/devel.tsv", "chemicals"),
+        ("partition/Gaits-B_73_False1.npy", "Gaits-B"),
     ],
 )
 def test_a_path_names_its_dataset(path: str, name: str | None) -> None:
@@ -381,3 +386,59 @@ def test_a_dataset_on_a_hub_may_be_named_after_a_model(tmp_path: Path) -> None:
     )
     found = extract(tmp_path, "python main.py c.yaml").metadata
     assert found.get("dataset_config.train") == "teknium/GPT4-LLM-Cleaned"
+
+
+_ARGUMENTS = """
+import argparse
+import json
+parser = argparse.ArgumentParser()
+parser.add_argument('--data')
+parser.add_argument('--train_data')
+parser.add_argument('--dataset_config')
+args = parser.parse_args()
+"""
+_AROUND = """
+from torch.utils.data import IterableDataset
+class Processor(IterableDataset):
+    def __init__(self, source, function):
+        self.source = source
+        self.function = function
+class DataList(IterableDataset):
+    def __init__(self, lines):
+        self.lines = lines
+data = Processor(Processor(DataList(open(args.train_data).readlines()), print), print)
+"""
+_DESCRIBED = """
+config = json.load(open(args.dataset_config))
+data = make_loader(config)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "name"),
+    [
+        ("data = make_loader(args.data)", "--data ./data", "data"),
+        ("data = make_loader(args.data)", "", None),
+        ("data = make_loader(args.data)", "--data /home/someone/work/dataset", "dataset"),
+        (_AROUND, "--train_data data/train.data.list", "data/train.data.list"),
+        (_DESCRIBED, "--dataset_config program/example.json", "birdsong"),
+    ],
+)
+def test_the_launchs_own_words_name_the_data(
+    tmp_path: Path, code: str, flags: str, name: str | None
+) -> None:
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program/example.json").write_text('{"datasets": [{"id": "birdsong"}]}')
+    (tmp_path / "main.py").write_text(_ARGUMENTS + code + "\n" + _LOOP.format(data="data"))
+    found = extract(tmp_path, f"python main.py {flags}").metadata
+    assert found.get("dataset_config.train") == name
+
+
+def test_what_a_tokenizer_does_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("get_tokenizer: {task: shout}\ntask: whistle\n")
+    (tmp_path / "main.py").write_text(
+        "import sys\nimport trainlib\nimport yaml\n"
+        "trainlib.run(yaml.safe_load(open(sys.argv[1])))\n"
+    )
+    found = extract(tmp_path, "python main.py c.yaml").metadata
+    assert found.get("dataset_config.train") == "whistle"

@@ -49,6 +49,14 @@ def train(batch):
          "for i_iter in range(args.train_steps):\n    update_params(args.data)"), (600, "step")),
         (("for epoch in range(4000):\n    gathered = 0\n    while gathered < args.train_steps:\n"
          "        gathered += len(args.data)\n    train(args.data)"), (4000, "epoch")),
+        (
+            (
+                "def fit(n_epoch):\n    for epoch in range(n_epoch):\n        train(args.data)\n"
+                "def tune(n_epoch):\n    for epoch in range(n_epoch):\n        train(args.data)\n"
+                "fit(1)\ntune(500)"
+            ),
+            (500, "epoch"),
+        ),
         (("print \"%i of %i rows\" % (\n    1,\n    2,\n)\n"
          "for epoch in xrange(100):\n    train(args.data)"), (100, "epoch")),
     ],

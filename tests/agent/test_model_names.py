@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from schedmate.agent.static import extract
 
 _NETWORKS = """
@@ -84,3 +86,32 @@ def test_a_list_made_of_a_gathered_one_is_as_long_as_that(tmp_path: Path) -> Non
     found = _read(tmp_path, _GATHERED)
     assert found.get("training_config.iters") == 7
     assert found.get("training_config.iter_type") == "epoch"
+
+
+_READS = """
+import sys
+import yaml
+import trainlib
+config = yaml.safe_load(open(sys.argv[1]))
+trainlib.train(config)
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ("process: [{network: {type: lora}, model: {name_or_path: owner/painter-1}}]",
+         "owner/painter-1"),
+        ("model_type: wave_diffuser\nmodel: {pretransform: {type: autoencoder}, body: {type: dit}}",
+         "wave_diffuser"),
+        ("model: {body: {type: dit}}", "dit"),
+        ("model_type: SharpModel\nnetwork_g: {type: RRDBNet}", "RRDBNet"),
+    ],
+)  # fmt: skip
+def test_the_whole_goes_before_the_types_of_its_parts(
+    tmp_path: Path, config: str, name: str
+) -> None:
+    (tmp_path / "c.yaml").write_text(config)
+    (tmp_path / "train.py").write_text(_READS)
+    found = extract(tmp_path, "python train.py c.yaml").metadata
+    assert found.get("model_config.model_name") == name

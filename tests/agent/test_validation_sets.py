@@ -45,6 +45,9 @@ def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
         ("def run_validation(path):\n    pass\nrun_validation('weights')", "MNIST"),
         ("import mlxu\nmlxu.define_flags_with_default(eval_dataset={'path': ''})", None),
         ("import lib\nlib.Trainer(eval_dataset={'path': ''})", "MNIST"),
+        ("val_loader = iter(data)\nimport lib\nlib.Trainer(limit_val_batches=0)", None),
+        ("val_loader = iter(data)\nimport lib\nlib.Trainer(limit_val_batches=9)", "MNIST"),
+        ("def _init_eval_model(path):\n    pass\n_init_eval_model('weights')", None),
     ],
 )
 def test_names_tell_held_out_data(tmp_path: Path, code: str, valid: str | None) -> None:
@@ -263,3 +266,17 @@ def test_an_interval_of_zero_is_no_validation(
     config = f"class Config:\n    def __init__(self):\n        self.eval_interval = {interval}\n"
     code = f"{config}config = Config()\n{_LOOP}eval_loader = iter(data)\n"
     assert _valid(tmp_path, code) == valid
+
+
+@pytest.mark.parametrize(("apart", "valid"), [("val_ds, ", "d/birds"), ("", "d/fish")])
+def test_a_test_sets_path_is_for_the_test_where_validation_data_is_apart(
+    tmp_path: Path, apart: str, valid: str
+) -> None:
+    (tmp_path / "c.json").write_text('{"train_path": "d/birds", "test_path": "d/fish"}')
+    found = _valid(
+        tmp_path,
+        "import json\nimport lib\nconfig = json.load(open('c.json'))\n"
+        f"train_ds, {apart}test_ds = lib.load(config)\n"
+        "model = lib.make()\nmodel.fit(train_ds)\nmodel.evaluate(test_ds)\n",
+    )
+    assert str(found) in (valid, valid.rpartition("/")[2])

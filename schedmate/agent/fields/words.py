@@ -25,7 +25,7 @@ _EXTENSIONS = re.compile(
     re.IGNORECASE,
 )
 _SPLIT_SUFFIX = re.compile(
-    r"([-_./]?(training|train|validation|valid|val|test|eval|dev)([-_]?(set|data|split|ing))?"
+    r"([-_./]?(training|train|validation|valid|val|test|eval|devel|dev)([-_]?(set|data|split|ing))?"
     r"(?:19|20)?\d{0,4}([-_](files|list|filelist|labels?|annotations?|images?|ids?|manifest|meta|metadata|pairs))?)$",
     re.IGNORECASE,
 )
@@ -58,6 +58,7 @@ def from_path(text: str) -> str | None:
     cleaned = re.sub(r"/[^/*]*\*[^/]*/.*$", "", cleaned)  # what each folder of a pattern has
     cleaned = re.sub(r"(?<=/)(?![A-Za-z]\w{2})[^/]*\*[^/]*$", "", cleaned)  # `*_x.npy`
     cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
+    cleaned = _HOME.sub(r"\1", cleaned)
     stems = list(_stems(cleaned))
     if stems and (says_nothing(stems[0]) or _is_piece(stems[0])):
         # above a folder of the machine anything may be named, within the project's own data less so
@@ -73,6 +74,8 @@ def from_path(text: str) -> str | None:
     return _shortened(stems[0]) if stems else None
 
 
+_HOME = re.compile(r"^((?:/\w+)?/(?:home|Users)|/scratch(?=/[^/]+/[^/]+/))/[^/]+(?=/.)|^~\w+(?=/.)")
+"""What belongs to a user: the folder of that name says nothing of the data."""
 _PIECE = re.compile(r"(train|training|valid|validation|val|test|dev|eval)[-_.]", re.IGNORECASE)
 
 
@@ -81,11 +84,16 @@ def _is_piece(stem: str) -> bool:
     return _PIECE.match(stem) is not None and not is_known(stem, "datasets")
 
 
+_SWITCHED = re.compile(r"(?<=\w)([-_]\d+)*[-_](True|False)\d*$")
+"""Numbers and switches that a program adds to the name of a file that it keeps."""
+
+
 def _shortened(stem: str) -> str:
     """A prepared file's name without the settings it was prepared with.
 
     `ml-1m-mp1.0-sw0.5-mlp0.2-msl200` is ml-1m.
     """
+    stem = _SWITCHED.sub("", stem)
     parts = re.split(r"([-_.]+)", stem)
     if len(stem) > 24 and len(parts) > 8:
         for end in (5, 3, 1):
@@ -181,7 +189,7 @@ def _is_generic(stem: str) -> bool:
     if len(parts) > 1 and all(part in words("generic") or part.isdigit() for part in parts):
         return True  # `processed_data`, `example.train`
     split = (
-        r"(train|val|valid|test|eval|dev)(ing|set)?"
+        r"(train|val|valid|test|eval|dev(el)?)(ing|set)?"
         r"([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev|([-_.]([a-z]{2}|src|tgt|source|target)){1,3})"
     )
     return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))

@@ -9,7 +9,7 @@ from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
 from schedmate.agent.fields.dataset import hints
 from schedmate.agent.fields.dataset.components import from_components
-from schedmate.agent.fields.dataset.named import from_settings, validation_place
+from schedmate.agent.fields.dataset.named import bare_place, from_settings, validation_place
 from schedmate.agent.fields.dataset.opened import uses_of
 from schedmate.agent.fields.dataset.roles import AS_WRITTEN, Use
 from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
@@ -23,6 +23,7 @@ _OF_SAMPLES = re.compile(
     r"(compute|calc|calculate|get|eval|evaluate)_(feature_stats|fid|kid|is$|inception)"
 )
 """Functions that measure how much a generator's samples are like the data."""
+_HELD = re.compile(r"(val|valid|validation|test)_(ds|dl|data|dataset|loader|dataloader)$")
 OTHER_SPLIT = "another split of the training set"
 
 
@@ -58,7 +59,8 @@ def find(
         or (loader.score >= train.score and not (_tells(train) and not _tells_well(loader)))
     ):
         train = loader
-    explicit_valid = best(from_settings(settings, evaluates=True))
+    asked = [s for s in settings if not s.key.startswith("test")] if _apart(trace) else settings
+    explicit_valid = best(from_settings(asked, evaluates=True))
     if explicit_valid is not None and _launched(explicit_valid):
         explicit_valid.score += 5  # named for this launch
     valid = best([u.candidate for u in uses if u.evaluates is True])
@@ -82,7 +84,9 @@ def find(
         train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
     if train is None or train.score <= AS_WRITTEN + 8:
         # a path none of whose parts names a dataset, if anything
-        train = hints.find(settings, plan, said, train, trace.links) or train
+        train = (
+            hints.find(settings, plan, said, train, trace.links) or train or bare_place(settings)
+        )
     if same is False:
         return train, None
     scheduled = same is None or (isinstance(same, Origin) and same.source != "code")
@@ -106,6 +110,12 @@ def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
         return False
     found = validates(trace, settings)
     return validation_place(settings) if found is None and not trace.calls else found
+
+
+def _apart(trace: Trace) -> bool:
+    """Whether the program holds validation data beside the test data: `val_ds` and `test_ds`."""
+    held = {match[1].lower() for name in trace.assigned if (match := _HELD.match(name))}
+    return "test" in held and len(held) > 1
 
 
 def _is_split(

@@ -31,7 +31,7 @@ _TASKS = ("task", "taskname", "tasknames")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
-    r"recogn|forecast|imput|anomaly|tuning|sft|dpo|^(seq2seq|ner|qa|asr|tts|vqa|nli|mlm|clm|fit)$"
+    r"recogn|transcri|forecast|imput|anomaly|tuning|sft|dpo|^(seq2seq|ner|qa|asr|tts|vqa|nli|mlm|clm|fit)$"
 )
 
 
@@ -39,11 +39,12 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
     """Datasets that a setting names, for training or (`evaluates`) for validation."""
     out: list[Candidate] = []
     trained = {found.data for found in from_settings(settings)} if evaluates else set()
+    read = {setting.owner.removeprefix("./") for setting in settings if setting.kind == "config"}
     simulated = any(setting.key in ("numenvs", "numactors") for setting in settings)
     for rank, setting in _for_validation(settings) if evaluates else _for_training(settings):
         if any(
             re.search(
-                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric|pipeline|infer|predict|"
+                r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric|pipeline|infer|predict|tokenizer|colou?rs?$|"
                 r"transforms?$",
                 part,
                 re.IGNORECASE,
@@ -60,7 +61,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         text = text_of(setting.value)
         if text is None:
             continue
-        if text.endswith((".py", ".sh")):
+        if text.endswith((".py", ".sh")) or text.removeprefix("./") in read:
             continue  # what describes or prepares the data
         last = setting.path[-1].lower()
         place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
@@ -93,6 +94,26 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
             score += 16  # the environment's name may be that of what wraps any of them
         out.append(Candidate(name, origin, score))
     return out
+
+
+_BARE_PLACE = re.compile(r"(?:.*/)?((?:train(?:ing)?[-_]?)?(?:data|datasets?|images))/*")
+_OWN_PLACE = re.compile(r"(\.{0,2}/)*[\w-]+/*")
+_AT_HOME = re.compile(r"/(home|Users)/[^/]+/")
+
+
+def bare_place(settings: list[Setting]) -> Candidate | None:
+    """A folder for the data that is called after nothing else, where nothing else is known.
+
+    The launch gives it, or somebody keeps it at home.
+    """
+    for _, setting in _for_training(settings):
+        text = setting.value.data
+        bare = _BARE_PLACE.fullmatch(text) if isinstance(text, str) else None
+        if bare is None or len(setting.path) > 1 or setting.kind == "globals":
+            continue
+        if (setting.explicit and _OWN_PLACE.fullmatch(text)) or _AT_HOME.match(text):
+            return Candidate(bare[1], setting.value.origin, 30.0, "a folder as written")
+    return None
 
 
 def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:

@@ -18,7 +18,7 @@ from schedmate.agent.fields.words import (
     written_path,
 )
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.objects import Class, Function
+from schedmate.agent.interp.objects import Class, Function, Instance
 from schedmate.agent.interp.trace import CallEvent
 from schedmate.agent.values import Origin
 
@@ -48,7 +48,10 @@ def uses_of_class(event: CallEvent) -> list[Use]:
         name = None
     told = _given(event, name, score)
     if told is None and name is not None and event.args and not is_known(name, "datasets"):
-        score -= 8  # it is around what something else has read
+        # it is around what something else has read
+        first = event.args[0].data
+        wraps = isinstance(first, Instance) and classes.is_dataset(first.cls)
+        score -= 24 if wraps and not re.search("data|set", cls.name, re.IGNORECASE) else 8
     found = [] if name is None else [Candidate(name, origin, score)]
     found += [] if told is None else [told]
     return [Use(candidate, role_of_class(event)) for candidate in found]

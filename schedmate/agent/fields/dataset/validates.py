@@ -30,7 +30,7 @@ _CHECKS = re.compile(
 
 _NOT_EVAL_CALL = re.compile(
     r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_|"
-    r"_and_validate$|^log_validation",
+    r"_and_validate$|^log_validation|(^|_)init(ialize)?_eval_(model|engine)",
     re.IGNORECASE,
 )
 """Functions that evaluate a policy's actions or a formula, check what is valid, or draw samples."""
@@ -113,6 +113,12 @@ def switched_off(settings: list[Setting]) -> bool:
     )
 
 
+def _no_batches(event: CallEvent) -> bool:
+    """Whether this makes a trainer that takes no batch of the validation data."""
+    limit = event.kwargs.get("limit_val_batches")
+    return limit is not None and limit.data in (0, 0.0) and limit.data is not False
+
+
 def _in_section(setting: Setting) -> str:
     """A setting's name with its section's: `evalsteps` of `eval.steps`."""
     return normal("".join(setting.path[-2:]))
@@ -133,7 +139,7 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
                 return False
             if share > 0:
                 return setting.value.origin or Origin("config")
-    if places.nothing_given(settings):
+    if places.nothing_given(settings) or any(map(_no_batches, trace.calls)):
         return False
     hugging = hugging_face(trace, settings)
     if hugging is not None:

@@ -57,7 +57,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
             epochs,
             steps,
         )
-    epoch, step = best(epochs), best(steps)
+    epoch, step = _longest_stage(epochs), best(steps)
     if _endless(trace, epoch, step):
         return None
     if epoch is None or step is None:
@@ -65,6 +65,15 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
         assert chosen is not None
         return chosen, "epoch" if step is None else "step"
     return _arbitrate(epoch, step)
+
+
+def _longest_stage(found: list[Candidate]) -> Candidate | None:
+    """The best, the longest of stages whose loops are equals: `pretrain(1)`, then `finetune(9)`."""
+    first = best(found)
+    if first is None or not (first.note or "").startswith("loop over"):
+        return first
+    stages = [c for c in found if c.score == first.score and c.note == first.note]
+    return max(stages, key=lambda stage: stage.data)
 
 
 def _last_of_schedule(loops: list[LoopEvent]) -> list[LoopEvent]:

@@ -55,6 +55,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     made = _made_folders(trace)
     files = {normal(s.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]) for s in settings}
     answered = _configs_with_a_model(settings)
+    whole = _with_parts(settings)
     for rank, setting in named(settings, rules("names")["model"]):
         if wrong_part(setting) or (setting.kind == "globals" and len(setting.path) > 1):
             continue
@@ -78,6 +79,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             continue  # a file named after a dataset holds an experiment
         score = _score(name, rank, setting, _base(name, used), bool(built))
         origin = setting.value.origin
+        score = _of_whole(setting, score, whole)
         out.append(Candidate(name, origin, score, _part_note(setting)))
         places.append((setting.owner, setting.path[:-1], rank))
         beside.append(setting.key in _BACKBONES)
@@ -89,6 +91,8 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     constructed = {str(candidate.data) for candidate in built}
     within = inner_classes(trace)
     for candidate in targets:
+        if candidate.origin is not None and candidate.origin.file in whole:
+            candidate.score = min(candidate.score, 60.0)
         if candidate.data in constructed:
             candidate.score += 6  # and not a part of it
         elif candidate.data in within:
@@ -217,6 +221,27 @@ def _below_the_pretrained(
         limit = loaded.get((owner, section)) if rank > _PRETRAINED else None
         if limit is not None and not _given(candidate):
             candidate.score = min(candidate.score, limit - 1)
+
+
+def _with_parts(settings: list[Setting]) -> set[str]:
+    """Files that say of what type the model is, and in a section what its parts are."""
+    typed = {s.owner for s in settings if s.path == ("model_type",) and _in_file(s)}
+    return typed & {s.owner for s in settings if len(s.path) > 2 and s.path[0] == "model"}
+
+
+def _of_whole(setting: Setting, score: float, whole: set[str]) -> float:
+    """What counts where a file is of `whole`: what it is, and less the types of its parts."""
+    if setting.owner not in whole:
+        return score
+    if setting.path == ("model_type",):
+        return score + 8
+    return min(score, 60.0) if setting.key == "type" and len(setting.path) > 1 else score
+
+
+def _in_file(setting: Setting) -> bool:
+    """Whether a configuration file says it."""
+    origin = setting.value.origin
+    return origin is not None and origin.source == "config"
 
 
 def _given(candidate: Candidate) -> bool:

@@ -11,7 +11,7 @@ from schedmate.agent.fields.words import is_known, words
 
 _WRONG_PART = re.compile(
     r"language_?backbone|text_?backbone|optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
-    r"critic|reward|init_cfg|sampl|solver|vae|cond_stage|first_stage|neck|head|aug|lora|slm$|vocoder|speaker|"
+    r"critic|reward|init_cfg|sampl|solver|vae|cond_stage|first_stage|pretransform|neck|head|aug|lora|slm$|vocoder|speaker|"
     r"text_enc|content_enc|condition|checkpointer|^dis$",
     re.IGNORECASE,
 )
