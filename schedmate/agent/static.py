@@ -92,6 +92,9 @@ def extract(
     elif (config := outside.python_config(root, plan)) is not None:
         facts = _facts(root, plan, completed)
         trace = follow_config(root, plan, config, facts, Limits(time=budget))
+    for started in trace.commands:  # first, as their environment says what their files mean
+        if outside.known(started) is not None:
+            _add_launch_settings(root, trace, started)
     _add_launch_settings(root, trace, plan)
     _relative_to(root, trace)
     warnings.extend(trace.warnings)

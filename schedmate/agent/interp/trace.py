@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedmate.agent.interp.objects import Class, Site
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Value
 
 
@@ -84,7 +85,8 @@ class Trace:
     `used` what was handed to something or gone through, by identity. `parameters` are the numbers
     that functions were first given, by parameter. `read` are the names that were read of argument
     namespaces, with `*` where one was taken apart as a whole. `links` are the
-    datasets on a hub whose addresses stand in the modules that were read.
+    datasets on a hub whose addresses stand in the modules that were read, and `commands` the
+    programs of libraries that were started.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -101,6 +103,7 @@ class Trace:
     parameters: dict[str, Value] = field(default_factory=dict)
     links: dict[str, Site] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
+    commands: list[LaunchPlan] = field(default_factory=list)
     complete: bool = True
 
     def warn(self, message: str) -> None:

@@ -103,6 +103,13 @@ def python_file(follower: Follower, call: Call, as_module: bool) -> Decision:
     if token(word) in ("-", "-c"):
         return True
     path = find_file(follower, call, word, directories=True)
+    name = call.name
+    if path is None and re.fullmatch(r"[A-Za-z][\w+-]*", name):
+        # a script that an installation puts on PATH, as in `torchrun $(which fairseq-train)`
+        if name in follower.repo.console_scripts:
+            return console_script(follower, call, follower.repo.console_scripts[name])
+        if "/bin/" in token(word):
+            return record(follower, call, console=name)
     if path is None:
         return missing(follower, call, token(word))
     if follower.repo.is_dir(path):

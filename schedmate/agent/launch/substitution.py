@@ -124,7 +124,7 @@ def _known(shell: Shell, name: str, arguments: list[str]) -> str | None:
         absolute = shell.follower.absolute(shell.state.cwd)
         return posixpath.normpath(posixpath.join(absolute, paths[0]))
     if name in ("which", "command", "type") and paths:
-        return paths[-1]
+        return paths[-1] if "/" in paths[-1] else f"/usr/bin/{paths[-1]}"
     if name == "printf" and len(arguments) == 2 and arguments[0] in ("%s", "%s\\n", "%d"):
         return arguments[1]
     if name == "expr":

@@ -228,6 +228,22 @@ def test_third_party_programs(plan: Plan, command: str, console: str) -> None:
     assert len(result.argv) == len(command.split()) - (3 if " -m " in command else 1)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "$(which tool-train)",
+        "`which tool-train`",
+        "$(command -v tool-train)",
+        "/opt/bin/tool-train",
+    ],
+)
+def test_installed_script_given_to_python(plan: Plan, told: str) -> None:
+    result = plan(f"python -m torch.distributed.launch --nproc_per_node 4 {told} data --lr 1")
+    assert (result.entry, result.console) == (None, "tool-train")
+    assert arguments(result) == ["data", "--lr", "1"]
+    assert facts(result)["gpus"] == 4
+
+
 def test_makefile(plan: Plan) -> None:
     makefile = (
         "LR ?= 0.1\nOUT := runs/$(LR)\n.PHONY: train\ntrain: prep\n"

@@ -110,15 +110,15 @@ def _folder(state: State, module: Path, path: str | None, given: bool) -> Path:
 def compose(
     state: State, folder: Path, name: str | None, overrides: list[Value], more: list[str]
 ) -> Value:
-    """Compose and note a Hydra config; unknown when it cannot be read."""
-    if name is None:
-        result = Value({})
-        return attr_tree(result, "omegaconf")
+    """Compose and note a Hydra config; unknown when it cannot be read.
+
+    Without a name it is an empty one, in which the overrides set what they say.
+    """
     extra = [found for text in more if (found := state.sources.locate(text)) is not None]
     try:
         composed = compose_hydra(
             folder,
-            name.removesuffix(".yaml").removesuffix(".yml"),
+            (name or "").removesuffix(".yaml").removesuffix(".yml"),
             overrides,
             state.sources.root,
             structured=state.shared.get("hydra_store"),
@@ -127,7 +127,7 @@ def compose(
         )
     except InputError as error:
         state.trace.warn(str(error))
-        return unknown(name)
+        return unknown(name or "")
     for warning in composed.warnings:
         state.trace.warn(warning)
     config = attr_tree(composed.config, "omegaconf")

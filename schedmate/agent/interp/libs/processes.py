@@ -144,6 +144,10 @@ def _start(state: State, text: str, words: dict[str, Value]) -> None:
         return
     started.add(text)
     plan = _plan(state, text)
+    if plan is not None and plan.entry is None and plan.console is not None:
+        plan.argv = [words.get(str(value.data), value) for value in plan.argv]
+        plan.env = {**state.environ, **plan.env}
+        state.trace.commands.append(plan)
     if plan is None or plan.entry is None or plan.function is not None or plan.entry in started:
         return
     started.add(plan.entry)

@@ -92,6 +92,11 @@ def is_function(state: State, call: Invocation) -> Value | None:
     return Value(False) if plain else unknown()
 
 
+def method(_: State, call: Invocation) -> Value:
+    """`types.MethodType(function, instance)`."""
+    return Value(Bound(call.args[0], call.args[1])) if len(call.args) == 2 else unknown()
+
+
 def _by_name(data: object) -> bool:
     """Whether a library's name is that of a class: `torch.cuda.amp.GradScaler`."""
     return isinstance(data, Symbol) and re.search(r"\.[A-Z]+[a-z]\w*$", data.path) is not None
@@ -103,4 +108,5 @@ HANDLERS: dict[str, Handler] = {
     "inspect.getfullargspec": full_argument_names,
     "inspect.getargspec": full_argument_names,
     "inspect.signature": signature,
+    "types.MethodType": method,
 }

@@ -107,8 +107,11 @@ def get_default(state: State, call: Invocation) -> Value:
     return unknown()
 
 
-def same_parser(state: State, call: Invocation) -> Value:
-    return call.base if call.base is not None else unknown()
+def add_group(state: State, call: Invocation) -> Value:
+    """A group is an object of its own, whose options are the parser's."""
+    group = Call(PARSER, [], {})
+    group.attrs["__parser__"] = Value(parser_of(state, call.base))
+    return Value(group)
 
 
 def add_subparsers(state: State, call: Invocation) -> Value:
@@ -236,8 +239,8 @@ _METHODS = {
     "add_arg": add_argument,
     "add_class_arguments": add_records,
     "add_arguments": add_records,
-    "add_argument_group": same_parser,
-    "add_mutually_exclusive_group": same_parser,
+    "add_argument_group": add_group,
+    "add_mutually_exclusive_group": add_group,
     "add_subparsers": add_subparsers,
     "add_parser": add_parser,
     "set_defaults": set_defaults,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Handler, Invocation
-from schedmate.agent.interp.libs.cli.parser import PARSER, Option, parser_of
+from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
+from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.objects import Call, Native, Site
+from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
 if TYPE_CHECKING:
@@ -69,7 +73,30 @@ def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
     return make
 
 
+def file_arguments(state: State, call: Invocation) -> Value:
+    """prefigure's `get_all_args("defaults.ini")`: each value of the file is an option's default."""
+    given = call.argument(0, "defaults_file")
+    read = read_file(state, given if given is not None else Value("defaults.ini"))
+    sections = state.mapping(read) if read is not None else None
+    if sections is None:
+        return unknown()
+    made = Parser()
+    for section in sections.values():
+        for name, held in (state.mapping(section) or {}).items():
+            quoted = isinstance(held.data, str) and re.fullmatch(r"([\"'])(.*)\1", held.data)
+            value = Value(quoted[2], held.origin) if quoted else held
+            flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
+            scalar = Value(Native("scalar", _scalar))
+            made.options.append(Option(name, flags, value, scalar, "store", None, Value(True)))
+    result, _ = parse(state, made, state.argv[1:])
+    value = Value(result)
+    state.trace.settings.append(Settings("arguments", value, "arguments"))
+    return value
+
+
 HANDLERS: dict[str, Handler] = {
     "*.add_argparse_args": add_trainer_options,
     "*.from_argparse_args": trainer_from_options,
+    "prefigure.get_all_args": file_arguments,
+    "prefigure.prefigure.get_all_args": file_arguments,
 }
