@@ -45,6 +45,8 @@ for epoch in range(3):
         ("data/example.train", None),
         ("iwslt2016/segmented/train.de.bpe", "iwslt2016"),
         ("data/ptb/dev.conllx", "ptb"),
+        ("data/ptbxl/ptbxl_database.csv", "ptbxl"),
+        ("data/llava/llava_v1_5_mix665k.json", "llava_v1_5_mix665k"),
         ("tests/data/regression.csv", "regression"),
         ("DATA/UCF101/tasks/task_0/train.csv", "UCF101"),
         ("/path/to/shards/shard-{0000..0999}.tar", None),

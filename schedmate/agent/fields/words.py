@@ -68,7 +68,9 @@ def from_path(text: str) -> str | None:
     if re.search(r"[^/]\.\w{2,5}$", cleaned) and stems and not begins_known(stems[0]):
         # a list of some of a well-known dataset: `VoxCeleb1/veri_test2.txt`
         known = next((stem for stem in stems[1:] if begins_known(stem)), None)
-        named_after = known is not None and stems[0].lower().startswith(known.lower())
+        named_after = known is not None and re.match(
+            rf"{re.escape(known)}.*\d", stems[0], re.IGNORECASE
+        )
         if known is not None and not is_ambiguous(known) and not named_after:
             return known
     return _shortened(stems[0]) if stems else None

@@ -48,10 +48,12 @@ def uses_of_class(event: CallEvent) -> list[Use]:
         name = None
     told = _given(event, name, score)
     if told is None and name is not None and event.args and not is_known(name, "datasets"):
-        # it is around what something else has read
-        first = event.args[0].data
+        first, key = event.args[0].data, next(iter(_parameters(cls)), None) or ""
         wraps = isinstance(first, Instance) and classes.is_dataset(first.cls)
-        score -= 24 if wraps and not re.search("data|set", cls.name, re.IGNORECASE) else 8
+        if wraps and not re.search("data|set", cls.name, re.IGNORECASE):
+            score -= 24
+        elif not re.search("root|dir|path|file|folder", key, re.IGNORECASE):
+            score -= 8  # it is around what something else has read
     found = [] if name is None else [Candidate(name, origin, score)]
     found += [] if told is None else [told]
     return [Use(candidate, role_of_class(event)) for candidate in found]

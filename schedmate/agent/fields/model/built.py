@@ -19,7 +19,7 @@ _WHOLE = re.compile(
 )
 _PLAIN_MODEL = re.compile(r"(Model([A-Z]\w{0,5})?|Net|Network|Transformer|GAN|VAE|Agent)$")
 _PART = re.compile(
-    r"(Layer|Block|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|(Policy|Value|Actor|Critic|Q)Net(work)?|Policy|"
+    r"(Layer|Block|(RNN|MLP|CNN|GRU|LSTM|FF)Agent|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|(Policy|Value|Actor|Critic|Q)Net(work)?|Policy|"
     r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
 )
 _WRAPPER = re.compile(
