@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from schedmate.logparse.failure.scan import Event
 from schedmate.logparse.reading import Log, LogFile
+from schedmate.logparse.reading.lines import parse_line
 from schedmate.logparse.templates import Templates, mask
 
 TAIL = 1 << 20
@@ -43,8 +44,14 @@ def overcome(file: LogFile, first: int, after: int, says: Callable[[str], bool])
 
     `first` is the first line of the attempt, `after` that of the last progress.
     """
-    passed = file.lines(max(first, after - WENT_ON), after - 1)
-    return {mask(line.text) for line in passed if says(line.text)}
+    templates, examples = Templates(), dict[int, bytes]()
+    start, end = file.line_offset(max(first, after - WENT_ON)), file.line_offset(after)
+    for chunk in file.chunks(start, end):
+        lines = chunk.data.removesuffix(b"\n").split(b"\n")
+        for number, raw in zip(templates.numbers(chunk.data), lines, strict=True):
+            examples.setdefault(number, raw)  # one line of each template is read closely
+    texts = [parse_line(raw, 0, file.layout).text for raw in examples.values()]
+    return {mask(text) for text in texts if says(text)}
 
 
 def outliers(files: Sequence[LogFile]) -> list[str]:
