@@ -187,3 +187,8 @@ def test_a_place_imports_what_the_map_says(row: int) -> None:
     assert listed <= arrows.keys(), (
         f"ARCHITECTURE.md lets {places} import {listed - arrows.keys()}, which nothing there does"
     )
+
+
+def test_no_two_test_modules_have_one_name() -> None:
+    names = sorted(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert names == sorted(set(names)), "pytest imports them by their name alone"
