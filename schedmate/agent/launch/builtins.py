@@ -57,10 +57,9 @@ def _unset(call: Invocation) -> Decision:
 
 def _set(call: Invocation) -> Decision:
     words = [joined(text) for text in call.arguments]
-    if "--" in words:
-        call.shell.state.positional = call.arguments[words.index("--") + 1 :]
-    elif words and not words[0].startswith(("-", "+")):
-        call.shell.state.positional = call.arguments
+    if "--" in words or (words and not words[0].startswith(("-", "+"))):
+        behind = words.index("--") + 1 if "--" in words else 0
+        call.shell.state.positional, call.shell.state.typed = call.arguments[behind:], False
     return True
 
 

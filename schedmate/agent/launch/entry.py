@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -92,7 +92,10 @@ def python(follower: Follower, call: Call) -> Decision:
         call.words = [Value(glued[1], call.words[position - 1].origin), *call.words[position:]]
     else:
         call.words = call.words[position:]
-    return python_file(follower, call, as_module) if call.words else True
+    if not call.words:
+        follower.unread.append("the text of `python -c` or standard input is not read")
+        return True
+    return python_file(follower, call, as_module)
 
 
 def python_file(follower: Follower, call: Call, as_module: bool) -> Decision:
@@ -110,6 +113,8 @@ def python_file(follower: Follower, call: Call, as_module: bool) -> Decision:
             return console_script(follower, call, follower.repo.console_scripts[name])
         if "/bin/" in token(word):
             return record(follower, call, console=name)
+    if path is None and isinstance(word.data, Unknown):
+        return unknown_program(follower, word)
     if path is None:
         return missing(follower, call, token(word))
     if follower.repo.is_dir(path):
@@ -225,12 +230,13 @@ def locate(
 ) -> tuple[str | None, str]:
     """The file of the repository that a word of a command names, and the directory for it.
 
-    Tried in order: the working directory, the directory of the calling script, the root, and for
-    paths of another machine (absolute, unknown prefix, the repository's own name, in a script a
-    directory that is not there) the tail of the path. All but the first are warned about.
+    Tried in order: the working directory, the directories from the calling script's own up to the
+    root, the name with `.py`, and for paths of another machine (absolute, unknown prefix, the
+    repository's own name, in a script a directory that is not there) the tail of the path. In a
+    script the only file that ends as the path does will do. All but the first are warned about.
     `directories`: one with a `__main__.py` will do.
     """
-    repo, text = follower.repo, token(word)
+    repo, text = follower.repo, token(word).removeprefix(f"{follower.repo.root}/")
     known = not isinstance(word.data, Unknown)
 
     def usable(path: str | None) -> bool:
@@ -242,23 +248,41 @@ def locate(
     if known and usable(path := repo.normalise(text, cwd)):
         return path, cwd
     if known and not text.startswith("/"):
-        for place in [posixpath.dirname(script) or ".", "."] if script else ["."]:
+        for place in _above(script) if script else ["."]:
             if usable(path := repo.normalise(text, place)):
                 follower.warn(f"{text} is not in {cwd}: {path} is taken")
                 return path, place
     candidates: list[str | None] = []
     foreign = not known or text.startswith(("/", "~", f"{repo.root.name}/"))
-    if script is not None and not foreign and "/" in text:
-        beside = posixpath.join(posixpath.dirname(script), posixpath.basename(text))
-        candidates += [repo.only_one_ending(text), beside]
-        foreign = not repo.is_dir(text.split("/")[0])
+    if directories and known:
+        candidates.append(repo.normalise(f"{text}.py", cwd))
+    if script is not None and not foreign:
+        candidates.append(repo.only_one_ending(text))
+        if "/" in text:
+            candidates.append(posixpath.join(posixpath.dirname(script), posixpath.basename(text)))
+            foreign = not repo.is_dir(text.split("/")[0])
     if foreign:
-        candidates.append(repo.by_suffix(text))
+        candidates += [repo.by_suffix(text), repo.by_tail(text)]
     for path in candidates:
         if usable(path):
             follower.warn(f"{text} is taken to be {path}")
             return path, cwd
     return None, cwd
+
+
+def _above(script: str) -> Iterator[str]:
+    """The folders of a script, its own first: it was written to be run from one of them."""
+    folder = posixpath.dirname(script)
+    while folder:
+        yield folder
+        folder = posixpath.dirname(folder)
+    yield "."
+
+
+def unknown_program(follower: Follower, word: Value) -> Decision:
+    """Remember a program that is not known, such as `$TRAIN_SCRIPT`."""
+    follower.unread.append(f"it starts `{token(word)}`, whose value is not known")
+    return None
 
 
 def missing(follower: Follower, call: Call, path: str) -> Decision:

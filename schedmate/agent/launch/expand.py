@@ -32,8 +32,9 @@ class Expander:
     `substitute` gives the text of a command substitution. `provided` holds the variables that the
     system sets, unless the script does: known ones with their text, the others with None. A
     variable that nobody sets is unknown, for the user's own shell may hold it; in tests, where
-    `unset_is_empty` is on, it counts as unset. With `unset_is_unknown` that holds for
-    positional parameters too.
+    `unset_is_empty` is on, it counts as unset. The same holds for a positional parameter
+    that the user left out, which with `unset_is_unknown` is unknown in tests, too; `left_out`
+    collects them.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Expander:
         substitute: Callable[[Substitution], Text],
         provided: Mapping[str, str | None],
         unset_is_unknown: bool = False,
+        left_out: set[str] | None = None,
     ) -> None:
         self.state = state
         self.substitute = substitute
         self.provided = provided
         self.unset_is_empty = False
         self.unset_is_unknown = unset_is_unknown
+        self.left_out = set() if left_out is None else left_out
         self._depth = 0
 
     def fields(self, word: Word) -> list[Text]:
@@ -153,15 +156,19 @@ class Expander:
                 return None, False
             part = replace(part, name=name, prefix="")
         values, many = self._lookup(part)
+        operated = _OPERATION.fullmatch(part.operation)
+        left_out = not values and self.state.typed and (part.name.isdecimal() or part.name in "@*")
+        if left_out and (operated is None or operated[1] == ":"):
+            self.left_out.add(part.raw)
         if part.prefix == "#":
             if many:
                 return [(Piece(str(len(values or ())), origin),)], False
             text = plain(values[0]) if values else None
             return (None, False) if text is None else ([(Piece(str(len(text)), origin),)], False)
-        match = _OPERATION.fullmatch(part.operation)
-        if match is None:
-            return ([()] if values is None and self.unset_is_empty else values), many
-        return self._operate(part, values, many, match[1], match[2])
+        if operated is None:
+            known = self.unset_is_empty and not (left_out and self.unset_is_unknown)
+            return ([()] if values is None and known else values), many
+        return self._operate(part, values, many, operated[1], operated[2])
 
     def _operate(
         self, part: Param, values: list[Text] | None, many: bool, operator: str, operand: str
@@ -236,11 +243,9 @@ class Expander:
             number = int(name[:9])  # nobody gives so many
             if number == 0:
                 return [(Piece(state.name, origin),)], False
-            known = number <= len(state.positional)
-            if not known and self.unset_is_unknown:
-                return ([()] if self.unset_is_empty else None), False
-            # A positional parameter that was not given is empty, not unknown.
-            return ([state.positional[number - 1]] if known else [()]), False
+            if number <= len(state.positional):
+                return [state.positional[number - 1]], False
+            return (None if state.typed else [()]), False
         if name == "#":
             return [(Piece(str(len(state.positional)), origin),)], False
         variable = state.variables.get(name)

@@ -37,7 +37,8 @@ class Follower:
     """Follows one command through a repository and collects the `runs` it starts.
 
     With `ignore_exits` a script goes on where it would end, and what it was not given is unknown.
-    `left` is where it ended last.
+    `left` is where it ended last, `left_out` what it was not given, and `unread` what it runs that
+    cannot be read.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class Follower:
         self.runs: list[Run] = []
         self.warnings: list[str] = []
         self.left: tuple[str | None, int] | None = None
+        self.left_out: set[str] = set()
+        self.unread: list[str] = []
         self.ignore_exits = ignore_exits
         self._budget = Budget(budget_s)
         self._steps = 0
@@ -230,6 +233,7 @@ class Follower:
             return None
         here = call.shell.state.origin(call.line)
         state = State(file=file, name=name, facts=dict(call.facts))
+        state.typed = call.shell.state.file is None
         state.launchers, state.sets = tuple(call.launchers), dict(call.sets)
         state.positional = [from_value(value, here) for value in arguments]
         for variable, value in call.env.items():

@@ -37,9 +37,6 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PLACEHOLDER = re.compile(
     r"<[^<>|&;\n]*>|\[[A-Z_ ]+\]|\.\.\.|/path/to|path_to|PATH_TO|\{[A-Z_ ]+\}|your_"
 )
-_BRACKETED = re.compile(
-    r"(?<![<\w])<([\w/][^<>|&;$\n]{0,80})>|(?<=\s)\[(\w[^]\[|&;$\n]{0,80})\](?=\s|$)"
-)
 _TRAINING_NAMES = re.compile(
     r"Trainer|optimizer|\.backward|\.fit|optim|GradientTape|train_step|training_step|TrainingArguments",
 )
@@ -89,7 +86,7 @@ def _from_documents(repo: Repo) -> LaunchPlan | None:
             if commands > MAX_COMMANDS:
                 break
             try:
-                plan = plan_in(repo, _without_placeholders(command), LaunchConfig())
+                plan = plan_in(repo, command, LaunchConfig())
             except InputError:
                 continue
             if plan.entry is None or plan.entry in seen:
@@ -105,16 +102,6 @@ def _from_documents(repo: Repo) -> LaunchPlan | None:
                 )
                 best = (points, command, plan)
     return best[2] if best is not None else None
-
-
-def _without_placeholders(command: str) -> str:
-    """`<data dir>` and `[data dir]` as variables that nobody set: their value is not known."""
-
-    def variable(match: re.Match[str]) -> str:
-        name = re.sub(r"\W+", "_", match[1] or match[2]).strip("_").upper()
-        return f"${name}" if name and not name[0].isdigit() else match[0]
-
-    return _BRACKETED.sub(variable, command)
 
 
 def _short(command: str) -> str:

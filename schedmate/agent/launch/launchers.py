@@ -126,6 +126,8 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
     facts: dict[str, str] = entry.get("facts", {})
     valued = (sets[key] for key in ("env", "chdir", "wrap", "program", "binary"))
     arity |= dict.fromkeys((*facts, *(name for names in valued for name in names)), 1)
+    # `--wait` of srun takes a time, of sbatch, which shares its table of values, none
+    arity = {option: count for option, count in arity.items() if option not in sets["boolean"]}
     return Table(
         name=name,
         run=entry.get("run"),

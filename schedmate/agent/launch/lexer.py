@@ -30,7 +30,18 @@ _BRACED = re.compile(
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()]")
 _REDIRECT = re.compile(r"\d*(?:<<<|<<-|<<|<>|<&|>>|>&|>\||[<>])|&>>|&>")
 _ASSIGN = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=$", re.ASCII)
-_PLAIN = re.compile(r"[^\s\\'\"$`|&;()<>]+")
+_BRACKETED = r"\[(?:[A-Za-z][\w/-]*(?: [\w'\"/.,-]+)+|[A-Z][A-Z_]{3,})\]|\{[A-Z][A-Z0-9_]+\}"
+_PLACEHOLDER = re.compile(
+    rf"<[A-Za-z/](?:[^<>|&;$`\n]{{0,80}}[^<>|&;$`\s])?>(?![A-Za-z0-9])|{_BRACKETED}"
+)
+"""`<data dir>`, `[data dir]`, `{DATA}` where a reader is to write something."""
+_LEFT_OUT = re.compile(
+    r"\[(?:--?[A-Za-z][^\[\]\n]*|[^\[\]\n]*\b(?:options?|arg(?:ument)?s?|flags)\b[^\[\]\n]*)\](?=\s|$)"
+    r"|\\[ \t]+(?:#[^\n]*\n?|\n)",
+    re.IGNORECASE,
+)
+"""`[--seed SEED]` and `[options]` of a usage, and what stands behind a continuation mark."""
+_PLAIN = re.compile(rf"(?:(?!{_BRACKETED})[^\s\\'\"$`|&;()<>])+")
 _BEFORE_COMMAND = frozenset(
     ["if", "then", "elif", "else", "while", "until", "do", "for", "!", "{", "time"]
 )
@@ -83,6 +94,8 @@ class Lexer(Scanner):
                 return token
             elif char.isspace():
                 self.pos += 1
+            elif char in "[\\" and (left_out := _LEFT_OUT.match(text, self.pos)):
+                self.pos = left_out.end()
             else:
                 return self._token(before)
         return None
@@ -95,14 +108,15 @@ class Lexer(Scanner):
             inner = self._balanced("(", ")")
             self.pos += text.startswith(")", self.pos)
             return Token("arith", inner, line)
-        process = text[self.pos] in "<>" and text.startswith("(", self.pos + 1)
-        if not process and (match := _REDIRECT.match(text, self.pos)):
+        angled = text[self.pos] in "<>"
+        part = angled and (text.startswith("(", self.pos + 1) or _PLACEHOLDER.match(text, self.pos))
+        if not part and (match := _REDIRECT.match(text, self.pos)):
             self.pos = match.end()
             token = Token("redirect", match.group(), line)
             if match.group().lstrip("0123456789") in ("<<", "<<-"):
                 self._announce_heredoc(token)
             return token
-        if not process and (match := _OPERATOR.match(text, self.pos)):
+        if not part and (match := _OPERATOR.match(text, self.pos)):
             self.pos = match.end()
             return Token("op", match.group(), line)
         return Token("word", "", line, self.word())
@@ -131,6 +145,9 @@ class Lexer(Scanner):
             line = self._line()
             if match := _PLAIN.match(text, self.pos):
                 parts.append(Literal(match.group(), line, quoted=False))
+                self.pos = match.end()
+            elif match := _PLACEHOLDER.match(text, self.pos):
+                parts.append(Param(match.group(), "", line, quoted=True))
                 self.pos = match.end()
             elif char == "\\":
                 if not text.startswith("\\\n", self.pos):

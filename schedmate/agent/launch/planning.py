@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from schedmate.agent.launch.choose import choose, score
@@ -14,6 +15,7 @@ from schedmate.agent.values import Unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 
+_POSITIONAL = re.compile(r"\$\{?[\d@*]")
 MAX_COMMAND = 100_000
 MAX_NAMED = 5
 
@@ -39,15 +41,17 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
     follower = Follower(repo, launch)
     follower.follow(command)
     run, others = choose(follower.runs)
-    if run is None and follower.left is not None:
-        file, line = follower.left
+    if run is None and (follower.left is not None or follower.left_out):
+        file, line = follower.left or (None, 0)
+        where = f"{file or 'the command'}:{line}" if line else "the command"
         follower = Follower(repo, launch, ignore_exits=True)
         follower.follow(command)
-        follower.warn(
-            f"{file or 'the command'}:{line} ends before anything is run, for want of "
-            "an argument or a variable: it is read as if that was given"
-        )
         run, others = choose(follower.runs)
+        if run is not None:
+            follower.warn(
+                f"{where} ends before anything is run, for want of "
+                "an argument or a variable: it is read as if that was given"
+            )
     if run is None:
         raise InputError(_nothing(command, follower))
     if run.problem is not None:
@@ -63,7 +67,10 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
 
 def _nothing(command: str, follower: Follower) -> str:
     shown = command.strip() if len(command) < 80 else command.strip()[:77] + "..."
-    hints = f" ({'; '.join(follower.warnings[:2])})" if follower.warnings else ""
+    lacks = ", ".join(sorted(follower.left_out)[:MAX_NAMED])
+    told = [f"it needs arguments that were not given: {lacks}"] if lacks else []
+    told += [*dict.fromkeys(follower.unread), *follower.warnings][: 3 - len(told)]
+    hints = f" ({'; '.join(told)})" if told else ""
     return (
         f"`{shown}` runs no Python program{hints}; "
         f"give the command that starts the training, such as `python train.py`."
@@ -90,7 +97,13 @@ def _about(run: Run, others: list[Run]) -> list[str]:
     if not run.certain:
         warnings.append(f"{run.where}: whether this runs depends on a test that was not decided")
     unknown = [token(value) for value in run.plan.argv if isinstance(value.data, Unknown)]
-    if unknown:
-        shown = ", ".join(unknown[:MAX_NAMED]) + (", ..." if len(unknown) > MAX_NAMED else "")
-        warnings.append(f"these arguments depend on the environment: {shown}")
+    told = {
+        "were not given to the script": [text for text in unknown if _POSITIONAL.search(text)],
+        "are placeholders": [text for text in unknown if not re.search(r"[$`]", text)],
+    }
+    rest = [text for text in unknown if not any(text in texts for texts in told.values())]
+    for what, texts in (told | {"depend on the environment": rest}).items():
+        if texts:
+            shown = ", ".join(texts[:MAX_NAMED]) + (", ..." if len(texts) > MAX_NAMED else "")
+            warnings.append(f"these arguments {what}: {shown}")
     return warnings

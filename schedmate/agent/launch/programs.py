@@ -22,6 +22,7 @@ from schedmate.agent.launch.entry import (
     python_file,
     python_options,
     record,
+    unknown_program,
 )
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import from_options
@@ -271,4 +272,4 @@ def _unknown_program(follower: Follower, call: Call) -> Decision:
             follower.warn(f"{token(call.words[0])} is not set: it is taken to be a launcher")
             call.words = call.words[position:]
             return start(follower, call)
-    return None
+    return unknown_program(follower, call.words[0])

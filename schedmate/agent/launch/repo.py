@@ -110,6 +110,15 @@ class Repo:
         found = [file for file in self.files if ("/" + file).endswith(tail)]
         return found[0] if len(found) == 1 else None
 
+    def by_tail(self, path: str) -> str | None:
+        """The only file that ends in the longest tail of `path`, of two names at least.
+
+        So a file is found whose package was renamed, or lies further down than it did.
+        """
+        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+        tails = ("/".join(parts[start:]) for start in range(len(parts) - 1))
+        return next(filter(None, map(self.only_one_ending, tails)), None)
+
     def similar(self, path: str) -> list[str]:
         """Up to three files that `path` may be a slip for."""
         suffix = posixpath.splitext(path)[1]

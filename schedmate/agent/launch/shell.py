@@ -32,7 +32,11 @@ class Shell:
         self.state = state
         self.depth = depth
         self.expander = Expander(
-            state, self._substitute, follower.provided(state), follower.ignore_exits
+            state,
+            self._substitute,
+            follower.provided(state),
+            follower.ignore_exits,
+            follower.left_out,
         )
 
     def run(self, nodes: Sequence[tree.Node]) -> Decision:
@@ -164,7 +168,8 @@ class Shell:
     def _call(self, name: str, arguments: list[Text]) -> Decision:
         if self.depth >= MAX_CALLS:
             return True
-        outer, self.state.positional = self.state.positional, arguments
+        outer = self.state.positional, self.state.typed
+        self.state.positional, self.state.typed = arguments, False
         self.depth += 1
         try:
             return self.run(self.state.functions[name])
@@ -174,7 +179,7 @@ class Shell:
             return True
         finally:
             self.depth -= 1
-            self.state.positional = outer
+            self.state.positional, self.state.typed = outer
 
     def arithmetic(self, text: str, line: int) -> Decision:
         """`((text))`: its effect, and whether it is not zero."""

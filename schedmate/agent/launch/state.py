@@ -82,7 +82,10 @@ def token(value: Value) -> str:
 
 @dataclass(slots=True)
 class State:
-    """A shell's state. `file` is the script being followed, None for the typed command."""
+    """A shell's state. `file` is the script being followed, None for the typed command.
+
+    `typed`: the user gave `positional`, and one that is missing is not empty but left out.
+    """
 
     cwd: str = "."
     file: str | None = None
@@ -94,6 +97,7 @@ class State:
     facts: dict[str, Value] = field(default_factory=dict)
     launchers: tuple[str, ...] = ()
     sets: dict[str, str] = field(default_factory=dict)
+    typed: bool = True
 
     def copy(self) -> State:
         """An independent state that starts from this one."""
@@ -108,6 +112,7 @@ class State:
             dict(self.facts),
             self.launchers,
             dict(self.sets),
+            self.typed,
         )
 
     def origin(self, line: int, variable: str | None = None) -> Origin:

@@ -103,6 +103,10 @@ def _simple(shell: Shell, node: tree.Simple) -> Text | None:
         for number, text in enumerate(arguments):
             spaced += ((Piece(" ", origin),) if number else ()) + text
         return spaced
+    table = shell.follower.rules.launchers.get(name)
+    if table is not None and table.run == "shell":  # `job=$(sbatch --parsable train.sh)`
+        shell.command(words, {}, node.line, node)
+        return None
     plains = [plain(text) for text in arguments]
     known = [text for text in plains if text is not None]
     if len(known) < len(plains):
@@ -114,7 +118,7 @@ def _simple(shell: Shell, node: tree.Simple) -> Text | None:
 def _known(shell: Shell, name: str, arguments: list[str]) -> str | None:
     paths = [argument for argument in arguments if not argument.startswith("-")]
     if name == "dirname" and paths:
-        return posixpath.dirname(paths[0].rstrip("/")) or ("/" if paths[0][0] == "/" else ".")
+        return posixpath.dirname(paths[0].rstrip("/")) or ("/" if paths[0][:1] == "/" else ".")
     if name == "basename" and paths:
         base = posixpath.basename(paths[0].rstrip("/"))
         suffix = arguments[1] if arguments[0] == "-s" else paths[1] if len(paths) > 1 else ""

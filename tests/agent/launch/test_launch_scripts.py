@@ -225,3 +225,74 @@ fi
     assert [value.plain() for value in found.argv] == ["--config", "conf/a.yaml"]
     assert found.facts["gpus"].data == 3
     assert not found.warnings
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "entry", "cwd"),
+    [
+        ("lab/exp/scripts/run.sh", "python main.py", "lab/exp/main.py", "lab/exp"),
+        ("lab/exp/scripts/run.sh", "python tools/fit.py", "lab/tools/fit.py", "lab"),
+        ("scripts/run.sh", "python fit.py", "lab/tools/fit.py", "."),
+        ("scripts/run.sh", "python /home/me/old/tools/fit.py", "lab/tools/fit.py", "."),
+        ("scripts/run.sh", "python old/exp/main.py", "lab/exp/main.py", "."),
+        ("scripts/run.sh", "python $PWD/tools/fit.py", "lab/tools/fit.py", "."),
+    ],
+)
+def test_a_script_written_to_be_run_from_another_folder(
+    plan: Plan, script: str, command: str, entry: str, cwd: str
+) -> None:
+    files = {"lab/exp/main.py": "", "lab/tools/fit.py": "", script: f"{command}\n"}
+    result = plan(f"bash {script}", files)
+    assert (result.entry, result.cwd) == (entry, cwd)
+    assert entry in result.warnings[0]
+
+
+def test_an_argument_that_the_script_was_not_given(plan: Plan) -> None:
+    script = (
+        "CONFIG=$1\nGPUS=$2\nif [ $GPUS -lt 8 ]; then N=$GPUS; else N=8; fi\n"
+        "run() { python train.py $1 $2 --launcher pytorch ${@:3}; }\nrun $CONFIG\n"
+    )
+    result = plan("bash tools/s.sh", {"tools/s.sh": script})
+    assert arguments(result) == [None, "--launcher", "pytorch"]
+    assert result.warnings == ["these arguments were not given to the script: $1"]
+    assert arguments(plan("bash tools/s.sh a.py", {"tools/s.sh": script}))[0] == "a.py"
+
+
+def test_a_script_whose_first_argument_says_what_to_do(plan: Plan) -> None:
+    script = (
+        "if [[ $1 == 'train' ]]; then\n  python train.py --lr 1\n"
+        "elif [[ $1 == 'eval' ]]; then\n  python eval.py\nelse\n  echo unknown\nfi\n"
+    )
+    files = {"s.sh": script, "eval.py": ""}
+    for command in ("bash s.sh train", "bash s.sh"):
+        result = plan(command, files)
+        assert (result.entry, arguments(result)) == ("train.py", ["--lr", "1"])
+    assert any("for want of an argument" in warning for warning in result.warnings)
+    assert plan("bash s.sh eval", files).entry == "eval.py"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("srun -n 2 ${@:4}\n", r"needs arguments that were not given: ${@:4}"),
+        ("python $2 --lr 1\n", "it starts `$2`, whose value is not known"),
+        ("accelerate launch $MAIN\n", "it starts `$MAIN`, whose value is not known"),
+        ("python -c 'import train'\n", "the text of `python -c` or standard input is not read"),
+    ],
+)
+def test_why_nothing_can_be_read(plan: Plan, script: str, reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        plan("bash s.sh", {"s.sh": script})
+    assert reason in str(caught.value)
+
+
+def test_a_batch_job_submitted_for_its_number(plan: Plan) -> None:
+    script = "job=$(sbatch --parsable run.sh)\nsbatch --dependency=afterok:$job eval.sh\n"
+    files = {"s.sh": script, "run.sh": "srun --wait 0 python train.py\n", "eval.sh": "ls\n"}
+    assert plan("bash s.sh", files).entry == "train.py"
+    assert plan("./watch.sh $(sbatch -W run.sh)", files | {"watch.sh": "ls\n"}).entry == "train.py"
+
+
+def test_a_folder_of_nothing(plan: Plan) -> None:
+    script = 'D=$(dirname "$(dirname "$DATA")")\npython train.py --data ${D}\n'
+    assert arguments(plan("DATA= bash s.sh", {"s.sh": script})) == ["--data", "."]

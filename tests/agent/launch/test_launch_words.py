@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.agent.launch import arith, patterns
+from schedmate.agent.launch import LaunchPlan, arith, patterns
 from schedmate.agent.launch.follow import Follower
 from schedmate.agent.launch.lexer import Lexer
 from schedmate.agent.launch.parser import parse
@@ -18,6 +19,8 @@ from schedmate.agent.launch.shell import Shell
 from schedmate.agent.launch.state import State, joined, plain
 from schedmate.agent.launch.words import Literal
 from schedmate.jobs import LaunchConfig
+
+Plan = Callable[..., LaunchPlan]
 
 
 def literal_words(text: str) -> list[str]:
@@ -218,3 +221,24 @@ def test_the_root_is_the_package_that_it_was_cloned_as(tmp_path: Path) -> None:
         (tmp_path / file).write_text(text)
 
     assert Repo(tmp_path).package_dirs == {"seedling": "."}
+
+
+@pytest.mark.parametrize(
+    ("words", "argv"),
+    [
+        ("--data <path to data> --lr 1", ["--data", None, "--lr", "1"]),
+        ("--cfg configs/<name>.yaml --lr 1", ["--cfg", None, "--lr", "1"]),
+        ("--cfg exps/[MODEL NAME].json --lr 1", ["--cfg", None, "--lr", "1"]),
+        ("--epochs [EPOCHS] --cfg {NAME}.yml", ["--epochs", None, "--cfg", None]),
+        ("a.py [--seed <n> --out OUT] --lr 1", ["a.py", "--lr", "1"]),
+        ("a.py [optional arguments] --lr 1", ["a.py", "--lr", "1"]),
+        ("--lr 1 \\ # adjust this\n--wd 2 \\ \n --x 3", ["--lr", "1", "--wd", "2", "--x", "3"]),
+        # what a shell means by the same signs
+        ("--lr 1 < in.txt > out.txt", ["--lr", "1"]),
+        ("--lr 1 <in.txt >out.txt 2>&1", ["--lr", "1"]),
+        ("--sizes [1, 2] dims=[a,b] x[0]=1 {a,b} [ab]",
+         ["--sizes", "[1,", "2]", "dims=[a,b]", "x[0]=1", "a", "b", "[ab]"]),
+    ],
+)  # fmt: skip
+def test_what_a_reader_is_to_fill_in(plan: Plan, words: str, argv: list[str | None]) -> None:
+    assert [value.plain() for value in plan(f"python train.py {words}").argv] == argv
