@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -26,11 +27,14 @@ from schedmate.logparse.reading import Attempt, Line, Log, LogFile, attempts, op
 from schedmate.logparse.reading.prefixes import origin_of_file
 from schedmate.logparse.reading.timestamps import dated
 
+_FRAME = re.compile(r"\s|Traceback|During handling|The above exception")
 Locator = Literal["auto", "scan", "binary"]
 SCAN_UP_TO = 1 << 32
 """Largest log [bytes] that is read whole by default."""
 QUOTED = 12
 """Most lines that are quoted of what failed first."""
+MESSAGE = 4
+"""Further lines of an exception's message that may say whose fault it is."""
 OTHERS = 6
 """Most other events that are quoted, and most that were ruled out."""
 
@@ -124,8 +128,8 @@ def diagnose(
                 hints=verdict.hints,
             )
     elif known.rule.general:  # an exception's name does not say whose fault it is, its words may
-        subsystem = about(known.text)
-        if subsystem is not None and subsystem.type == "infrastructure":
+        subsystem = _said_by(known)
+        if subsystem is not None:
             verdict.root = replace(known, rule=subsystem)
     diagnosis = _describe(verdict, scans)
     if isinstance(verdict.root and verdict.root.rule, Subsystem):
@@ -140,6 +144,16 @@ def diagnose(
         diagnosis.warnings += outliers(log.files)
     diagnosis.plan = plan_for(diagnosis)
     return diagnosis
+
+
+def _said_by(event: Event) -> Subsystem | None:
+    """The part of the infrastructure of which an exception's message says that it failed."""
+    message = [event.text]
+    if event.traceback:
+        after = (line.text for line in event.lines if line.number > event.known_at)
+        message += [text for text in after if not _FRAME.match(text)][:MESSAGE]
+    found = (about(text) for text in message)
+    return next((one for one in found if one and one.type == "infrastructure"), None)
 
 
 def _reported(rule: Rule) -> bool:

@@ -20,6 +20,10 @@ REACH = 200
 """So many lines above them may belong to it."""
 GAP = 15
 """Most other lines between two that speak of one trouble."""
+PLAIN = 4
+"""Of a log without training the last lines, so many, may say without a level that it failed."""
+LONGEST = 500
+"""Longer lines are prose, configurations or data."""
 NEAR = 3
 """The first line of a report is at most so far above the one that names the subsystem."""
 
@@ -67,12 +71,23 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
         trouble = [line for line in trouble if mask(line.text) not in usual] or trouble
     for line in trouble:
         rule = about(line.text) if rules.line(line.text) is None else None
-        loud = _loud(line) or (after and _ERROR.search(line.text[:80]))
+        loud = _loud(line) or (
+            _ERROR.search(line.text[:80]) if after else _plain(line, attempt.last_line)
+        )
         if rule is not None and (rule.type == "infrastructure" or loud):
             near = [up for up in trouble if 0 <= line.number - up.number <= NEAR]
             return event_at(rule, file, tuple(near), line)
     ends = [one for one in trouble if _loud(one) and one.number >= attempt.last_line - LAST]
+    if not ends and not after:  # without any training, what the very last lines say is the result
+        ends = [one for one in trouble if _plain(one, attempt.last_line)]
     return event_at(None, file, (ends[0],), ends[0]) if ends else None
+
+
+def _plain(line: Line, last: int) -> bool:
+    """Whether one of the very last lines says outright that something failed."""
+    if line.number <= last - PLAIN or len(line.text) > LONGEST:
+        return False
+    return signs("failed").sign(line.text.encode("utf-8", "replace")) is not None
 
 
 def _loud(line: Line) -> bool:

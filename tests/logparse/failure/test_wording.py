@@ -117,3 +117,60 @@ def test_where_a_file_lies_names_no_subsystem() -> None:
 @given(st.text(max_size=300))
 def test_any_text_has_an_answer(text: str) -> None:
     assert about(text) is None or speaks_of_trouble(text)
+
+
+ENDS = [
+    ("hg_core_send_input_cb() NA callback returned error (NA_HOSTUNREACH)", "infrastructure"),
+    ("ping failed on x4304c1s6b0n0: No reply from x4307c2s6b0n0 after 87s", "infrastructure"),
+    ("start failed on x4102c5s2b0n0: No VNIs available in internal allocator", "infrastructure"),
+    ("failed to acquire job resources; job startup aborted (jobid: 12)", "infrastructure"),
+    ("HEALTH_WARN 150 requests are blocked > 32 sec; 11 osds have slow requests", "infrastructure"),
+    ('nginx: [emerg] mkdir() "/var/cache/nginx" failed (13: Permission denied)', "script"),
+    ("Error authenticating with application credential: scope not allowed", "script"),
+    ("Exiting because a job execution failed. Look above for error message", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("line", "kind"), ENDS)
+def test_without_any_training_the_very_last_lines_are_the_result(
+    tmp_path: Path, line: str, kind: str
+) -> None:
+    job = tmp_path / "job.log"
+    found = of(job, ["loading modules", line])
+    assert (found.error_type, found.line) == (kind, 2)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "worker - success: 0.005 - failed to download: 0.995 - count: 10000",
+        "  wall hanging         : 701.9993 (Pos: 1.0, Neg: 702.0)",
+        "    --kill-on-bad-exit=1 \\",
+        "A: Alice , it 's no dream . I 'm sorry ... Dan 's dead .",
+        "misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]",
+    ],
+)
+def test_counters_prose_and_scripts_are_no_result(tmp_path: Path, last: str) -> None:
+    assert of(tmp_path / "job.log", ["start", last]).error_type == "none"
+    assert of(tmp_path / "job.log", [*STEPS, last]).error_type == "none"
+
+
+def test_where_training_was_seen_a_mere_wording_of_no_subsystem_says_nothing(
+    tmp_path: Path,
+) -> None:
+    found = of(tmp_path / "job.log", [*STEPS, "some samples could not be parsed"])
+    assert found.error_type == "none"
+
+
+def test_a_general_exception_is_of_what_the_rest_of_its_message_says(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/job/train.py", line 12, in <module>',
+        "    run()",
+        "jobs.JobError: step 3 of 4 was not done",
+        "Cause: the connection to the controller was lost",
+    ]
+    found = of(tmp_path / "job.log", lines)
+    assert (found.error_type, found.source, found.line) == ("infrastructure", "wording", 1)
+    lines[-1] = "Cause: the table has 3 columns"
+    assert of(tmp_path / "job.log", lines).error_type == "framework"
