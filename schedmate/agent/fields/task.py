@@ -20,13 +20,15 @@ _LITTLE_MARGIN = 0.6
 _LITTLE = 1.2
 """What is enough once nothing else can be asked."""
 _PLAIN = re.compile(
-    r"(bi|simple|vanilla|stacked|my|base)?[-_]?(lstm|gru|rnn|mlp|cnn|transformer|u-?net)s?"
+    r"(bi|simple|vanilla|stacked|my|base)?[-_]?(lstm|gru|rnn|mlp|cnn|transformer|u-?net|dit)s?"
     r"([-_]?(model|net|network|classifier|regressor))?",
     re.IGNORECASE,
 )
 
 _GAN = re.compile(r"gan(model|trainer)?$", re.IGNORECASE)
 """Adversarial networks are trained on voices and series as well as on images."""
+_SEQUENCES = re.compile(r"mamba|rwkv|hyena", re.IGNORECASE)
+"""Networks for sequences of anything, of which the first were sentences."""
 _CAPTION = re.compile(r"caption", re.IGNORECASE)
 _ENVIRONMENT = 4.0
 """What an environment of the repository's own, that the program makes, counts for."""
@@ -85,11 +87,12 @@ def find(
         given = [setting for setting in held if setting.value.data not in (None, False, "")]
         if given:
             vote(domain, 16.0, given[0].value.origin, f"setting {given[0].path[-1]}")
-    _vote_both_senses(votes, trace, model)
+    both = _vote_both_senses(votes, trace, model)
     decided = _decided(votes)
     asked = iter(said)
     while decided is None and (about := next(asked, None)) is not None:
         _vote_readme(about, words, vote)
+        both = both or _vote_both_senses(votes, trace, model)
         decided = _decided(votes)
     decided = decided or _decided(votes, _LITTLE, _LITTLE_MARGIN)
     if decided is None:
@@ -101,17 +104,20 @@ def find(
     return Candidate(domain, where, score, f"from {reason}"), cast("TaskType", domain)
 
 
-def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | None) -> None:
-    """Count what speaks for images and for language as speaking for both together."""
+def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | None) -> bool:
+    """Count what speaks for images and for language as speaking for both together; if it does."""
     first = max(votes, key=lambda domain: votes[domain], default="")
     both = min(votes["CV"], votes["NLP"])
     models = rules("vocabulary")["models"]
     paired = model is not None and "Multimodal" in domains(str(model.data), models)
-    if first == "CV" and votes["NLP"] and (paired or _captions(trace)):
+    about = first == "CV" and votes["NLP"] > 0 and (paired or _captions(trace))
+    if about:
         votes["Multimodal"] += votes["CV"]  # images, and sentences about them
     senses = ("Multimodal", "CV", "NLP")
     if first in senses and votes["Multimodal"] >= _ENOUGH and both >= _SENSE:
         votes["Multimodal"] += 1.5 * both
+        return True
+    return about
 
 
 def _vote_environment(trace: Trace, vote: Callable[..., None]) -> None:
@@ -133,12 +139,16 @@ def _captions(trace: Trace) -> bool:
 def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     """What a model's name counts for: a bare LSTM is at home anywhere, a GAN in many places.
 
-    An image-text model outweighs a set of images. Graphs and series are made of users, molecules or
-    bodies: where the data are `of_data`, of one of these, they say what it is about.
+    An image-text model outweighs a set of images. Graphs, series and sentences are made of users,
+    molecules or bodies: where the data are `of_data`, of one of these, they say what it is about.
     """
     if _PLAIN.fullmatch(name):
         return 1.8
     if domain in ("Graph", "TimeSeries") and of_data and domain not in of_data:
+        return 3.0
+    if domain == "NLP" and of_data and of_data <= {"Recommendation", "TimeSeries", "Science"}:
+        return 3.0
+    if domain == "NLP" and _SEQUENCES.search(name):
         return 3.0
     return 3.5 if _GAN.search(name) else 8.5 if domain == "Multimodal" else 6.0
 

@@ -11,7 +11,7 @@ from schedmate.agent.fields.model.built import built, wholes
 from schedmate.agent.fields.model.calls import from_calls
 from schedmate.agent.fields.model.names import PLAIN_FILE
 from schedmate.agent.fields.model.settings import from_settings
-from schedmate.agent.fields.words import is_known, is_whole
+from schedmate.agent.fields.words import is_known, is_whole, words
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
 
@@ -23,12 +23,14 @@ def find(
 
     `entry` is the program's file. `said` names what the code leaves nameless.
     """
-    found = _from_code(trace, settings, entry)
+    found = _from_code(trace, settings, entry, said)
     if found is not None and _BARE.fullmatch(str(found.data)):
         named = from_settings(trace, settings, [])
         other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
         if other is None:
             other = best([*_experiment_names(settings), *_folder_names(settings)])
+        if other is None:
+            other = best(c for c in built(trace) if c.score >= 55 and _is_telling(str(c.data)))
         if other is not None:
             return other
     for about in said:
@@ -38,6 +40,11 @@ def find(
             if title is not None:
                 return title
     return found
+
+
+def _is_telling(name: str) -> bool:
+    """Whether the vocabulary knows a name that could not be of any model."""
+    return is_known(name, "models") and not _BARE.fullmatch(name)
 
 
 def _experiment_names(settings: list[Setting]) -> list[Candidate]:
@@ -88,7 +95,9 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
     """The README's name for it, where that is a model's or the program's own names have it."""
     name = said.name
     letters = normal(name)
-    if not re.fullmatch(r"[A-Za-z][\w+.-]*", name) or _KIND.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z][\w+.-]*", name, re.ASCII) or _KIND.fullmatch(name):
+        return None
+    if letters in words("script_words") or _TOOLKIT.search(f"{said.title}. {said.text}"):
         return None
     if len(letters) < 3 or not trace.calls:
         return None
@@ -103,21 +112,39 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
     return Candidate(name, Origin("code", said.file, said.line), 55, "the README's heading")
 
 
+_TOOLKIT = re.compile(
+    r"(\bis|:) an? ([\w-]+[ ,/]+){0,6}"
+    r"(library|toolkit|toolbox|platform|codebase|simulator|"
+    r"(training|learning|simulation) framework)\b",
+    re.IGNORECASE,
+)
+"""What a README says of itself that is about many models."""
+
 _KIND = re.compile(
-    r"(GAN|VAE|Diffusion|Transformers?|CNN|RNN|LSTM|GNN|LLM|RL|NLP)s?", re.IGNORECASE
+    r"(GAN|VAE|Diffusion|Transformers?|CNN|RNN|LSTM|GNN|LLM|RL|NLP|Segmentation|Detection|"
+    r"Classification)s?",
+    re.IGNORECASE,
 )
 """Headings that name a kind of model, of which the repository may have many."""
 
 _BARE = re.compile(
-    r"(\w*(Classification|Segmentation|Detection|Regression|Prediction|Reconstruction))?Task|"
+    r"(\w*(Classification|Segmentation|Detection|Regression|Prediction|Reconstruction|Training))?Task|"
+    r"(_?Serial|Noisy)Model|Model\d|Agent|Baseline|"
     r"(Base|My|Simple|The|Full|Dygraph|Static)?(Auto[eE]ncoder|[Gg]enerator|Model|Net|Network|Module|Backbone|Encoder|"
     r"Decoder|Sequential|NN|Net[GD]|(Un|Self|Semi)Sup(ervised)?Model)"
 )
 """Names of classes that could be of any model."""
 
 
-def _from_code(trace: Trace, settings: list[Setting], entry: str | None) -> Candidate | None:
+def _from_code(
+    trace: Trace, settings: list[Setting], entry: str | None, said: Sequence[About]
+) -> Candidate | None:
     networks = built(trace)
+    for candidate in networks:
+        name = normal(str(candidate.data))
+        after = any(name == normal(about.name) or name in normal(about.folder) for about in said)
+        if len(name) > 5 and after and not is_known(name, "models"):
+            candidate.score += 6  # the repository is named after it, which says as much
     given = from_settings(trace, settings, networks)
     named = [c for c in _experiment_names(settings) if is_whole(c.data)]
     found = best([*given, *from_calls(trace), *networks, *named, *_from_entry(trace, entry)])
@@ -140,7 +167,7 @@ def _from_code(trace: Trace, settings: list[Setting], entry: str | None) -> Cand
                 )
     if entry is not None and found is not None and found.data in ("Model", "Sequential"):
         stem = entry.rsplit("/", 1)[-1].removesuffix(".py")
-        if not PLAIN_FILE.match(stem):
+        if not PLAIN_FILE.match(stem) and stem.lower() not in words("not_models"):
             return Candidate(stem, Origin("code", entry, 1), 50, "the script's name")
     return found
 
@@ -154,16 +181,26 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
         r"^(train|run|main|pretrain|finetune)_|_(train|main|run|training|trainer)$", "", stem
     )
     stem = re.sub(r"^[a-z]?\d+_(?=[A-Za-z])", "", stem)
-    stem = re.sub(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|paddle)$", "", stem)
+    stem = re.sub(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|flax|paddle)$", "", stem)
     known = re.compile("|".join(rules("vocabulary")["models"].values()))
-    found = max(
-        (m.group() for m in known.finditer(re.sub(r"[_ .]+", "-", stem.lower()))),
-        key=len,
-        default="",
-    )
-    if not found:
+    spelled = re.sub(r"[_ .]", "-", stem.lower())
+    found = [
+        (spelled.rfind("-", 0, match.start() + 1) + 1, variant.end())
+        for match in known.finditer(spelled)
+        if (variant := _VARIANT.match(spelled, match.end())) is not None
+        if f"-{spelled}"[match.start()] == "-" or match[0] in ("gan", "bert", "gpt", "vae")
+        if match[0].strip("-") not in words("script_words") - {"gan"}
+        if not is_known(match[0].strip("-"), "datasets")
+    ]
+    start, end = max(found, key=lambda place: place[1] - place[0], default=(0, 0))
+    name = stem[start:end].strip("-_. ")
+    if not name or normal(name) in words("script_words"):
         return []
-    whole = len(found) >= 0.6 * len(stem) or stem.lower().replace("_", "-").startswith(found)
-    name = stem if whole else found.strip("-")
-    score = 66 if name == stem else 58
+    score = 58 if start else 66
     return [Candidate(name, Origin("code", entry, 1), score, "the script's name")]
+
+
+_VARIANT = re.compile(
+    r"-?\d*(-?(v?\d\w*|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl))*(?=-|$)"
+)
+"""What says of a known model which one it is, up to the end of a word."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, normal, rules
-from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, PLAIN_FILE, TARGET
+from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, NOT_MODEL, PLAIN_FILE, TARGET
 from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call, Class, Instance
@@ -27,6 +27,7 @@ _WRAPPER = re.compile(
 )
 _LOSS = re.compile(r"(loss|criterion|objective)(_?(fn|func|function|module))?", re.IGNORECASE)
 _OF_LOSS = re.compile(r"(Loss|Criterion)$")
+_SHELF_OF_LOSSES = re.compile(r"(^|[._])(loss(es)?|criteri(on|a))$")
 _DECORATED = re.compile(r"_?(Decorat(or|ed)|Wrapp(er|ed)|Persistent)(Class|Cls)?")
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _SHELF = re.compile(r"(\w+_)?(activations?|norm(alization)?s?|loss(es)?)", re.IGNORECASE)
@@ -56,6 +57,8 @@ def built(trace: Trace) -> list[Candidate]:
     for event in trace.calls:
         cls = event.cls
         if cls is None or any(not _WRAPPER.search(name) for name in event.inside):
+            continue
+        if NOT_MODEL.search(cls.name):
             continue
         if classes.is_training_module(cls):
             out.append(_training_module(event, cls))
@@ -169,13 +172,22 @@ def _class_name(cls: Class) -> str:
 
 def _with_loss(event: CallEvent) -> bool:
     """Whether a network is built of one other and a loss: it trains that one."""
+    given = [*(("", value.data) for value in event.args),
+             *((key, value.data) for key, value in event.kwargs.items())]  # fmt: skip
+    of_loss = [bool(_LOSS.fullmatch(key)) or _is_loss(data) for key, data in given]
     networks = [
-        value
-        for key, value in [*(("", value) for value in event.args), *event.kwargs.items()]
-        if isinstance(value.data, Instance)
-        if classes.is_network(value.data.cls) and not _LOSS.fullmatch(key)
+        data
+        for (_, data), loss in zip(given, of_loss, strict=True)
+        if not loss and isinstance(data, Instance) and classes.is_network(data.cls)
     ]
-    return len(networks) == 1 and any(_LOSS.fullmatch(key) for key in event.kwargs)
+    return len(networks) == 1 and any(of_loss)
+
+
+def _is_loss(data: object) -> bool:
+    """Whether an object is of a class of losses, by its name or its module's."""
+    if not isinstance(data, Instance):
+        return False
+    return bool(_OF_LOSS.search(data.cls.name) or _SHELF_OF_LOSSES.search(data.cls.module.name))
 
 
 def given_to_networks(trace: Trace, known: bool = False) -> set[int]:

@@ -14,7 +14,7 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.model.built import given_to_networks
-from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, TARGET
+from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, NOT_MODEL, TARGET
 from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp import classes
@@ -79,6 +79,9 @@ def _by_output(event: CallEvent, trace: Trace) -> Candidate | None:
     return None
 
 
+_GUIDE = re.compile(r"(Loss|Criterion|Discriminator|Conditioner|Embedder)$")
+"""Networks that a pretrained one serves to teach or to condition another."""
+
 _ENCODERS = re.compile(r"(load|get|build|make|create|init)_(\w+_)?encoders?$", re.IGNORECASE)
 """Functions that make a part of a model, or what it is taught by."""
 
@@ -98,14 +101,14 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         score -= 14
     if event.inside and rule["name"] == "path":
         score -= 4
-    if MEASURING.search(event.site.file):
+    if MEASURING.search(event.site.file) or any(_GUIDE.search(name) for name in event.inside):
         score -= 26
     if event.on_import:
         score -= 26  # a helper that a module keeps for others
     spec = rule["name"]
     site = event.result.origin if event.result is not None else None
     if spec == "path":
-        if not last[:1].isalpha() or last in _METHODS:
+        if not last[:1].isalpha() or last in _METHODS or last.startswith("get_"):
             return None
         if "()" in event.path or (last[:1].islower() and re.search(_METHOD, event.path)):
             return None  # of an object of the library's
@@ -166,27 +169,7 @@ def _generic(event: CallEvent) -> Candidate | None:
     if event.path.count("()") > 0 or not last[:1].isupper():
         return None
     score = 64.0 if event.certain else 50.0
-    if last.endswith(
-        (
-            "Registry",
-            "Config",
-            "Factory",
-            "Cfg",
-            "Builder",
-            "Type",
-            "Enum",
-            "Processor",
-            "Tokenizer",
-            "Saver",
-            "Session",
-            "Writer",
-            "Logger",
-            "Space",
-            "Client",
-            "Parser",
-            "Reader",
-        )
-    ):
+    if NOT_MODEL.search(last):
         return None
     if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
         if event.owner is not None and event.function == "__init__":

@@ -20,3 +20,10 @@ PLAIN_FILE = re.compile(
     r"__main__|models?|nets?|networks?|main|diffusion|train|pretrain|finetune|run|modules?|__init__|utils?",
     re.IGNORECASE,
 )
+
+NOT_MODEL = re.compile(
+    r"(Registry|Config|ConfigDict|Cfg|Args|Arguments|Options|Field|Factory|(?<!Model)Builder|Type|Enum|Space|Session|"
+    r"Processor|Tokenizer|(Arg|Argument|Config)Parser|Loader|Saver|Writer|Logger|Timer|Meter|Evaluator|Client|Frontend|"
+    r"Parallel)$"
+)
+"""Names of classes that hold, make, serve or measure a model, and are none."""

@@ -17,9 +17,9 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.model.built import inner_classes, wholes
 from schedmate.agent.fields.model.targets import config_classes, wrong_part
+from schedmate.agent.fields.model.uses import is_output, made_folders, used_words
 from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.fields.words import is_known, is_whole
-from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 
 _FILES = (
@@ -51,8 +51,8 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     beside: list[bool] = []
     places: list[tuple[str, tuple[str, ...], int]] = []
     answering: set[str | None] = set()
-    used = _used_words(trace, built)
-    made = _made_folders(trace)
+    used = used_words(trace, built)
+    made = made_folders(trace)
     files = {normal(s.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]) for s in settings}
     answered = _configs_with_a_model(settings)
     whole = _with_parts(settings)
@@ -61,21 +61,11 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             continue
         text = text_of(setting.value)
         name = model_name(text) if text is not None else None
-        if name is None or text is None or _is_output(text, made):
+        if name is None or text is None or is_output(text, made):
             continue
-        if setting.key == "encodertype" and not is_known(name, "models"):
-            continue  # its direction, or what it reads
-        if setting.key == "learner" and not is_whole(name):
-            continue  # whatever else learns, or an optimiser
-        if setting.kind == "dataclass" and normal(name) == normal("".join(setting.path[-2:-1])):
-            continue  # a section's own kind, of all the sections that there are: `dpo.algo = dpo`
-        if setting.kind == "globals" and normal(name) == setting.key:
-            continue  # a class of this name, `ModelType`
-        if setting.kind == "globals" and normal(name) in files and not is_known(name, "models"):
-            continue  # a name for the run, made from its configuration's
-        if setting.key in _FILES and (
-            not is_known(name, "models") or is_known(name, "datasets") or text in answered
-        ):
+        if _names_something_else(setting, name, used, files):
+            continue
+        if setting.key in _FILES and (is_known(name, "datasets") or text in answered):
             continue  # a file named after a dataset holds an experiment
         score = _score(name, rank, setting, _base(name, used), bool(built))
         origin = setting.value.origin
@@ -102,23 +92,28 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     return _with_classes(named_ones, targets, built)
 
 
-_MAKES = ("os.makedirs", "os.mkdir", "pathlib.Path().mkdir", "tensorboard.SummaryWriter")
+def _names_something_else(setting: Setting, name: str, used: set[str], files: set[str]) -> bool:
+    """Whether a setting whose name may mean a model means something else.
 
-
-def _made_folders(trace: Trace) -> list[str]:
-    """Folders that the program makes: where it writes."""
-    given = (event.args[0].data for event in trace.calls if event.path in _MAKES and event.args)
-    return [folder for folder in given if isinstance(folder, str) and "/" in folder]
-
-
-def _is_output(text: str, made: list[str]) -> bool:
-    """Whether a path is a folder that the program makes, or makes others in."""
-    place = text.rstrip("/")
-    return "/" in place and any(
-        folder.removeprefix("./").rstrip("/") == place.removeprefix("./")
-        or folder.startswith(f"{place}/")
-        for folder in made
-    )
+    `used` are the words that the program used, `files` the names of configuration files.
+    """
+    known = is_known(name, "models")
+    match setting.key:
+        case "encodertype":
+            return not known  # its direction, or what it reads
+        case "method":
+            return not known and normal(name) not in used  # of doing anything: `random`, `voting`
+        case "learner":
+            return not is_whole(name)  # whatever else learns, or an optimiser
+    if setting.key in _FILES and not known:
+        return True
+    if setting.kind == "dataclass":
+        # a section's own kind, of all the sections that there are: `dpo.algo = dpo`
+        return normal(name) == normal("".join(setting.path[-2:-1]))
+    if setting.kind == "globals":
+        # a class of this name, `ModelType`, or a name for the run, made from its configuration's
+        return normal(name) == setting.key or (normal(name) in files and not known)
+    return False
 
 
 def _below_the_whole(found: list[Candidate], trace: Trace, built: list[Candidate]) -> None:
@@ -172,20 +167,25 @@ def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> 
     elif is_known(name, "models"):
         # a variant such as resnet50 or swin_tiny says more than the class it is made from
         score += 18 if re.search(r"\d|[-_]", name) else 8
+    elif built and not setting.explicit and is_known(name, "datasets"):
+        score -= 20  # it is for this data
     if setting.kind == "globals":
         score -= 8
     if setting.key in _FILES and not setting.explicit:
         score -= 25  # what a part of it starts from
     if origin is not None and origin.source == "library":
         score -= 25
-    if setting.key in _BACKBONES and _KIND_OF_PART.fullmatch(name):
-        score -= 12
-    if setting.key == "netg" and not setting.explicit:
-        score -= 14  # the generator of a model that has its own name
     if "/" in str(setting.value.data) and not is_known(name, "models"):
         if setting.key in ("modelpath", "checkpoint"):
             score -= 25  # where it is written to
-    return score
+    return score - _of_part(name, setting)
+
+
+def _of_part(name: str, setting: Setting) -> float:
+    """What counts against a setting that names a part of a model that has its own name."""
+    if setting.key == "netg" and not setting.explicit:
+        return 14.0
+    return 12.0 if setting.key in _BACKBONES and _KIND_OF_PART.fullmatch(name) else 0.0
 
 
 def _below_the_chosen(
@@ -283,7 +283,7 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
             continue
         if model_name(text) is None:
             continue
-        score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux", key) else 0)
+        score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux|reward|judge", key) else 0)
         score -= 24 if re.search(r"upsampl|pose_|embed|decod|postnet|prenet|flow_", key) else 0
         if setting.key == "netg" and not setting.explicit:
             score -= 14
@@ -298,17 +298,3 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
         for rank, setting in named(settings, rules("names")["model"])
         if setting.kind == "config" and rank <= _STRONG and isinstance(setting.value.data, str)
     }
-
-
-def _used_words(trace: Trace, built: list[Candidate]) -> set[str]:
-    """Normalised names that were called, or passed to something that was."""
-    words = {normal(str(candidate.data)) for candidate in built}
-    words |= {normal(name) for name in trace.looked_up}
-    for event in trace.calls:
-        if event.function:
-            words.add(normal(event.function))
-        words.add(normal(classes.last(event.path)))
-        for value in event.args[:3]:
-            if isinstance(value.data, str) and len(value.data) < 80:
-                words.add(normal(value.data))
-    return words

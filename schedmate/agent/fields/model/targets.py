@@ -7,6 +7,7 @@ from collections import Counter
 
 from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields.candidates import Candidate, Setting, text_of
+from schedmate.agent.fields.model.names import NOT_MODEL
 from schedmate.agent.fields.words import is_known, words
 
 _WRONG_PART = re.compile(
@@ -70,7 +71,7 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
         name = re.sub(r"\.v\d+$", "", text).rsplit(".", 1)[-1]  # `spacy.Tok2Vec.v2`
         if name in ("model", "network") and "." in text:
             name = text.split(".")[-2]  # a module of the package that is named after it
-        if name in words("not_models"):
+        if name in words("not_models") or NOT_MODEL.search(name):
             continue
         if _ASSEMBLY.fullmatch(name):
             out.extend(_assembled(setting, settings))

@@ -189,16 +189,20 @@ def parse_args(state: State, call: Invocation) -> Value:
         for name, values, flag in parse_flags(extras)[0]:
             origin = flag_origin(flag)
             given = values[0] if values else Value(True)
-            mapping[name.replace("-", "_")] = wrap(parse_scalar(str(given.data)), origin)
+            mapping[name.replace("-", "_")] = _read(given, origin)
     return value
+
+
+def _read(given: Value, origin: Origin | None) -> Value:
+    """What the text of a flag that no option declares spells; what is not known stays so."""
+    read = parse_scalar(given.data) if isinstance(given.data, str) else given.data
+    return wrap(read, origin)
 
 
 def parse_known_args(state: State, call: Invocation) -> Value:
     value, extras = _finish(state, call)
     given = {
-        name.replace("-", "_"): wrap(
-            parse_scalar(str(values[0].data)), flag_origin(flag, str(flag.data))
-        )
+        name.replace("-", "_"): _read(values[0], flag_origin(flag, str(flag.data)))
         for name, values, flag in parse_flags(extras)[0]
         if values
     }

@@ -1,0 +1,94 @@
+"""Which words name a model, and which only say what is done or what is to be filled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schedmate.agent.fields.model.words import model_name
+from schedmate.agent.static import extract
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[gnn-model]", "<model>", "algo_name", "LLAMA_7B_PATH", "random", "factory", "text",
+     "the model checkpoint to start from", "runs/best_real.pt", "runs/network-snapshot-000000.pkl"],
+)  # fmt: skip
+def test_what_names_no_model(text: str) -> None:
+    assert model_name(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("checkpoints/progen2-small", "progen2-small"),
+        ("facebook/opt-125m", "facebook/opt-125m"),
+        ("weights/best_resnet50.pth", "best_resnet50"),
+        ("yolov8n_quant.tflite", "yolov8n_quant"),
+        ("resnet101-v2.caffemodel", "resnet101-v2"),
+    ],
+)
+def test_names_out_of_places(text: str, name: str) -> None:
+    assert model_name(text) == name
+
+
+_NAMELESS = """
+import torch
+
+network = make()
+optimizer = torch.optim.Adam(network.parameters())
+for epoch in range(3):
+    for batch in loader:
+        network(batch).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("train_bert_toy_task.py", "bert"),
+        ("llama_data.py", "llama"),
+        ("train_controlnet_flax.py", "controlnet"),
+        ("resnet50_cifar.py", "resnet50"),
+        ("run_transformer_xl_base.py", "transformer_xl_base"),
+        ("sagan_pytorch.py", "sagan"),
+        ("train_mnist.py", None),
+        ("run_language_modeling.py", None),
+        ("partition_graph.py", None),
+        ("main_semantic3d.py", None),
+        ("train_align.py", None),
+    ],
+)
+def test_the_model_in_a_script_s_name(tmp_path: Path, script: str, name: str | None) -> None:
+    (tmp_path / script).write_text(_NAMELESS)
+    found = extract(tmp_path, f"python {script}").metadata.model.model_name
+    assert found == name
+
+
+@pytest.mark.parametrize(
+    ("readme", "name"),
+    [
+        ("# RefineDiff\nRefineDiff is a diffusion model for depth.\n", "RefineDiff"),
+        ("# TrainKit\nTrainKit is a light-weight and fast toolkit for depth.\n", "Net"),
+        ("# 训练小工具\nNotes.\n", "Net"),
+    ],
+)
+def test_a_toolkit_is_no_model(tmp_path: Path, readme: str, name: str) -> None:
+    (tmp_path / "README.md").write_text(readme)
+    program = _NAMELESS.replace("network = make()", "network = Net()").replace(
+        "import torch\n", "import torch\n\nclass Net(torch.nn.Module):\n    pass\n"
+    )
+    (tmp_path / "train.py").write_text(program)
+    found = extract(tmp_path, "python train.py").metadata.model.model_name
+    assert found == name
+
+
+def test_a_variable_that_is_not_set_is_not_the_model(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--epochs')\n"
+        "args, rest = p.parse_known_args()\nargs = p.parse_args(rest)\n" + _NAMELESS
+    )
+    found = extract(tmp_path, "python train.py --model $MODEL --epochs 3")
+    assert found.metadata.model.model_name is None
