@@ -42,7 +42,20 @@ def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
         ("valid_envs = sorted('abc')", None),
         ("def log_validation(prompt):\n    pass\nlog_validation('a cat')", None),
         ("def load_and_validate(path):\n    pass\nload_and_validate('weights')", None),
-        ("def run_validation(path):\n    pass\nrun_validation('weights')", "MNIST"),
+        ("def run_validation(path):\n    return score(path)\nrun_validation('weights')", "MNIST"),
+        (
+            "def evaluate(net):\n    return test(net)\ndef test(n):\n    n(1)\nevaluate(model)",
+            "MNIST",
+        ),
+        ("def evaluate(net):\n    for s in []:\n        test(net, s)\nevaluate(model)", None),
+        ("def validate_pose(pose):\n    assert pose.size\nvalidate_pose(data)", None),
+        ("def split_train_val(x):\n    return x[2:], x[:2]\nsplit_train_val(data)", None),
+        ("class Meter:\n    def val(self):\n        return self.sum / 2\nMeter().val()", None),
+        ("valids = sorted('abc')", None),
+        ("eval_dataset_config = dict(a=1)", None),
+        ("class Pair:\n    def eval(self):\n        self.reward_model.eval()\nPair().eval()", None),
+        ("test_assets_root = dict(a=1)", None),
+        ("evalSet = open('data')\nfor x in evalSet:\n    model(x)", "MNIST"),
         ("import mlxu\nmlxu.define_flags_with_default(eval_dataset={'path': ''})", None),
         ("import lib\nlib.Trainer(eval_dataset={'path': ''})", "MNIST"),
         ("val_loader = iter(data)\nimport lib\nlib.Trainer(limit_val_batches=0)", None),
@@ -76,6 +89,8 @@ trainlib.run(datasets.MNIST('data'), args)
         (_ELSEWHERE.replace("disable_eval", "debug"), "--eval_freq 10", "MNIST"),
         (_ELSEWHERE.replace("disable_eval", "debug"), "--num_eval_episodes 4", "MNIST"),
         (_ELSEWHERE.replace("disable_eval", "debug"), "--eval_freq -1", None),
+        (_ELSEWHERE.replace("disable_eval", "use_eval"), "--num_eval_episodes 4", None),
+        (_ELSEWHERE.replace("disable_eval", "use_eval"), "--use_eval", "MNIST"),
     ],
 )
 def test_settings_tell_of_an_evaluation_out_of_sight(
@@ -88,7 +103,7 @@ def test_an_interval_of_minus_one_is_never(tmp_path: Path) -> None:
     code = (
         "import argparse\nparser = argparse.ArgumentParser()\n"
         "parser.add_argument('--test-freq', type=int, default=-1)\nargs = parser.parse_args()\n"
-        "def evaluate(model):\n    pass\n" + _LOOP + "evaluate(model)\n"
+        "def evaluate(model):\n    model(1)\n" + _LOOP + "evaluate(model)\n"
     )
     assert _valid(tmp_path, code) is None
     assert _valid(tmp_path, code, "python main.py --test-freq 5") == "MNIST"
@@ -117,6 +132,9 @@ def test_an_evaluation_strategy_turns_evaluation_on(tmp_path: Path) -> None:
     )
     assert _valid(tmp_path, code, "python main.py --evaluation_strategy steps") == "squad"
     assert _valid(tmp_path, code) is None
+    share = "import argparse\nparser = argparse.ArgumentParser()\n"
+    share += "parser.add_argument('--val_size', type=int, default=9)\nparser.parse_args()\n"
+    assert _valid(tmp_path, share + code) is None  # a share that is held out is not evaluated
 
 
 def test_a_section_for_evaluation_names_the_validation_set(tmp_path: Path) -> None:
@@ -210,7 +228,7 @@ def test_an_interval_may_be_named_by_its_section(
     code = (
         "import argparse\nparser = argparse.ArgumentParser()\n"
         "parser.add_argument('--eval.steps', type=int, default=10)\nargs = parser.parse_args()\n"
-        f"{_LOOP}def evaluate():\n    pass\nevaluate()\n"
+        f"{_LOOP}def evaluate():\n    model(1)\nevaluate()\n"
     )
     assert _valid(tmp_path, code, f"python main.py {flags}") == valid
 
@@ -280,3 +298,13 @@ def test_a_test_sets_path_is_for_the_test_where_validation_data_is_apart(
         "model = lib.make()\nmodel.fit(train_ds)\nmodel.evaluate(test_ds)\n",
     )
     assert str(found) in (valid, valid.rpartition("/")[2])
+
+
+def test_a_picture_to_look_at_and_a_column_are_no_data_sets(tmp_path: Path) -> None:
+    code = (
+        "import argparse\nimport polars\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--validation_image')\nargs = parser.parse_args()\n"
+        f"{_LOOP}validation_image = open(args.validation_image)\n"
+        "polars.scan_parquet('x').select('item_valid')\n"
+    )
+    assert _valid(tmp_path, code, "python main.py --validation_image a.png") is None

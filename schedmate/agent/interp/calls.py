@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp import classes, instances
-from schedmate.agent.interp.definitions import is_generator, only_saves, only_switches
+from schedmate.agent.interp.definitions import is_generator
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.objects import (
@@ -155,11 +155,8 @@ def _follow(
     identity = id(function.node)
     active = state.active.get(identity, 0)
     if function.cls is None or not classes.is_record(function.cls):
-        # `config.validate()` tells nothing of the run, nor a `do_test` that saves a checkpoint,
-        # nor an `eval` that switches modes
-        told = function.name in state.trace.functions
-        if not told and not only_saves(function.node) and not only_switches(function.node):
-            state.trace.functions[function.name] = site
+        # `config.validate()` tells nothing of the run
+        state.trace.functions.setdefault(function.name, {}).setdefault(function.node, site)
     scope = Scope(function.module, function.scope)
     _bind_arguments(state, function, args, kwargs, scope)
     _note_numbers(state, scope)

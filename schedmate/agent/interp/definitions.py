@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.expressions import defaults, evaluate
@@ -137,31 +136,3 @@ def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> b
         if not isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             pending.extend(ast.iter_child_nodes(current))
     return False
-
-
-_SAVES = {"state_dict", "save"}
-_RUNS = re.compile(r"eval|no_grad|infer|predict|forward|loss|test|valid|model|acc", re.IGNORECASE)
-
-
-def only_saves(node: ast.AST) -> bool:
-    """Whether a function does no more than save a checkpoint, whatever it is called.
-
-    It goes over nothing and calls nothing that could be the model or a measure of it.
-    """
-    called: set[str] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.For | ast.AsyncFor | ast.While | ast.comprehension):
-            return False
-        if isinstance(part, ast.Call):
-            called.add(ast.unparse(part.func).rpartition(".")[2])
-    return called >= _SAVES and not any(_RUNS.search(name) for name in called)
-
-
-def only_switches(node: ast.AST) -> bool:
-    """Whether a function does no more than switch networks between their modes."""
-    called = {
-        ast.unparse(part.func).rpartition(".")[2]
-        for part in ast.walk(node)
-        if isinstance(part, ast.Call)
-    }
-    return bool(called) and called <= {"eval", "train", "super"}

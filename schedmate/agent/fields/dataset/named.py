@@ -28,6 +28,7 @@ from schedmate.agent.values import Origin
 _SOMETIMES = ("sources", "targets", "sourcenames", "targetnames", "datasources", "benchmark")
 """Settings that are often about something other than data."""
 _TASKS = ("task", "taskname", "tasknames")
+_NO_DATA = (".py", ".sh", ".png", ".jpg", ".jpeg", ".webp")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
@@ -61,8 +62,8 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         text = text_of(setting.value)
         if text is None:
             continue
-        if text.endswith((".py", ".sh")) or text.removeprefix("./") in read:
-            continue  # what describes or prepares the data
+        if text.endswith(_NO_DATA) or text.removeprefix("./") in read:
+            continue  # what describes or prepares the data, or one picture to look at
         last = setting.path[-1].lower()
         place = last.endswith(("dir", "path", "root", "file")) and not _HUB_ID.fullmatch(text)
         name = dataset_name(text, path=is_path(text) or place)
@@ -85,8 +86,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         unnamed = is_path(text) and from_path(_tail(text)) is None
         other = name not in trained and is_known(name, "datasets")
         if not as_written and evaluates and unnamed and not other:
-            # `val.csv` beside `train.csv`: what it is of is the training set's name
-            continue
+            continue  # `val.csv` beside `train.csv`: what it is of is the training set's name
         name = _with_config_name(settings, setting, name)
         origin = setting.value.origin
         score = _score(setting, name, rank, as_written)

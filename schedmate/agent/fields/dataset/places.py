@@ -11,7 +11,7 @@ from schedmate.agent.values import Origin
 _PLACE = re.compile(r"(val|valid|validation|eval)(data(set)?(dir|path|root|folder|file)?)")
 """Settings for the validation data's place, and how what follows is named for training."""
 _SWITCH = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
-_VALID_WORD = re.compile(r"validation|valid|val|eval|dev")
+_VALID_WORD = re.compile(r"validation|valid|val|eval|dev|predict")
 _INTERVAL = re.compile(
     r"(val|valid|validation|eval|evaluation)(interval|freq|frequency|every|period)"
 )

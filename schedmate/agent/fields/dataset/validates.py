@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from schedmate.agent.fields.candidates import Setting, normal
 from schedmate.agent.fields.dataset import places
+from schedmate.agent.fields.dataset.functions import evaluating, snake
 from schedmate.agent.fields.dataset.hugging_face import hugging_face
-from schedmate.agent.fields.dataset.roles import EVAL_WORD
 from schedmate.agent.fields.dataset.sections import placed_by_section, section_evaluates
 from schedmate.agent.interp.objects import Call, Instance, Symbol
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 
-_EVAL_CALL = re.compile(
-    r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|test_one_epoch|"
-    r"val_one_epoch|estimate_loss|test|do_eval|run_eval|run_evaluation|evaluate_model|test_model|"
-    r"val|valid|eval_model|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation|eval_actor|eval_agent|eval_policy|evaluate_policy|eval_episodes)(_\w*)?$|^eval$",
-    re.IGNORECASE,
-)
-_CHECKS = re.compile(
-    r"_(conf(ig)?|cfg|opt|arg|param|setting|input|output|path|env|schema|file|key|name|hparam|setup|"
-    r"shape|type|device|field|value|version|token|url|spec|requirement|checkpoint|state|metadata|"
-    r"dataset_path|only|splits?|sampler|interval|freq|every|transforms?|augmentation|columns?|yaml|json|entry|consistency)\w*$",
-    re.IGNORECASE,
-)
-"""Functions such as `validate_config`: they check something, they do not evaluate."""
-
-_NOT_EVAL_CALL = re.compile(
-    r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_|"
-    r"_and_validate$|^log_validation|(^|_)init(ialize)?_eval_(model|engine)",
-    re.IGNORECASE,
-)
-"""Functions that evaluate a policy's actions or a formula, check what is valid, or draw samples."""
 _EVAL_METRIC = re.compile(
     r"(val|valid|validation|eval|dev)[\W_]+\w*(loss|acc|accuracy|error|f1|auc|miou|iou|map|mse|mae|"
     r"psnr|bleu|wer|perplexity|ppl|score)\w*",
@@ -46,12 +27,19 @@ _HELD_OUT = re.compile(
 )
 _SPLIT = re.compile(r"load_dataset\(\).*\['(val|valid|validation|dev)'\]$")
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
-_LOADED = r"load|set|data|dl|ds|iter|env|queue|generator|gen$|batch(er|es)"
-_ADJECTIVE = re.compile(rf"valid_(?!({_LOADED}))[a-z]+_?({_LOADED})|^valid_envs$", re.IGNORECASE)
-"""`valid` that says of something that it is allowed."""
+_HELD = r"val|valid|validation|validate|eval|evaluation|dev|test|testing|heldout|holdout"
+_HOLDS = (
+    r"(data_?)?(load(er)?|set|spec|generator|gen|iterator|queue|batcher|env(ironment)?)s?|"
+    r"data|dls?|ds|iter|batches"
+)
+_JOINED = re.compile(rf"({_HELD})({_HOLDS})|({_HOLDS})({_HELD})")
+"""Words for loaded evaluation data: `valloader`, `test` with `set`."""
+_ABOUT = re.compile(
+    r"conf|config|cfg|k?w?args|params|names?|type|columns?|size|len|length|transforms?"
+)
 _HELD_OUT_PART = re.compile(
     r"(i|idx|ids?|ind|inds|indices|index|x|y|xs|ys|mask|masks|df)_(val|valid|validation|dev)|(val|valid|validation|dev)_(i|idx|idxs|ids?|inds?|indices|index|x|y|xs|ys|"
-    r"mask|df|images?|labels?|texts?)",
+    r"mask|df|images|labels|texts)",
     re.IGNORECASE,
 )
 """Names of the held out part of arrays: `idx_val`, `X_val`, `val_mask`."""
@@ -82,6 +70,7 @@ _EVAL_EPISODES = re.compile(
     r"(n|num|max)?(eval|evaluation|test)(episodes|rollouts|trials)|itestset"
 )
 _DO_EVAL = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
+_SWITCH = re.compile(r"(do|run|use|with)(eval|evaluate|evaluation|val|validate|validation)")
 _NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|eval|evaluation)")
 
 
@@ -126,34 +115,17 @@ def _in_section(setting: Setting) -> str:
 
 def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     """Where the run validates; False when it says that it does not, None when nothing shows it."""
-    for setting in settings:
-        # a share of the training set held out for validation
-        share = setting.value.data
-        if _TEST_SHARE.fullmatch(setting.key) and isinstance(share, float) and 0 < share < 1:
-            return setting.value.origin or Origin("config")
-        if _HELD_OUT.fullmatch(setting.key) and isinstance(share, int | float) and share >= 0:
-            told = setting.explicit or (
-                setting.value.origin is not None and setting.value.origin.source == "config"
-            )
-            if share == 0 and told:
-                return False
-            if share > 0:
-                return setting.value.origin or Origin("config")
+    share = _share(settings)
+    if share is False or (share is not None and share.source != "default"):
+        return share
+    hugging = hugging_face(trace, settings)
+    if hugging is not None or share is not None:
+        return share if hugging is None else hugging
     if places.nothing_given(settings) or any(map(_no_batches, trace.calls)):
         return False
-    hugging = hugging_face(trace, settings)
-    if hugging is not None:
-        return hugging
     left_out = places.left_out(settings)
-    evaluation = next(
-        (
-            site
-            for name, site in trace.functions.items()
-            # Lightning asks every data module for a validation loader; it may answer with none
-            if _evaluates(name) and not (left_out and name == "val_dataloader")
-        ),
-        None,
-    )
+    # Lightning asks every data module for a validation loader; it may answer with none
+    evaluation = evaluating(trace, but=("val_dataloader",) if left_out else ())
     if evaluation is not None:
         return Origin("code", evaluation.file, evaluation.line)
     if places.never(settings):
@@ -177,12 +149,26 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     return _scheduled(settings, seen) or places.given(settings)
 
 
+def _share(settings: list[Setting]) -> Origin | Literal[False] | None:
+    """The setting for a share of the training set held out; False where it is set to zero."""
+    for setting in settings:
+        share, origin = setting.value.data, setting.value.origin or Origin("config")
+        if _TEST_SHARE.fullmatch(setting.key) and isinstance(share, float) and 0 < share < 1:
+            return origin
+        if _HELD_OUT.fullmatch(setting.key) and isinstance(share, int | float) and share >= 0:
+            if share > 0:
+                return origin
+            if setting.explicit or origin.source == "config":
+                return False
+    return None
+
+
 def _scheduled(settings: list[Setting], seen: bool) -> Origin | None:
     """The setting that says that and how often to evaluate, where no evaluation was seen.
 
     Where the training loop itself was `seen`, an interval may be for samples to look at.
     """
-    if any(setting.key == "doeval" and setting.value.data is False for setting in settings):
+    if any(s.value.data is False and _SWITCH.fullmatch(s.key) for s in settings):
         return None
     for setting in settings:
         value, origin = setting.value.data, setting.value.origin
@@ -204,11 +190,14 @@ def _scheduled(settings: list[Setting], seen: bool) -> Origin | None:
 
 def _loaded(name: str) -> bool:
     """Whether a name is that of loaded evaluation data: `val_loader`, not `valid_symbol_set`."""
-    return (
-        EVAL_WORD.search(name) is not None
-        and re.search(_LOADED, name, re.IGNORECASE) is not None
-        and not _ADJECTIVE.search(name)
-    )
+    words = [word for word in re.split(r"[\W\d_]+", snake(name)) if word]
+    held = [word for word in words if re.fullmatch(_HELD, word)]
+    holds = [word for word in words if re.fullmatch(_HOLDS, word)]
+    if words[:1] == ["valid"] and (words[1:2] != holds[:1] or words[1:] == ["envs"]):
+        return False  # `valid` says of something that it is allowed
+    if words[:1] == ["env"] or (words and _ABOUT.fullmatch(words[-1])):
+        return False  # of the shell, or what is told of the data
+    return bool(held and holds) or any(map(_JOINED.fullmatch, words))
 
 
 _EVAL_ARGUMENTS = ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
@@ -256,15 +245,6 @@ def _of_validation(data: object) -> bool:
     """Whether this is the validation split of a loaded dataset, or a count over it."""
     held = data.data if isinstance(data, Passes) else data
     return isinstance(held, Symbol) and _SPLIT.search(held.path) is not None
-
-
-def _evaluates(function: str) -> bool:
-    """Whether a function's name says that it evaluates the model."""
-    return (
-        _EVAL_CALL.match(function) is not None
-        and not _CHECKS.search(function)
-        and not _NOT_EVAL_CALL.search(function)
-    )
 
 
 def _logs_evaluation(event: CallEvent) -> bool:
