@@ -36,7 +36,7 @@ from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.errors import InputError
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 
-_PLACE = r"([\"']?)\$(?:\w+|\{\w+\})(?:/[\w.@+-]+)+"
+_PLACE = r"([\"']?)\$(?:\w+|\{\w+\})(?:/[\w.@+${{}}-]+)+"
 _BELOW_UNKNOWN = re.compile(
     rf"(?:-{{0,2}}[\w.-]+=)?(?:{_PLACE}\1|\[\s*{_PLACE}\2(?:\s*,\s*{_PLACE}\3)*\s*\])"
 )
@@ -142,7 +142,8 @@ def _placed(value: Value) -> Value:
     """
     text = value.data.text if isinstance(value.data, Unknown) else None
     if text is not None and _BELOW_UNKNOWN.fullmatch(text):
-        return Value(text, value.origin)
+        # without braces, which are a configuration's own references
+        return Value(re.sub(r"\$\{(\w+)\}", r"$\1", text), value.origin)
     return value
 
 

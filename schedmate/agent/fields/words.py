@@ -57,7 +57,7 @@ def from_path(text: str) -> str | None:
     cleaned = re.sub(r"^(pipe:|file://|gs://|s3://|https?://|hf://)", "", cleaned)
     cleaned = re.sub(r"/[^/*]*\*[^/]*/.*$", "", cleaned)  # what each folder of a pattern has
     cleaned = re.sub(r"(?<=/)(?![A-Za-z]\w{2})[^/]*\*[^/]*$", "", cleaned)  # `*_x.npy`
-    cleaned = re.sub(r"\{[^}]*\}|\*+|::.*$", "", cleaned)
+    cleaned = re.sub(r"(?<!\$)\{[^}]*\}|\*+|%\d*d|::.*$", "", cleaned)
     cleaned = _HOME.sub(r"\1", cleaned)
     stems = list(_stems(cleaned))
     if stems and (says_nothing(stems[0]) or _is_piece(stems[0])):
@@ -119,11 +119,16 @@ def is_ambiguous(word: str) -> bool:
     return re.sub(r"(?<=[a-z])\d$", "", word.lower()) in words("ambiguous")
 
 
+_VARIABLE = re.compile(r"^\$\{?([A-Z]+?)_?(DIR|PATH|ROOT|HOME|FOLDER)\}?$")
+"""`$IMAGENET_DIR`: a place that only the machine knows, named after what is there."""
+
+
 def _stems(cleaned: str) -> Iterator[str]:
     """The parts of a path that say something, from its end, without extensions and splits."""
-    for component in reversed(
-        [part for part in cleaned.split("/") if part not in ("", ".", "..", "~")]
-    ):
+    parts = [_VARIABLE.sub(r"\1", part) for part in cleaned.split("/")]
+    for component in reversed([part for part in parts if part not in ("", ".", "..", "~")]):
+        if component.startswith("$"):
+            continue
         stem = re.sub(r"(?<=\w)\.(train|training|valid|val|test|dev)(\.\w+)+$", "", component)
         while _EXTENSIONS.search(stem):
             stem = _EXTENSIONS.sub("", stem)
@@ -179,11 +184,17 @@ _ANNOTATIONS = re.compile(
 """Files in COCO's format, whatever data they annotate."""
 
 
+_PIECES = r"[\d.\-_]+|feat(ure)?s?[-_].+"
+"""Numbers, and features that a model made of the data."""
+
+
 def _is_generic(stem: str) -> bool:
     lowered = stem.lower()
+    if _STANDS_FOR.fullmatch(stem) and not is_known(stem, "datasets"):
+        return True
     if _ANNOTATIONS.fullmatch(lowered):
         return True
-    if not lowered or lowered in words("generic") or re.fullmatch(r"[\d.\-_]+", lowered):
+    if not lowered or lowered in words("generic") or re.fullmatch(_PIECES, lowered):
         return True
     if re.fullmatch(r"(data|datasets?|disk|ssd|nvme|hdd|mnt|nas|vol|raid)\d+", lowered):
         return True
@@ -195,6 +206,13 @@ def _is_generic(stem: str) -> bool:
         r"([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev|([-_.]([a-z]{2}|src|tgt|source|target)){1,3})"
     )
     return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))
+
+
+_STANDS_FOR = re.compile(
+    r"(?=.*(NAME|PATH|DIR|DATA|FILE|FOLDER|WHICH|YOUR))[A-Z]+(_[A-Z]+)+|your[-_ ]?\w*|"
+    r"__\w+__|.*[-_]here"
+)
+"""What a reader is to replace: `DATASET_NAME`, `your_data`, `__name__`."""
 
 
 _OPTIONS = re.compile(r"^([A-Za-z][\w-]*)(:\w+=[^:=]*)+$")
@@ -233,6 +251,9 @@ def dataset_name(text: str, path: bool = False) -> str | None:
         return class_dataset(made[1])
     called = re.match(r"[A-Za-z_][\w.]*\([\"']([\w\-./]+)[\"']", text.strip())
     text = called[1] if called else text.strip().strip("()[], ").strip("'\"")
+    if re.search(r"(\w+ ){4}", text):
+        return None  # a sentence
+    text = re.sub(r"\.py$", "", text)  # the script that makes it
     text = re.sub(r"(?<=\w):[\d*]+(\.[\d*]+)*$", "", text)  # a version: `mnist:3.*.*`
     text = _OPTIONS.sub(r"\1", text)
     text = _OF_CATALOGUE.sub(r"\1", text)
@@ -246,9 +267,13 @@ def dataset_name(text: str, path: bool = False) -> str | None:
         return from_path(text)
     if re.fullmatch(r"[A-Z]\w+(Dataset|DataModule)", text) and is_known(text, "datasets"):
         return class_dataset(text)
+    if re.search(r"[*<>]", text):
+        return None  # a pattern
     if "/" in text:
         owner, _, name = text.partition("/")
-        if owner.lower() in ("data", "dataset", "datasets", "input", ".", "..", "train"):
+        if _STANDS_FOR.fullmatch(name):
+            return None
+        if owner.lower() in words("data_folders"):
             return from_path(text)
         return text if name else owner
     nothing = _is_generic(text) or (says_nothing(text) and not is_known(text, "datasets"))
@@ -268,7 +293,7 @@ def class_dataset(name: str) -> str | None:
     )
     stripped = re.sub(r"(Dataset|Data)$|^(Dataset|Data)_?(?=[A-Z])", "", stripped).strip("_")
     stripped = _bare(stripped)
-    if stripped in words("dataset_classes") or says_nothing(stripped):
+    if stripped in words("dataset_classes") or says_nothing(stripped, of_class=True):
         return None
     if len(stripped) < 3 and not is_known(stripped, "datasets"):
         return None
@@ -300,12 +325,16 @@ def library_dataset(name: str) -> str:
     return shorter if shorter != plain and is_known(shorter, "datasets") else plain
 
 
-def says_nothing(stripped: str) -> bool:
-    """Whether a name only says what kind of thing it is of: `AudioMel`, `SalObj`, `train_clips`."""
+def says_nothing(stripped: str, of_class: bool = False) -> bool:
+    """Whether a name only says what kind of thing it is of: `AudioMel`, `SalObj`, `train_clips`.
+
+    A class's name may also say how it reads: `BucketingData`.
+    """
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", stripped)
     return all(
         part.isdigit()
         or part.lower() in words("reader_words")
+        or (of_class and part.lower() in words("class_words"))
         or re.match(r"(train|val|test)(val|no)", part)
         for part in parts
     )

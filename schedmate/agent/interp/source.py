@@ -52,7 +52,10 @@ _ALIASES = (
 )
 
 
-_DATASET = re.compile(r"[\"']https?://huggingface\.co/datasets/([\w-]+/[\w.-]+)")
+_DATASET = re.compile(
+    r"[\"']https?://huggingface\.co/datasets/([\w-]+/[\w.-]++)"
+    r"(?![^\"'\s]*\.(?:png|jpe?g|gif|webp|svg|mp4|wav|mp3))"
+)
 
 
 class Sources:

@@ -9,7 +9,8 @@ from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
 from schedmate.agent.fields.dataset import hints
 from schedmate.agent.fields.dataset.components import from_components
-from schedmate.agent.fields.dataset.named import bare_place, from_settings, validation_place
+from schedmate.agent.fields.dataset.keys import validation_place
+from schedmate.agent.fields.dataset.named import bare_place, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
 from schedmate.agent.fields.dataset.roles import AS_WRITTEN, Use
 from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
@@ -80,8 +81,6 @@ def find(
     if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
         valid = explicit_valid
     same = _validates(trace, settings)
-    if train is None and valid is not None and valid is not explicit_valid:
-        train = Candidate(valid.data, valid.origin, valid.score - 15, "other split")
     if train is None or train.score <= AS_WRITTEN + 8:
         # a path none of whose parts names a dataset, if anything
         train = (

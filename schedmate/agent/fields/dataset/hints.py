@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal
+from schedmate.agent.fields.dataset.roles import CLASS_NAME
 from schedmate.agent.fields.words import begins_known, from_path, is_ambiguous, is_known
 from schedmate.agent.interp.objects import Site
 from schedmate.agent.launch import LaunchPlan
@@ -47,7 +48,7 @@ def find(
         _from_launch(settings, plan, path is None)
         or _from_files(settings, plan)
         or (_from_links(links or {}) if path is None else None)
-        or _from_readme(plan, said)
+        or (_from_readme(plan, said) if path is None or path.note != CLASS_NAME else None)
     )
 
 
@@ -226,6 +227,8 @@ def _is_name(word: str) -> bool:
         and not is_ambiguous(word)
         and (is_known(word, "datasets") or not is_known(word, "models"))
         and not re.fullmatch(
-            r"(HDF5|JSON|CSV|TSV|LMDB|RGB|GPU|CPU|URL|API|NLP|CV|YOUR\w*|\w*\.\w{1,5})", word
+            r"(HDF5|JSON|CSV|TSV|LMDB|RGB|GPU|CPU|URL|API|NLP|CV|VAE|GAN|COLMAP|WebDataset|SFT|DPO|RLHF|"
+            r"YOUR\w*|\w*\.\w{1,5})",
+            word,
         )
     )

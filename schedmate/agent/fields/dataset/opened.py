@@ -17,6 +17,7 @@ from schedmate.agent.fields.dataset.roles import (
     AS_WRITTEN,
     PART_OF_PATH,
     Use,
+    not_for_data,
     role_of_call,
     role_of_class,
 )
@@ -95,9 +96,7 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         value = argument(event, spec)
         text, less = _place_in(value, rule)
         score -= less
-        if rule.get("weak") and text is not None and _BESIDE_DATA.search(text):
-            return None
-        if text is None or value is None or (rule.get("string") and text is not value.data):
+        if text is None or value is None or _is_other(value, text, rule):
             return None
         second = text_of(argument(event, rule["then"])) if "then" in rule else None
         if second is not None and not text.endswith(second):
@@ -123,6 +122,15 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
         return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
     file = bool(rule.get("weak") or rule.get("file"))
     return [Use(candidate, role_of_call(event, rule, text), file)]
+
+
+def _is_other(value: Value, text: str, rule: dict[str, Any]) -> bool:
+    """Whether what a call opens is no data: labels, checkpoints, what was given for the output."""
+    return bool(
+        (rule.get("weak") and _BESIDE_DATA.search(text))
+        or (rule.get("path") and not_for_data(value.origin))
+        or (rule.get("string") and text is not value.data)
+    )
 
 
 def _place_in(value: Value | None, rule: dict[str, Any]) -> tuple[str | None, float]:
@@ -163,7 +171,7 @@ _KEPT_BETWEEN = re.compile(
 def _by_name(name: str, text: str, weak: bool) -> float:
     """How much a name adds to what is opened, or takes from it."""
     if is_known(name, "datasets"):
-        return 8.0 if weak else 0.0
+        return 6.0 if weak else 0.0
     return -20.0 if _KEPT_BETWEEN.search(text) else 0.0
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, normal, pattern, rules, source_bonus
-from schedmate.agent.fields.dataset.roles import AS_WRITTEN, EVAL, PART_OF_PATH, Use, role_of_class
+from schedmate.agent.fields.dataset.roles import (
+    AS_WRITTEN,
+    CLASS_NAME,
+    EVAL,
+    PART_OF_PATH,
+    Use,
+    not_for_data,
+    role_of_class,
+)
 from schedmate.agent.fields.words import (
     begins,
     begins_known,
@@ -36,6 +44,8 @@ def uses_of_class(event: CallEvent) -> list[Use]:
         and not re.search(r"Data(set|sets|Module|Loader|Loaders)$", cls.name)
     ):
         return []
+    if re.search(r"Collat|(Storage|Buffer)$", cls.name):  # holds samples, whosever they are
+        return []
     origin = event.result.origin if event.result is not None else None
     score = 66.0 if event.certain else 54.0
     if event.owner is not None and event.owner is not cls and event.function == "__init__":
@@ -54,9 +64,16 @@ def uses_of_class(event: CallEvent) -> list[Use]:
             score -= 24
         elif not re.search("root|dir|path|file|folder", key, re.IGNORECASE):
             score -= 8  # it is around what something else has read
-    found = [] if name is None else [Candidate(name, origin, score)]
+    found = [] if name is None else [_of_class(name, cls.name, origin, score)]
     found += [] if told is None else [told]
     return [Use(candidate, role_of_class(event)) for candidate in found]
+
+
+def _of_class(name: str, of: str, origin: Origin | None, score: float) -> Candidate:
+    """What the class's own name says; one that nobody knows says less than a path in the launch."""
+    if name == of and re.search("Data", of) and not is_known(name, "datasets"):
+        return Candidate(name, origin, max(score - 16.0, AS_WRITTEN - 2.0), CLASS_NAME)
+    return Candidate(name, origin, score)
 
 
 def _named_by_class(cls: Class) -> str | None:
@@ -92,6 +109,8 @@ def _given(event: CallEvent, class_name: str | None, score: float) -> Candidate 
         whole = isinstance(value.data, str)
         text = value.data if whole else begins(value)
         if text is None or not _is_data_argument(key, text if whole else f"{text}/x/"):
+            continue
+        if not_for_data(value.origin):
             continue
         name = dataset_name(text, path=not whole or is_path(text))
         place = value.origin or origin
@@ -164,14 +183,14 @@ def _is_data_argument(key: str | None, text: str) -> bool:
     if (
         is_path(text)
         and re.search(r"\.\w{2,8}$", text)
-        and not re.search(r"vocab|label|class|conf|cfg|lexicon|dict|phone", key)
+        and not re.search(r"vocab|label|class|conf|cfg|lexicon|dict|phone|weight|ckpt|checkp", key)
     ):
         return True
     return bool(
         re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
     ) and not (
         re.search(
-            r"split|mode|phase|tokenizer|template|model|cache|log|output|save|format|type|key|column|conf|cfg|"
+            r"split|mode|phase|tokenizer|template|model|arch|weight|cache|log|output|save|format|type|key|column|conf|cfg|"
             r"lexicon|dict|phone",
             key,
             re.IGNORECASE,

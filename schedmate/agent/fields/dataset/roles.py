@@ -9,6 +9,7 @@ from typing import Any
 from schedmate.agent.fields.candidates import Candidate, argument, text_of
 from schedmate.agent.fields.words import is_path
 from schedmate.agent.interp.trace import CallEvent
+from schedmate.agent.values import Origin
 
 EVAL = re.compile(
     r"(^|[^a-z])(cv|tt|dt|val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
@@ -25,7 +26,23 @@ AS_WRITTEN = 42.0
 """Score of a path none of whose parts names a dataset."""
 PART_OF_PATH = 6.0
 """What a path says less whose end is not known."""
+CLASS_NAME = "the name of its class"
+"""Note on a dataset that nothing names but the class that reads it."""
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
+
+
+_NOT_FOR_DATA = re.compile(
+    r"((\w+_)?(out|outf|output|log|logs|save|result|results|ckpt|checkpoint|resume|weights?|model|"
+    r"pretrained|pretrained_model|hyp|hparams?|config|cfg|vocab|tokenizer|exp|work|run|reverb|noise|rirs?|musan)"
+    r"(_?(dir|path|file|root|folder|name|prefix|name_or_path|data))?|name)",
+    re.IGNORECASE,
+)
+
+
+def not_for_data(origin: Origin | None) -> bool:
+    """Whether a path was given for something else, `--output_dir`: what lies below is no data."""
+    flag = (origin.text or "") if origin is not None else ""
+    return _NOT_FOR_DATA.fullmatch(flag.replace("-", "_").lstrip("_")) is not None
 
 
 @dataclass(slots=True)

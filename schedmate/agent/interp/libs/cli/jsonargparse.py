@@ -107,7 +107,9 @@ def _typed(state: State, value: Value | None, note: str, origin: Origin | None) 
     """A word as its parameter's annotation wants it; the name of a class as the class."""
     if value is None:
         return Value(True, origin)
-    text = str(value.data)
+    text = value.data
+    if not isinstance(text, str):
+        return Value(text, origin)
     if class_named(state, text.rpartition(".")[2]) is not None:
         return Value({"class_path": value}, value.origin)
     data = cast(text, Value(None), note) if note else parse_scalar(text)
