@@ -64,14 +64,18 @@ MAX_NESTING = 40
 
 
 def _known(data: Any, depth: int) -> bool:
+    if data is None or isinstance(data, bool | int | float | str | bytes):
+        return True
     if isinstance(data, dict):
         return depth < MAX_NESTING and all(_known(v.data, depth + 1) for v in data.values())
     if isinstance(data, list | tuple):
         return depth < MAX_NESTING and all(_known(v.data, depth + 1) for v in data)
-    return data is None or isinstance(data, bool | int | float | str | bytes)
+    return False
 
 
 def _plain(data: Any, depth: int) -> Any:
+    if data is None or isinstance(data, bool | int | float | str | bytes):
+        return data
     if depth > MAX_NESTING:
         return None
     if isinstance(data, dict):
@@ -80,7 +84,7 @@ def _plain(data: Any, depth: int) -> Any:
         return [_plain(item.data, depth + 1) for item in data]
     if isinstance(data, tuple):
         return tuple(_plain(item.data, depth + 1) for item in data)
-    return data if _known(data, depth) else None
+    return None
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from schedmate.agent.values import Value
 from schedmate.errors import InputError
 
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)[\w-]*$", re.IGNORECASE)
+_SETTINGS_FLAG = re.compile(r"-{1,2}(c|f|conf|opt|h?params|settings)")
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9][\w./-]*")
 _DATA_FOLDER = re.compile(r"([\w.-]+/)*data(sets?|[-_]?bin)?/[\w./-]+", re.IGNORECASE)
 _PAIR = re.compile(r"[A-Za-z_][\w.]*=[^=].*", re.DOTALL)
@@ -71,7 +72,10 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
         path = _config_file(root, plan, text, flag)
         before = text if text.startswith("-") else ""
         if path is None:
-            if text.endswith(_CONFIGS) and (not flag or _CONFIG_FLAG.search(flag)):
+            meant = not flag or _CONFIG_FLAG.search(flag) or _SETTINGS_FLAG.fullmatch(flag)
+            name = f"/{text.rpartition('/')[2]}"
+            elsewhere = any(f"/{settings.name}".endswith(name) for settings in trace.settings)
+            if text.endswith(_CONFIGS) and meant and not elsewhere:
                 trace.warn(f"{text}: not in the repository, its settings are not known")
             continue
         try:

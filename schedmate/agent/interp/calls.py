@@ -36,6 +36,8 @@ MAX_BLIND = 2
 """The same where no argument can decide anything."""
 LONG_BLIND = 500
 """Steps of a function followed in doubt and knowing nothing, that is not followed so again."""
+MANY_CALLS, MANY_STEPS = 40, 20_000
+"""Of a function that was called so often and took so much together, no more is to be learnt."""
 MAX_EVENTS = 20_000
 """Calls noted in the trace."""
 
@@ -129,6 +131,10 @@ def call_function(
     active = state.active.get(identity, 0)
     if len(state.frames) >= MAX_DEPTH or active >= MAX_ACTIVE:
         return unknown()
+    times, spent, start = state.spent.get(identity, (0, 0, 0))
+    spent += state.steps - start if active else 0
+    if times >= MANY_CALLS and spent >= MANY_STEPS:
+        return unknown(function.name)
     given = (*args, *kwargs.values())
     if active >= MAX_BLIND and not any(_tells(v) for v in given):
         # recursion over something unknown has nothing to end it
@@ -154,6 +160,8 @@ def _follow(
     """What a function returns, followed with these arguments."""
     identity = id(function.node)
     active = state.active.get(identity, 0)
+    times, spent, start = state.spent.get(identity, (0, 0, 0))
+    state.spent[identity] = times + 1, spent, start if active else state.steps
     if function.cls is None or not classes.is_record(function.cls):
         # `config.validate()` tells nothing of the run
         state.trace.functions.setdefault(function.name, {}).setdefault(function.node, site)
@@ -178,6 +186,9 @@ def _follow(
     finally:
         state.frames.pop()
         state.active[identity] = active
+        if not active:
+            times, spent, start = state.spent[identity]
+            state.spent[identity] = times, spent + state.steps - start, 0
     result = flow.value if flow is not None and flow.kind == "return" else None
     if state.once(is_generator, function.node):
         items = frame.yielded

@@ -45,7 +45,8 @@ def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | Non
         _note_loop(state, node, "for", _counter(node.target), counted, scope)
     items = iterate(source)
     limit = FULL_LOOP if counted is not None else FULL_LIST
-    if items is not None and len(items) <= limit and not (counted and _trains(node.body)):
+    trains = "epoch" in _counter(node.target).lower() or _trains(node.body)
+    if items is not None and len(items) <= limit and not (counted and trains):
         for item in items:
             state.assign(node.target, item, scope)
             flow = state.follow(node.body, scope)

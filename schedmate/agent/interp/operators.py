@@ -188,6 +188,8 @@ def compare(state: State, op: ast.cmpop, left: Value, right: Value) -> bool | No
 
 def _same(left: Value, right: Value, identity: bool) -> bool | None:
     a, b = left.data, right.data
+    if isinstance(a, str | int | float) and isinstance(b, str | int | float):
+        return a == b
     if a is None or b is None:
         other = left if b is None else right
         if other.data is None:
@@ -249,7 +251,10 @@ def _contains(state: State, item: Value, container: Value) -> bool | None:
     items = iterate(container)
     if items is None:
         return None
-    outcomes = [_same(item, other, False) for other in items]
-    if True in outcomes:
-        return True
-    return None if None in outcomes else False
+    undecided = False
+    for other in items:
+        same = _same(item, other, False)
+        if same:
+            return True
+        undecided = undecided or same is None
+    return None if undecided else False

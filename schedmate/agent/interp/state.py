@@ -101,6 +101,8 @@ class State:
         self.networks: list[str] = []
         self.events: dict[int, CallEvent] = {}
         self.active: dict[int, int] = {}
+        # of functions by their node: calls, steps so far, the step at which one that runs began
+        self.spent: dict[int, tuple[int, int, int]] = {}
         self.blind: dict[int, Value] = {}  # of long functions followed in doubt, by their node
         self.shared: dict[str, Any] = {}
         self.texts: dict[str, Path] = {}

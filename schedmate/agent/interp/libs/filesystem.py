@@ -5,11 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.objects import PathStr
+from schedmate.agent.interp.paths import mislaid
 from schedmate.agent.interp.values_ops import origin_of
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
 
@@ -46,16 +48,18 @@ def _path_function(function: Callable[[str], Any]) -> Handler:
 
 
 def exists(state: State, call: Invocation) -> Value:
-    value = call.first
-    if isinstance(value.data, str) and state.sources.locate(value.data) is not None:
-        return Value(True)
-    return unknown()
+    return unknown() if _found(state, call.first) is None else Value(True)
 
 
 def is_folder(state: State, call: Invocation) -> Value:
-    value = call.first
-    found = state.sources.locate(value.data) if isinstance(value.data, str) else None
+    found = _found(state, call.first)
     return unknown() if found is None else Value(found.is_dir())
+
+
+def _found(state: State, path: Value) -> Path | None:
+    if not isinstance(path.data, str):
+        return None
+    return state.sources.locate(path.data) or mislaid(state, path)
 
 
 def is_file(state: State, call: Invocation) -> Value:
