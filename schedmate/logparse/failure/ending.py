@@ -26,17 +26,26 @@ def came_to_an_end(scans: Sequence[FileScan]) -> bool:
 
 
 def _finished(one: FileScan) -> bool:
-    return one.finished or _says_so(one) or _counted(one)
+    if one.finished:
+        return True
+    tail = _tail(one)
+    return _says_so(one, tail) or _counted(one, tail)
 
 
-def _says_so(one: FileScan) -> bool:
+def _tail(one: FileScan) -> list[Line]:
+    """The last lines of an attempt, `LAST` and one at most."""
+    attempt = one.attempt
+    first = max(attempt.first_line, attempt.last_line - LAST)
+    return list(one.file.lines(first, attempt.last_line))
+
+
+def _says_so(one: FileScan, tail: list[Line]) -> bool:
     """Whether one of the last lines words a success, unlike any that training went on after."""
     file, attempt = one.file, one.attempt
-    first = max(attempt.first_line, attempt.last_line - LAST)
-    step = last_sign("progress", file, file.line_offset(first), attempt.end) or one.step
+    start = file.line_offset(tail[0].number) if tail else attempt.offset
+    step = last_sign("progress", file, start, attempt.end) or one.step
     after = file.line_number(step.offset) if step is not None else 0
-    lines = file.lines(max(first, after), attempt.last_line)
-    said = [mask(line.text) for line in lines if _succeeded(line.text)]
+    said = [mask(line.text) for line in tail if line.number >= after and _succeeded(line.text)]
     if not said:
         return False
     usual = overcome(file, attempt.first_line, after, _succeeded) if after else set()
@@ -47,18 +56,16 @@ def _succeeded(text: str) -> bool:
     return signs("success").together.search(text.encode("utf-8", "replace")) is not None
 
 
-def _counted(one: FileScan) -> bool:
+def _counted(one: FileScan, tail: list[Line]) -> bool:
     """Whether what the log counts has reached the end that it states."""
-    file, attempt = one.file, one.attempt
-    first = max(attempt.first_line, attempt.last_line - LAST)
-    lines = list(file.lines(first, attempt.last_line))
-    if not any(_WHOLE.search(line.text) for line in lines):
+    file = one.file
+    if not any(_WHOLE.search(line.text) for line in tail):
         return False
-    epochs = [match for line in lines for match in _EPOCH.finditer(line.text)]
+    epochs = [match for line in tail for match in _EPOCH.finditer(line.text)]
     if epochs and int(epochs[-1][1]) < int(epochs[-1][2]):
         return False
     try:
-        went = conclude(file, collect(file, since=file.line_offset(first)), None)
+        went = conclude(file, collect(file, since=file.line_offset(tail[0].number)), None)
     except LogError:
         return False
     done, total = went.iteration, went.total_iterations
@@ -71,6 +78,4 @@ def _counted(one: FileScan) -> bool:
 
 def last_line(one: FileScan) -> Line | None:
     """The last line of a file that is not blank."""
-    file, attempt = one.file, one.attempt
-    lines = file.lines(max(attempt.first_line, attempt.last_line - LAST), attempt.last_line)
-    return next((line for line in reversed(list(lines)) if line.text.strip()), None)
+    return next((line for line in reversed(_tail(one)) if line.text.strip()), None)

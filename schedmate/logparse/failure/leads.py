@@ -27,7 +27,7 @@ REPORT = 3
 """Most lines of other wording above it that begin the same report."""
 # The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
 MILD = re.compile(
-    r"^Warning: |(?:^|[\s\[|])(?:WARNING|INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|]|$)"
+    r"(?:^|: )[Ww]arning: |(?:^|[\s\[|])(?:WARNING|INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|]|$)"
     r"|^(?:INFO|WARN|DEBU|TRAC)\["
     r"|<warn(?:ing)?>|\[warn(?:ing)?\]|^I\d{4} \d\d:|level\"?[=:] ?\"?(?i:info|debug|warn)"
 )

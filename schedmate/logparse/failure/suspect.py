@@ -31,6 +31,8 @@ NEAR = 3
 _FRAME = re.compile(
     r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|\S+\(.*\[0x"
 )
+_FENCE = re.compile(r"-{40,}\s*$")
+_SENTENCE = re.compile(r"\. |: |\.$")
 _SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
 # An error's level in glog's and TensorFlow's form; at a program's start much of it means nothing.
 _ERROR = re.compile(r"(?:^|\s)(?:\d\d:\d\d:\d\d[.,\d]*:? E |E\d{4} \d\d:)")
@@ -61,7 +63,11 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
     step = last_sign("progress", file, start, attempt.end)
     after = file.line_number(step.offset) if step is not None else 0
     lines = list(file.lines(max(first, after + 1), attempt.last_line))
+    report = _fenced(lines)
     trouble = _burst(lines, rules, mild)
+    if report and (MILD.search(report[0].text[:80]) or not speaks_of_trouble(_joined(report))):
+        trouble = [line for line in trouble if line.number < report[0].number]
+        report = []
     if not trouble:
         return None
     if any(_SUCCESS.search(line.text) for line in lines if line.number > trouble[-1].number):
@@ -76,11 +82,34 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
         )
         if rule is not None and (rule.type == "infrastructure" or loud):
             near = [up for up in trouble if 0 <= line.number - up.number <= NEAR]
+            if line in report:
+                near = report[: report.index(line) + 1]
             return event_at(rule, file, tuple(near), line)
     ends = [one for one in trouble if _loud(one) and one.number >= attempt.last_line - LAST]
-    if not ends and not after:  # without any training, what the very last lines say is the result
-        ends = [one for one in trouble if _plain(one, attempt.last_line)]
+    if ends or after:
+        return event_at(None, file, (ends[0],), ends[0]) if ends else None
+    # without any training, what the very last lines say is the result
+    if report:
+        if any(rules.line(line.text) is not None for line in report):
+            return None  # a rule has judged it
+        return event_at(about(_SENTENCE.split(_joined(report))[0]), file, (report[0],), report[0])
+    ends = [one for one in trouble if _plain(one, attempt.last_line)]
     return event_at(None, file, (ends[0],), ends[0]) if ends else None
+
+
+def _fenced(lines: Sequence[Line]) -> list[Line]:
+    """The lines of the report between two rules of dashes in which a log ends, if it does.
+
+    As Open MPI writes them: sentences over several lines, which only together say what happened.
+    """
+    fences = [n for n, line in enumerate(lines) if _FENCE.match(line.text)]
+    if len(fences) < 2 or any(_says(line) for line in lines[fences[-1] :]):
+        return []
+    return [line for line in lines[fences[-2] : fences[-1]] if _says(line)]
+
+
+def _joined(report: Sequence[Line]) -> str:
+    return " ".join(line.text.strip() for line in report)
 
 
 def _plain(line: Line, last: int) -> bool:

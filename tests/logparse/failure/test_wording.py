@@ -174,3 +174,26 @@ def test_a_general_exception_is_of_what_the_rest_of_its_message_says(tmp_path: P
     assert (found.error_type, found.source, found.line) == ("infrastructure", "wording", 1)
     lines[-1] = "Cause: the table has 3 columns"
     assert of(tmp_path / "job.log", lines).error_type == "framework"
+
+
+FENCE = "-" * 74
+REPORT = [
+    "At least one pair of MPI processes could not be set up, and the runtime",
+    "failed to receive scheduled heartbeat communications from a remote",
+    "process:",
+    "",
+    "  Process name: [[1,0],3]",
+]
+
+
+def test_a_report_between_rules_of_dashes_is_one_and_begins_with_its_first_line(
+    tmp_path: Path,
+) -> None:
+    job = tmp_path / "job.log"
+    found = of(job, ["mpirun -n 4 ./a.out", FENCE, *REPORT, FENCE])
+    assert (found.error_type, found.line) == ("infrastructure", 3)
+    calm = ["There was an error registering counters as", "variables.  Your job will continue."]
+    assert of(job, ["mpirun -n 4 ./a.out", FENCE, *calm, FENCE]).error_type == "none"
+    warned = ["WARNING: the device could not be", "opened, an error occurred"]
+    assert of(job, ["mpirun -n 4 ./a.out", FENCE, *warned, FENCE]).error_type == "none"
+    assert of(job, [*STEPS, FENCE, "some could not", "be read", FENCE]).error_type == "none"
