@@ -197,3 +197,21 @@ def test_a_report_between_rules_of_dashes_is_one_and_begins_with_its_first_line(
     warned = ["WARNING: the device could not be", "opened, an error occurred"]
     assert of(job, ["mpirun -n 4 ./a.out", FENCE, *warned, FENCE]).error_type == "none"
     assert of(job, [*STEPS, FENCE, "some could not", "be read", FENCE]).error_type == "none"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("salloc: error: Job submit/allocate failed: Invalid qos specification", "script"),
+        ("srun: error: Unable to allocate resources: Partition in DOWN state", "infrastructure"),
+        ("srun: error: Multi_prog config file jobs.conf is too large", "script"),
+        ("qsub: Illegal attribute or resource value Resource_List.ncpus", "script"),
+        ("qsub: cannot connect to server pbs01 (errno=111)", "infrastructure"),
+        ("FATAL:   While pulling image from oci registry: stream cut", "infrastructure"),
+        ("FATAL:   image docker://lab/train:v9 does not exist in the registry", "script"),
+    ],
+)
+def test_what_was_asked_for_wrongly_is_not_the_cluster_s_fault(
+    tmp_path: Path, line: str, kind: str
+) -> None:
+    assert of(tmp_path / "job.log", ["starting", line]).error_type == kind
