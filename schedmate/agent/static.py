@@ -273,7 +273,7 @@ def assemble(
         put("model_config", "task_type", domain[0])
     for key, candidate in extras.architecture(settings).items():
         put("model_config", key, candidate)
-    found = length.find(trace, settings)
+    found = length.find(trace, settings, plan)
     if found is not None:
         put("training_config", "iters", found[0])
         unit = Candidate(found[1], found[0].origin, found[0].score)

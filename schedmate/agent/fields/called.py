@@ -37,9 +37,8 @@ Found = dict[str, Candidate]
 
 def add(trace: Trace, found: Found) -> None:
     """Add to `found` what calls state and settings did not; a certain optimiser goes before."""
-    pattern = re.compile(rules("calls")["optimizer"])
     for event in trace.calls:
-        if pattern.match(event.path):
+        if makes_optimizer(event):
             _optimizer(event, found)
         elif event.cls is not None:
             _own_optimizer(event, found)
@@ -48,6 +47,11 @@ def add(trace: Trace, found: Found) -> None:
         _batch_size(event, found)
         if "precision" not in found:
             _cast(event, found)
+
+
+def makes_optimizer(event: CallEvent) -> bool:
+    """Whether this makes one of a library's optimisers."""
+    return re.match(rules("calls")["optimizer"], event.path) is not None
 
 
 def is_optimizer(name: str) -> bool:

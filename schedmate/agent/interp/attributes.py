@@ -81,7 +81,8 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
         return kind or unknown(name)
     if isinstance(data, PathStr | str | list | tuple | dict | FileHandle | int | float):
         return methods.bound_method(base, name)
-    return Value(Symbol(f"?.{name}", base), base.origin)
+    partly = methods.beginning(base) if name == "startswith" else None
+    return partly or Value(Symbol(f"?.{name}", base), base.origin)
 
 
 _ARGUMENTS = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")

@@ -12,7 +12,7 @@ from schedmate.agent.interp.objects import FileHandle, Native, PathStr, Site
 from schedmate.agent.interp.operators import MAX_DATA
 from schedmate.agent.interp.paths import FILE, PATH, path_property
 from schedmate.agent.interp.values_ops import iterate
-from schedmate.agent.values import Value, begun, unknown
+from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -62,6 +62,29 @@ def bound_method(base: Value, name: str) -> Value:
     if method is None:
         return unknown(name)
     return bound(base, name, method)
+
+
+def beginning(base: Value) -> Value | None:
+    """`startswith` of a text that is known up to a variable of the shell: `logs/$RUN`, `$DATA`.
+
+    A variable alone is a word that options are given, and no option.
+    """
+    text = base.data.text if isinstance(base.data, Unknown) else None
+    if text is None or not ("$" in text or UNSAID in text):
+        return None
+    known = re.split(rf"[$`{UNSAID}]", text, maxsplit=1)[0]
+
+    def call(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+        start = args[0].data if args else None
+        if not isinstance(start, str):
+            return unknown(origin=base.origin)
+        if known.startswith(start):
+            return Value(True, base.origin)
+        if not start.startswith(known) or (not known and start.startswith("-")):
+            return Value(False, base.origin)
+        return unknown(origin=base.origin)
+
+    return Value(Native("str.startswith", call))
 
 
 def _string(base: Value, name: str) -> Callable[..., Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Literal
 
 from schedmate.agent.fields.candidates import (
@@ -21,20 +22,29 @@ from schedmate.agent.fields.length.calls import from_call, from_runner, from_tra
 from schedmate.agent.fields.length.counts import LEAVES, LIMIT
 from schedmate.agent.fields.length.loops import from_loop, is_inner, of_passes
 from schedmate.agent.fields.length.settings import from_settings
-from schedmate.agent.interp.objects import Site
+from schedmate.agent.fields.length.doubts import configuration_unread, only_evaluates
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
+from schedmate.agent.launch import LaunchPlan
 
 _FOR_EVER = 10**9
 _SAID = 80
+_LIKELY = 50
+"""A candidate below this is a guess."""
+_UNREAD = 20
+"""What a default loses where the configuration that the launch names is not at hand."""
 _AS_LONG_AS_IT_TAKES = 1000
 """So many epochs by default stand beside a limit of steps for as many as it takes."""
 
 Kind = Literal["step", "epoch"]
 
 
-def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None:
+def find(
+    trace: Trace, settings: list[Setting], plan: LaunchPlan
+) -> tuple[Candidate, Kind] | None:
     """The length of training and its unit, None when the code does not say."""
+    if only_evaluates(trace, plan):
+        return None
     epochs: list[Candidate] = []
     steps: list[Candidate] = []
     for event in trace.calls:
@@ -42,7 +52,7 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
         from_runner(event, epochs, steps)
     from_training_arguments(trace, epochs, steps)
     around: dict[int, LoopEvent] = {}
-    for loop in _last_of_schedule(trace.loops):
+    for loop in _furthest(trace.loops):
         if isinstance(loop.bound.data, Passes):
             of_passes(loop, loop.bound.data, epochs, steps)
         elif not is_inner(loop, around.get(loop.depth - 1)):
@@ -57,36 +67,47 @@ def find(trace: Trace, settings: list[Setting]) -> tuple[Candidate, Kind] | None
             epochs,
             steps,
         )
-    epoch, step = _longest_stage(epochs), best(steps)
+    unread = configuration_unread(plan, settings)
+    epoch, step = (_best(found, unread) for found in (epochs, steps))
     if _endless(trace, epoch, step):
         return None
+    chosen = epoch or step
+    if chosen is None:
+        return None
     if epoch is None or step is None:
-        chosen = epoch or step
-        assert chosen is not None
         return chosen, "epoch" if step is None else "step"
     return _arbitrate(epoch, step)
 
 
-def _longest_stage(found: list[Candidate]) -> Candidate | None:
-    """The best, the longest of stages whose loops are equals: `pretrain(1)`, then `finetune(9)`."""
-    first = best(found)
-    if first is None or not (first.note or "").startswith("loop over"):
-        return first
-    stages = [c for c in found if c.score == first.score and c.note == first.note]
-    return max(stages, key=lambda stage: stage.data)
+def _best(found: list[Candidate], unread: bool) -> Candidate | None:
+    """The likeliest; without the configuration a default is doubtful, a library's says nothing."""
+    likely = []
+    for candidate in found:
+        source = candidate.origin.source if candidate.origin is not None else "code"
+        if unread and source == "library":
+            continue
+        if unread and source in ("default", "code"):
+            candidate = replace(candidate, score=candidate.score - _UNREAD)
+        if candidate.score >= _LIKELY:
+            likely.append(candidate)
+    return best(likely)
 
 
-def _last_of_schedule(loops: list[LoopEvent]) -> list[LoopEvent]:
-    """The loops, where of one that goes or is left at several counts in turn the last is told.
+def _furthest(loops: list[LoopEvent]) -> list[LoopEvent]:
+    """The loops, of several written alike the one that goes furthest.
 
     `for lr, max_step in schedule: ... if step >= max_step: break` ends at the schedule's end, and
-    of the stages that go through one loop the longest is what is waited for.
+    of stages, `pretrain(1)` and then `finetune(9)`, the longest is what is waited for.
     """
-    ends: dict[Site, float] = {}
+    ends: dict[tuple[object, ...], float] = {}
     for loop in loops:
         if loop.kind != "while" and is_number(loop.bound):
-            ends[loop.site] = max(loop.bound.data, ends.get(loop.site, 0))
-    return [loop for loop in loops if ends.get(loop.site, loop.bound.data) == loop.bound.data]
+            ends[_written(loop)] = max(loop.bound.data, ends.get(_written(loop), 0))
+    return [loop for loop in loops if ends.get(_written(loop), loop.bound.data) == loop.bound.data]
+
+
+def _written(loop: LoopEvent) -> tuple[object, ...]:
+    return loop.kind, loop.counter, loop.bound_text, loop.certain, loop.depth, loop.has_backward
 
 
 def _endless(trace: Trace, epoch: Candidate | None, step: Candidate | None) -> bool:
@@ -95,7 +116,7 @@ def _endless(trace: Trace, epoch: Candidate | None, step: Candidate | None) -> b
     A setting that no loop counts up to (the steps of a diffusion, say) is then about another thing.
     """
     chosen = [c for c in (epoch, step) if c is not None]
-    if all(c.data >= _FOR_EVER for c in chosen):
+    if chosen and all(c.data >= _FOR_EVER for c in chosen):
         return True
     infinite = any(
         loop.kind != "stop" and loop.certain and loop.depth == 0 and loop.bound.data == math.inf
