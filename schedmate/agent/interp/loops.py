@@ -13,6 +13,7 @@ from schedmate.agent.interp.flow import Flow
 from schedmate.agent.interp.objects import Call, Class, RangeOf, Scope, Site
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
+from schedmate.agent.interp.training import steps_over_data, trains
 from schedmate.agent.interp.values_ops import iterate, truth
 from schedmate.agent.values import Value, unknown
 
@@ -23,12 +24,6 @@ FULL_LOOP = 24
 """Loops over a range of at most this many passes are followed pass by pass, longer ones once."""
 FULL_LIST = 300
 """The same for loops over known items, which look things up more often than they train."""
-
-_TRAINING_STEP = re.compile(
-    r"^(backward|step|minimize|apply_gradients|update|learn)$|[Tt]rain|"
-    r"^update_(params?|parameters|policy|policies|model|networks?|weights|agents?|actor|critic)"
-)
-"""Functions that take a step of training."""
 
 
 def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
@@ -45,8 +40,8 @@ def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | Non
         _note_loop(state, node, "for", _counter(node.target), counted, scope)
     items = iterate(source)
     limit = FULL_LOOP if counted is not None else FULL_LIST
-    trains = "epoch" in _counter(node.target).lower() or _trains(node.body)
-    if items is not None and len(items) <= limit and not (counted and trains):
+    steps = "epoch" in _counter(node.target).lower() or trains(node.body, simulated=True)
+    if items is not None and len(items) <= limit and not (counted and steps):
         for item in items:
             state.assign(node.target, item, scope)
             flow = state.follow(node.body, scope)
@@ -65,7 +60,7 @@ def while_(state: State, node: ast.While, scope: Scope) -> Flow | None:
     note_bound(state, node.test, node.body, scope, kind="while", loop=node)
     if decided is False:
         return state.follow(node.orelse, scope)
-    if decided and _over_items(state, node.test, scope) and not _trains(node.body):
+    if decided and _over_items(state, node.test, scope) and not trains(node.body):
         return _item_by_item(state, node, scope)
     return _once(state, node, scope)
 
@@ -184,33 +179,6 @@ def _counter(target: ast.expr) -> str:
     return ""
 
 
-def _trains(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop body looks like training: it steps an optimiser or calls a train function."""
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Call):
-                func = node.func
-                name = (
-                    func.attr
-                    if isinstance(func, ast.Attribute)
-                    else func.id
-                    if isinstance(func, ast.Name)
-                    else ""
-                )
-                if _TRAINING_STEP.search(name) or _runs_session(func):
-                    return True
-    return False
-
-
-def _runs_session(func: ast.expr) -> bool:
-    """Whether this is `sess.run(...)`, TensorFlow 1's way to take a step."""
-    if not isinstance(func, ast.Attribute) or func.attr != "run":
-        return False
-    owner = func.value
-    name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
-    return "sess" in name.lower()
-
-
 def _note_loop(
     state: State,
     node: ast.For | ast.AsyncFor | ast.While,
@@ -231,7 +199,8 @@ def _note_loop(
             state.certain,
             sum(f.loops for f in state.frames),
             frame.function,
-            _trains(node.body),
+            trains(node.body),
+            steps_over_data(node.body),
         )
     )
 
@@ -241,6 +210,8 @@ def _end(source: ast.expr) -> ast.expr:
     inner = source
     while isinstance(inner, ast.Call) and inner.args:
         name = ast.unparse(inner.func).rpartition(".")[2]
+        if name == "zip":  # with a range and batches
+            source = next((arg for arg in inner.args if "range(" in ast.unparse(arg)), source)
         if name in ("range", "trange", "xrange"):
             end = inner.args[1] if len(inner.args) > 1 else None
             return source if end is None or isinstance(end, ast.Constant) else end
@@ -259,6 +230,8 @@ def note_bound(
     """Record `counter < bound` of a while loop, or of a condition that leaves the loop."""
     if kind == "stop" and not (leaves_loop(body) and any(f.loops for f in state.frames)):
         return
+    if kind == "stop" and not state.frames[-1].loops and _gives(body[-1]):
+        return  # a function called in a loop has its result, and the loop goes on
     for compare in ast.walk(test):
         if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
             continue
@@ -290,7 +263,7 @@ def note_bound(
                     state.certain,
                     sum(f.loops for f in state.frames),
                     frame.function,
-                    _trains(loop.body) if loop is not None else True,
+                    trains(loop.body) if loop is not None else True,
                 )
             )
 
@@ -303,6 +276,13 @@ def note_end(state: State, node: ast.Assign, scope: Scope) -> None:
     target = node.targets[0]
     if isinstance(target, ast.Name) and _END.search(target.id):
         note_bound(state, node.value, [ast.Break()], scope)
+
+
+def _gives(last: ast.stmt) -> bool:
+    """Whether this returns a value, rather than that something is over."""
+    given = last.value if isinstance(last, ast.Return) else None
+    told = isinstance(given, ast.Constant) and (given.value is None or type(given.value) is bool)
+    return given is not None and not told
 
 
 def leaves_loop(body: Sequence[ast.stmt]) -> bool:

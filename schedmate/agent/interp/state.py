@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from posixpath import splitext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from schedmate.agent.budget import Budget
@@ -168,8 +169,18 @@ class State:
         if a is None or b is None:
             return second if a is None else first
         if first.known and second.known and _scalar(first) and _scalar(second):
-            return first if a == b else unknown(origin=first.origin)
+            return first if a == b else self._at_hand(first, second)
         return first
+
+    def _at_hand(self, first: Value, second: Value) -> Value:
+        """Of two paths to one kind of file the one that is in the repository, else unknown."""
+        paths = [value for value in (first, second) if isinstance(value.data, str)]
+        kinds = {splitext(value.data)[1] for value in paths}
+        if len(paths) == 2 and len(kinds) == 1 and "" not in kinds:
+            held = [value for value in paths if self.sources.locate(value.data) is not None]
+            if len(held) == 1:
+                return held[0]
+        return unknown(origin=first.origin)
 
     def lookup(self, name: str, scope: Scope) -> Value:
         current: Scope | None = scope

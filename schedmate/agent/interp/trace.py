@@ -55,7 +55,10 @@ class CallEvent:
 
 @dataclass(slots=True)
 class LoopEvent:
-    """A `for` over a range or a `while`/`break` bound: what counts, and up to where."""
+    """A `for` over a range or a `while`/`break` bound: what counts, and up to where.
+
+    `over_data` says of one that itself takes training's steps whether a loop over data inside does.
+    """
 
     kind: str  # "for" | "while" | "stop"
     counter: str
@@ -66,6 +69,7 @@ class LoopEvent:
     depth: int
     function: str
     has_backward: bool = False
+    over_data: bool | None = None
 
 
 @dataclass(slots=True)

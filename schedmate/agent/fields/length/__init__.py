@@ -20,12 +20,13 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.length.calls import from_call, from_runner, from_training_arguments
 from schedmate.agent.fields.length.counts import LEAVES, LIMIT
+from schedmate.agent.fields.length.doubts import configuration_unread, only_evaluates
 from schedmate.agent.fields.length.loops import from_loop, is_inner, of_passes
 from schedmate.agent.fields.length.settings import from_settings
-from schedmate.agent.fields.length.doubts import configuration_unread, only_evaluates
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
 from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.values import Value
 
 _FOR_EVER = 10**9
 _SAID = 80
@@ -39,9 +40,7 @@ _AS_LONG_AS_IT_TAKES = 1000
 Kind = Literal["step", "epoch"]
 
 
-def find(
-    trace: Trace, settings: list[Setting], plan: LaunchPlan
-) -> tuple[Candidate, Kind] | None:
+def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candidate, Kind] | None:
     """The length of training and its unit, None when the code does not say."""
     if only_evaluates(trace, plan):
         return None
@@ -52,10 +51,13 @@ def find(
         from_runner(event, epochs, steps)
     from_training_arguments(trace, epochs, steps)
     around: dict[int, LoopEvent] = {}
+    inner: list[Value] = []
     for loop in _furthest(trace.loops):
         if isinstance(loop.bound.data, Passes):
             of_passes(loop, loop.bound.data, epochs, steps)
-        elif not is_inner(loop, around.get(loop.depth - 1)):
+        elif is_inner(loop, around.get(loop.depth - 1)):
+            inner.append(loop.bound)
+        else:
             from_loop(loop, epochs, steps)
         if loop.kind == "for":
             around[loop.depth] = loop
@@ -63,7 +65,12 @@ def find(
         counters = {loop.counter for loop in trace.loops if loop.kind == "for"}
         from_settings(
             # what counted a loop, and where it stopped, is no setting
-            [s for s in settings if s.kind != "globals" or s.path[-1] not in counters],
+            [
+                s
+                for s in settings
+                if (s.kind != "globals" or s.path[-1] not in counters)
+                and not any(s.value is bound for bound in inner)
+            ],
             epochs,
             steps,
         )
@@ -86,10 +93,9 @@ def _best(found: list[Candidate], unread: bool) -> Candidate | None:
         source = candidate.origin.source if candidate.origin is not None else "code"
         if unread and source == "library":
             continue
-        if unread and source in ("default", "code"):
-            candidate = replace(candidate, score=candidate.score - _UNREAD)
-        if candidate.score >= _LIKELY:
-            likely.append(candidate)
+        doubt = _UNREAD if unread and source in ("default", "code") else 0
+        if candidate.score - doubt >= _LIKELY:
+            likely.append(replace(candidate, score=candidate.score - doubt))
     return best(likely)
 
 
@@ -153,6 +159,7 @@ def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
         return step, "step"  # libraries that take both end at the limit of steps
     if step_set >= 5 > epoch_set and step.score >= 60:
         return step, "step"
-    if epoch.data == 1 and not epoch_set and step_set and step.score >= 60:
-        return step, "step"  # one pass by default is no choice beside steps that were set
+    counts = step_set or epoch.note is None
+    if epoch.data == 1 and not epoch_set and counts and step.score >= 60:
+        return step, "step"  # one pass by default is no choice beside steps
     return epoch, "epoch"

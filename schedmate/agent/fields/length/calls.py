@@ -62,7 +62,9 @@ def from_training_arguments(trace: Trace, epochs: list[Candidate], steps: list[C
             if positive(fields["max_steps"]):
                 steps.append(counted(fields["max_steps"], 97))
             elif positive(fields["num_train_epochs"]):
-                epochs.append(counted(fields["num_train_epochs"], 96))
+                passes = fields["num_train_epochs"]
+                unsaid = passes.origin is not None and passes.origin.source == "library"
+                epochs.append(counted(passes, 80 if unsaid else 96))
 
 
 def _duration(

@@ -26,7 +26,8 @@ def only_evaluates(trace: Trace, plan: LaunchPlan) -> bool:
     if not _EVALUATES.search(name) or _TRAINS.search(name):
         return False
     return not any(loop.has_backward and loop.kind == "for" for loop in trace.loops) and not any(
-        called.makes_optimizer(event) or any(matches(event, rule) for rule in rules("calls")["length"])
+        called.makes_optimizer(event)
+        or any(matches(event, rule) for rule in rules("calls")["length"])
         for event in trace.calls
     )
 

@@ -33,13 +33,20 @@ _NOT_TOTAL = re.compile(
     re.IGNORECASE,
 )
 _OTHER_EPISODES = re.compile(
-    r"per_epoch|mini_?ep|ppo_?epoch|update_?epoch|learning_epoch|eval|test|valid|warm|seed|random|demo",
+    r"per_epoch|mini_?ep|ppo_?epoch|update_?epoch|opt(im)?_?epoch|learning_epoch|eval|test|valid|warm|seed|random|demo|"
+    r"episode_?(len|step)",
     re.IGNORECASE,
 )
 
 
+_UPDATE = re.compile(r"(^|_)update($|_)")
+"""Functions that learn from what an agent gathered."""
+
+
 def is_inner(loop: LoopEvent, outer: LoopEvent | None) -> bool:
     """Whether a loop passes over what one step of the training loop around it gathered."""
+    if loop.kind == "for" and loop.depth > 0 and _UPDATE.search(loop.function):
+        return True
     if outer is None or loop.kind != "for" or loop.function != outer.function:
         return False
     if not outer.has_backward or loop.site.file != outer.site.file:
@@ -127,8 +134,17 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
                 epochs.append(counted(loop.bound, score, note))
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
             steps.append(counted(_steps_of(loop), score - 3, note))
+        elif _is_plain(loop, counter, text):
+            (epochs if loop.over_data else steps).append(counted(loop.bound, score - 18, note))
         return
     _from_end(loop, counter, text, (epochs, steps))
+
+
+def _is_plain(loop: LoopEvent, counter: str, text: str) -> bool:
+    """Whether this is `for i in range(1000)`, which takes the steps of training itself."""
+    repeats = re.search(r"run|fold|seed|trial|repeat|client|agent|task|restart", text)
+    here = loop.over_data is not None and loop.certain and loop.depth == 0
+    return here and re.fullmatch(r"[a-z]?_*i*", counter) is not None and not repeats
 
 
 def _counts_steps(loop: LoopEvent, counter: str, text: str) -> bool:

@@ -27,13 +27,13 @@ _ENVIRONMENT_STEPS = frozenset(
 """Reinforcement learning counts environment steps, whatever its loops count."""
 
 _PARTS_OF_OTHERS = re.compile(
-    r"eval|valid|test|infer|generat|^val$|^env(ironment)?_?(args|kwargs|config|cfg|params?)$",
+    r"eval|valid|test|infer|generat|profil|^val$|^env(ironment)?_?(args|kwargs|config|cfg|params?)$",
     re.IGNORECASE,
 )
 _OPTIM = re.compile(r"optim\w*", re.IGNORECASE)
 _PARTS_NOT_LENGTH = re.compile(
     r"warm|scheduler|sched|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
-    r"log|save|callback|distill|finetune_head|backbone|discriminator|ema|augment|transform|profil",
+    r"log|save|callback|distill|finetune_head|backbone|discriminator|ema|augment|transform",
     re.IGNORECASE,
 )
 
@@ -82,7 +82,9 @@ def _score(setting: Setting, number: float, steps: bool) -> float | None:
     if setting.kind == "globals":
         score -= 6
     counted_up = setting.kind == "globals" and len(setting.path) > 1  # by an object, so far
-    one = setting.explicit and setting.key.startswith(("max", "total"))  # a trial of one step
+    one = setting.explicit and setting.key.startswith(
+        ("max", "total", "train")
+    )  # a trial of one step
     if number <= 1 and ((steps and not one) or counted_up or "episode" in setting.key):
         return None
     if steps and number < FEW and not one:

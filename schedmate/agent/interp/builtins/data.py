@@ -116,7 +116,8 @@ def _zip(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     columns = [iterate(value) for value in args]
     known = [column for column in columns if column is not None]
     if not columns or len(known) != len(columns):
-        return unknown()
+        counts = [value for value in args if isinstance(value.data, RangeOf)]
+        return counts[0] if counts else unknown()  # `zip(range(steps), batches)` goes so often
     return Value([Value(tuple(row)) for row in zip(*known, strict=False)])
 
 
