@@ -75,3 +75,121 @@ def test_a_few_steps_inside_an_endless_loop_are_no_length(tmp_path: Path) -> Non
     (tmp_path / "main.py").write_text(head + loop)
     found = extract(tmp_path, "python main.py").metadata
     assert found.get("training_config.iters") is None
+
+
+@pytest.mark.parametrize(
+    ("loop", "length"),
+    [
+        ("for i in range(30):\n    model(args.data).backward()", (30, "step")),
+        (
+            (
+                "for i in range(30):\n    for batch in load(args.data):\n"
+                "        model(batch).backward()"
+            ),
+            (30, "epoch"),
+        ),
+        ("for i in range(5):\n    model.eval()", None),
+        ("for seed in range(5):\n    model(args.data).backward()", None),
+        (
+            "for i, row in zip(range(args.iterations), load(args.data)):\n    train(row)",
+            (70, "step"),
+        ),
+        ("for i in range(args.max_episode_length):\n    train(args.data)", None),
+        (
+            (
+                "def ppo_update(rows, n_epochs=4):\n"
+                "    for _ in range(n_epochs):\n        train(rows)\n"
+                "for it in range(90):\n    ppo_update(args.data)"
+            ),
+            (90, "step"),
+        ),
+        (
+            (
+                "class Schedule:\n    def rate(self, iteration):\n"
+                "        if iteration > 2 * args.iterations:\n            return 0.1\n"
+                "for batch in load(args.data):\n    Schedule().rate(batch)\n    train(batch)"
+            ),
+            None,
+        ),
+        ("def draw():\n    for t in range(50):\n        sampler.step(t)\ndraw()", None),
+    ],
+)
+def test_a_loop_that_takes_steps_of_training(
+    tmp_path: Path, loop: str, length: tuple[int, str] | None
+) -> None:
+    head = (
+        "import argparse\nimport torch\nfrom library import load, sampler\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--data')\n"
+        "parser.add_argument('--iterations', type=int, default=70)\n"
+        "parser.add_argument('--max_episode_length', type=int, default=1000)\n"
+        "args = parser.parse_args()\nmodel = torch.nn.Linear(4, 2)\n"
+        "def train(batch):\n    model(batch).mean().backward()\n"
+    )
+    (tmp_path / "main.py").write_text(f"{head}{loop}\n")
+    found = extract(tmp_path, "python main.py").metadata
+    told = (found.get("training_config.iters"), found.get("training_config.iter_type"))
+    assert told == (length or (70, "step"))  # else what the setting says
+
+
+_OPTIMISED = "torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), 0.1)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "length"),
+    [("val", "", None), ("val", _OPTIMISED, 40), ("train_val", "", 40), ("main", "", 40)],
+)
+def test_a_program_that_only_evaluates_has_no_length(
+    tmp_path: Path, name: str, body: str, length: int | None
+) -> None:
+    (tmp_path / "x.yaml").write_text("epochs: 40\n")
+    (tmp_path / f"{name}.py").write_text(
+        f"import torch, yaml\nyaml.safe_load(open('x.yaml'))\n{body}"
+    )
+    found = extract(tmp_path, f"python {name}.py").metadata
+    assert found.get("training_config.iters") == length
+
+
+def test_without_its_configuration_a_librarys_default_is_no_length(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import sys, lightning, yaml\nfor word in sys.argv:\n    print(word)\n"
+        "lightning.Trainer(**yaml.safe_load(open(sys.argv[-1]))).fit(None)\n"
+    )
+    (tmp_path / "x.yaml").write_text("precision: 32\n")
+    lengths = {
+        command: extract(tmp_path, f"python main.py {command}").metadata.get(
+            "training_config.iters"
+        )
+        for command in ("--config x.yaml", "--config /far/away.yaml", "--config=$CONFIG")
+    }
+    assert lengths == {
+        "--config x.yaml": 1000,
+        "--config /far/away.yaml": None,
+        "--config=$CONFIG": None,
+    }
+
+
+def test_words_of_the_shell_beside_a_configuration(tmp_path: Path) -> None:
+    """What the command does not set is the configuration's, whatever $OUT is."""
+    (tmp_path / "main.py").write_text(
+        _HEAD.replace(
+            "parser.add_argument('--data'",
+            "parser.add_argument('--out')\nparser.add_argument('--data'",
+        )
+        + "import json, os, sys\n"
+        "given = {word[2:] for word in sys.argv if word.startswith('--')}\n"
+        "name = 'x.json'\n"
+        "if not os.path.exists(name):\n    name = os.path.join('configs', name)\n"
+        "for key, value in json.load(open(name)).items():\n"
+        "    if key not in given:\n        setattr(args, key, value)\n"
+        "for epoch in range(args.n_epoch):\n    train(args.data)\n"
+    )
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "x.json").write_text('{"n_epoch": 44}')
+    found = extract(tmp_path, "python main.py --out $OUT").metadata
+    assert found.get("training_config.iters") == 44
+
+
+def test_the_limit_of_a_profiler_is_no_length(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("profile:\n  max_steps: 110\nnum_epochs: 16\n")
+    (tmp_path / "main.py").write_text("import yaml\nyaml.safe_load(open('x.yaml'))\n")
+    assert extract(tmp_path, "python main.py").metadata.get("training_config.iters") == 16

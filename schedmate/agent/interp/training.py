@@ -18,13 +18,16 @@ _STEPS = frozenset(["backward", "minimize", "apply_gradients"])
 """Methods that do so, whatever their object."""
 
 
-def trains(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop body looks like training: it steps an optimiser or calls a train function."""
+def trains(body: Sequence[ast.stmt], simulated: bool = False) -> bool:
+    """Whether a loop body looks like training: it steps an optimiser or calls a train function.
+
+    With `simulated`, stepping an environment counts too.
+    """
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call):
                 owner, _, name = ast.unparse(node.func).rpartition(".")
-                other = name == "step" and _OTHER_STEP.search(owner)
+                other = name == "step" and not simulated and _OTHER_STEP.search(owner)
                 if (_TRAINING_STEP.search(name) and not other) or _runs_session(node.func):
                     return True
     return False
