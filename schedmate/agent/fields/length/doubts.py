@@ -9,7 +9,7 @@ from schedmate.agent.fields import called
 from schedmate.agent.fields.candidates import Setting, matches, rules
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
-from schedmate.agent.values import Unknown, Value
+from schedmate.agent.values import Unknown
 
 _EVALUATES = re.compile(
     r"(^|[_.-])(val|valid|validate|validation|eval|evaluate|evaluation|test|infer|inference|predict|"
@@ -32,12 +32,12 @@ def only_evaluates(trace: Trace, plan: LaunchPlan) -> bool:
     )
 
 
-_CONFIGURATION = re.compile(
-    r"-{0,2}\$?\{?(?!\w*(deepspeed|ds_|accelerate|model|token|data|log))\w*(config|cfg|recipe)[\w-]*\}?"
-    r"|.+\.(ya?ml|toml|jsonnet|gin)",
+_FLAG = re.compile(
+    r"-{1,2}(?!\w*(deepspeed|ds_|accelerate|model|token|data|log))\w*(config|cfg|recipe)[\w-]*",
     re.IGNORECASE,
 )
-"""A flag for a configuration, or its file: `--cfg`, `${CONFIG}`, `x.yaml`."""
+_FILE = re.compile(r"\S+\.(ya?ml|toml|jsonnet|gin)|[A-Z_]*(CONFIG|CFG)[A-Z_]*")
+"""A configuration's file, or what stands for one: `x.yaml`, `CONFIG_FILE`."""
 
 
 def configuration_unread(plan: LaunchPlan, settings: list[Setting]) -> bool:
@@ -48,10 +48,13 @@ def configuration_unread(plan: LaunchPlan, settings: list[Setting]) -> bool:
         and setting.owner != "launcher"
         for setting in settings
     )
-    return not read and any(_names_configuration(word) for word in plan.argv)
-
-
-def _names_configuration(word: Value) -> bool:
-    text = word.data.text if isinstance(word.data, Unknown) else word.data
-    flag = text.partition("=")[0] if isinstance(text, str) else ""
-    return _CONFIGURATION.fullmatch(flag) is not None
+    words = [w.data.text or "" if isinstance(w.data, Unknown) else str(w.data) for w in plan.argv]
+    for word, following in zip(words, [*words[1:], "-"], strict=False):
+        flag, equals, value = word.partition("=")
+        given = value if equals else following
+        # a file, and no name of one that the program knows
+        if _FLAG.fullmatch(flag) and not re.fullmatch(r"\w[\w-]*", given):
+            return not read
+        if _FILE.fullmatch(value or flag):
+            return not read
+    return False
