@@ -32,10 +32,9 @@ def only_evaluates(trace: Trace, plan: LaunchPlan) -> bool:
     )
 
 
-_FLAG = re.compile(
-    r"-{1,2}(?!\w*(deepspeed|ds_|accelerate|model|token|data|log))\w*(config|cfg|recipe)[\w-]*",
-    re.IGNORECASE,
-)
+_FLAG = re.compile(r"-{1,2}\w*(config|cfg|recipe)[\w-]*", re.IGNORECASE)
+_OTHER = re.compile(r"deepspeed|ds_|accelerate|model|token|data|log|hyp", re.IGNORECASE)
+"""What options name whose files configure something else."""
 _FILE = re.compile(r"\S+\.(ya?ml|toml|jsonnet|gin)|[A-Z_]*(CONFIG|CFG)[A-Z_]*")
 """A configuration's file, or what stands for one: `x.yaml`, `CONFIG_FILE`."""
 
@@ -49,12 +48,14 @@ def configuration_unread(plan: LaunchPlan, settings: list[Setting]) -> bool:
         for setting in settings
     )
     words = [w.data.text or "" if isinstance(w.data, Unknown) else str(w.data) for w in plan.argv]
+    option = ""
     for word, following in zip(words, [*words[1:], "-"], strict=False):
         flag, equals, value = word.partition("=")
-        given = value if equals else following
+        option = flag if equals or flag.startswith("-") else option
+        if _OTHER.search(option):
+            continue
         # a file, and no name of one that the program knows
-        if _FLAG.fullmatch(flag) and not re.fullmatch(r"\w[\w-]*", given):
-            return not read
-        if _FILE.fullmatch(value or flag):
+        named = not re.fullmatch(r"\w[\w-]*", value if equals else following)
+        if (_FLAG.fullmatch(flag) and named) or _FILE.fullmatch(value or flag):
             return not read
     return False
