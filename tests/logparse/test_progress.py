@@ -740,3 +740,158 @@ def test_interleaved_ranks_need_no_word_on_one_iteration() -> None:
     ]
 
     assert progress_of(*lines).notes == []
+
+
+def keras(
+    epochs: int, of: int, last: str = "60/60 [=====] - 10s 165ms/step - loss: 0.5"
+) -> list[str]:
+    lines = []
+    for epoch in range(1, epochs + 1):
+        lines += [f"Epoch {epoch}/{of}", "60/60 [=====] - 10s 165ms/step - loss: 0.5"]
+    return [*lines[:-1], last]
+
+
+def test_steps_are_counted_over_the_epochs_that_lines_of_their_own_name() -> None:
+    progress = progress_of(*keras(3, 25))
+
+    assert (progress.iteration, progress.total_iterations) == (180, 1500)
+    assert (progress.epoch, progress.total_epochs) == (3, 25)
+    assert progress.eta_s == pytest.approx(1320 * 0.165)
+
+
+def test_an_epoch_named_before_many_redraws_is_found() -> None:
+    redraws = "\r".join(f"{n}/60 [>..] - ETA: 4s - 165ms/step - loss: 0.5" for n in range(1, 61))
+    progress = progress_of(*keras(3, 25, redraws))
+
+    assert (progress.iteration, progress.total_iterations) == (180, 1500)
+
+
+def test_an_epoch_summed_up_behind_its_bar_is_the_one_before() -> None:
+    lines = ["training"]
+    for epoch in range(3):
+        lines += ["100%|###| 50/50 [00:50<00:00, 1.00s/it]", f"epoch {epoch}: loss 0.5, acc 0.9"]
+    lines.append(" 40%|#  | 20/50 [00:20<00:30, 1.00s/it]")
+    progress = progress_of(*lines)
+
+    assert (progress.iteration, progress.total_iterations, progress.in_epoch) == (20, 50, True)
+    assert progress.epoch == 3
+    assert progress.eta_s is None
+
+
+def test_a_counter_that_goes_on_over_the_epochs_is_not_one_of_an_epoch() -> None:
+    lines = []
+    for epoch in range(1, 4):
+        lines.append(f"Epoch {epoch}/3")
+        lines += [f"step {100 * epoch + n}/400 loss 0.5 time 0.2s" for n in range(0, 100, 20)]
+    progress = progress_of(*lines)
+
+    assert (progress.iteration, progress.total_iterations) == (380, 400)
+
+
+def test_a_bar_that_begins_anew_with_every_epoch_is_not_the_whole_run() -> None:
+    lines = ["training loss 0.5"]
+    lines += ["100%|###| 50/50 [00:50<00:00, 1.00s/it]", " 40%|#  | 20/50 [00:20<00:30, 1.00s/it]"]
+    progress = progress_of(*lines)
+
+    assert progress.in_epoch
+    assert progress.eta_s is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["rendering 6 images", "DDIM Sampler: 100%|###| 20/20 [00:37<00:00,  1.86s/it]"],
+        ["100%|###| 6655/6655 [00:37<00:00, 175.79it/s]"],
+        ["# Step 1: Create the data directory", "# Step 2: Download", "# Step 3: Download images"],
+        ["RuntimeError at step 5", "Average Steps: 42.5"],
+        ["learning_rate type=float range=[0.01..0.25] (step=0.005)", "n_sample (step=16)"],
+        ["python train.py --epochs 20 --batch 256", "python train.py --epochs 30 --batch 64"],
+        ["trainer: mode=train, epochs=3, patience=100, batch=16, lr0=0.01, save=True"],
+        ["Epochs 1-5:   LR = 0.005", "Epochs 6-10:  LR = 0.0005", "Epochs 11+:   LR = 0.00005"],
+        ["checkpoints/epoch=0300-test_score=1.000.ckpt", "checkpoints/epoch=0250-test.ckpt"],
+        ["Downloading resnet50", "  0%|   | 0.00/548M [00:00<?, ?B/s]", "training"],
+    ],
+)
+def test_what_counts_something_else_says_nothing_of_the_run(lines: list[str]) -> None:
+    progress = progress_of(*lines)
+
+    assert (progress.iteration, progress.total_iterations, progress.epoch) == (None, None, None)
+    assert (progress.step_time_s, progress.eta_s) == (None, None)
+
+
+def test_epochs_on_lines_of_their_own_are_told_with_how_long_they_take() -> None:
+    lines = []
+    for epoch in range(1, 11):
+        lines += [f"Epoch: {epoch:02} | Time: 0m 55s", "\tTrain Loss: 1.5 | Train PPL: 4.8"]
+    progress = progress_of(*lines)
+
+    assert (progress.epoch, progress.epoch_time_s, progress.step_time_s) == (10, 55, None)
+
+
+def test_the_best_epoch_so_far_is_not_the_latest() -> None:
+    lines = []
+    for epoch in range(1, 7):
+        lines += [f"epoch {epoch}/6", f"  loss: 0.{9 - epoch}", "dice: 0.8 at epoch: 2 so far"]
+
+    assert progress_of(*lines).epoch == 6
+
+
+def test_a_bar_that_ran_as_long_as_the_run_is_that_of_training() -> None:
+    progress = progress_of(
+        "Num Epochs = 10",
+        "100%|###| 6957/6957 [38:51<00:00,  2.98it/s]",
+        "{'train_runtime': 332.91, 'train_steps_per_second': 6.789}",
+        "100%|###| 2260/2260 [05:32<00:00,  6.79it/s]",
+        "100%|###| 57/57 [00:00<00:00, 57.63it/s]",
+    )
+
+    assert progress.step_time_s == pytest.approx(1 / 6.79)
+    assert progress.total_iterations == 2260
+
+
+def test_the_steps_of_a_summary_are_not_those_of_another_run() -> None:
+    progress = progress_of(
+        "  Total optimization steps = 970",
+        "  Total optimization steps = 240",
+        "{'train_runtime': 34.0637, 'train_steps_per_second': 7.046}",
+    )
+
+    assert progress.step_time_s == pytest.approx(34.0637 / 240)
+    assert progress.total_iterations == 240
+
+
+def test_a_later_epoch_of_another_kind_of_line_is_where_the_run_is() -> None:
+    lines = [
+        f"Epoch {n}: 100%|###| 352/352 [01:00<00:00, 5.63it/s, v_num=1, loss=3.3]" for n in range(3)
+    ]
+    lines += [
+        f"Epoch {n}, global step {352 * (n + 1)}: 'val/acc' was not in top 1" for n in range(9)
+    ]
+    progress = progress_of(*lines)
+
+    assert (progress.epoch, progress.iteration) == (8, 9 * 352)
+
+
+def test_a_bar_that_stands_still_during_validation_does_not_slow_the_steps() -> None:
+    lines = []
+    for epoch in range(4):
+        lines += [
+            f"Epoch {epoch}: 100%|###| 400/400 [04:49<00:00,  1.38it/s, v_num=1]",
+            f"Epoch {epoch}: 100%|###| 400/400 [24:11<00:00,  0.28it/s, v_num=1]",
+        ]
+
+    assert progress_of(*lines).step_time_s == pytest.approx(1 / 1.38)
+
+
+def test_the_loss_of_an_iteration() -> None:
+    assert said("loss of iteration 14 : 1.568310") == {"iteration": 14, "loss": 1.56831}
+
+
+def test_the_epoch_is_looked_for_above_as_many_lines_as_it_has() -> None:
+    lines = []
+    for epoch in range(1, 4):
+        lines.append(f"Epoch {epoch}/25")
+        lines += [f"batch {n}/200 - 165ms/step - loss: 0.5" for n in range(1, 201)]
+    progress = progress_of(*lines)
+
+    assert (progress.iteration, progress.total_iterations) == (600, 5000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from schedmate.logparse.progress.general import read_general
 from schedmate.logparse.progress.labels import clock_s, labelled
@@ -23,6 +24,12 @@ _COUNT = re.compile(
 
 _PRINTED = re.compile(r"\W*epochs?\W{1,3}\d+\b", re.IGNORECASE)
 
+SAME = 0.01
+"""A bar and the summary of its run differ by no more, besides the second they are cut to."""
+_UNRATED = re.compile(r"\?\s?[^\W\d_]+/s|\?\s?s/")
+_MAPPED = "ba/s"
+"""In this unit data sets are prepared; training that counts in it says what it is."""
+
 OTHER = Sample("other")
 """What `read_bar` gives for a bar of something else than training."""
 
@@ -39,10 +46,12 @@ def read_bar(text: str) -> Sample | None:
     unit = f"it{unit}" if unit == "/s" else unit
     known = meaning("", unit) if unit else None
     if counter["percent"] is None and known is None:
-        return None  # a number before a clock in brackets is no bar
+        # a number before a clock in brackets is no bar
+        return OTHER if _UNRATED.search(text, match.start()) else None
     if counter["total"] and _number(counter["total"]) <= 1:
         return OTHER  # one thing is downloaded, installed, written
-    if kind == "other" or (unit and known is None and not _odd_unit(unit)):
+    mapped = unit == _MAPPED and kind is None
+    if kind == "other" or mapped or (unit and known is None and not _odd_unit(unit)):
         return OTHER
     sample = Sample("tqdm", named=kind == "training" and not counts_only(head[-80:]))
     for number in [*labelled(head), *labelled(_printed(text, match))]:
@@ -79,6 +88,18 @@ def read_bar(text: str) -> Sample | None:
                 sample.iteration = sample.total = None
     sample.group = f"tqdm {re.sub(r'[0-9.]+', '0', ' '.join(head[-60:].split()))} {total}"
     return sample
+
+
+def name_by_run_time(groups: Iterable[list[Sample]]) -> None:
+    """Makes sure of a bar that took as long as the run of training did, as its summary says."""
+    kinds = list(groups)
+    runs = [s.run_s for group in kinds for s in group if s.run_s]
+    for group in kinds:
+        last = group[0]
+        if last.reader == "tqdm" and last.elapsed_s and last.iteration == last.total:
+            if any(abs(last.elapsed_s - run) <= 1 + SAME * run for run in runs):
+                for sample in group:
+                    sample.named = True
 
 
 def _printed(text: str, bar: re.Match[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from schedmate.logparse.progress.general import EPOCH_ONLY
 from schedmate.logparse.progress.parts import Part, join, read_part
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
@@ -34,6 +35,7 @@ _NO_WORD = re.compile(r"[\W\d_]+")
 APART = 200
 """How far behind the rest of a bar its counter is drawn, with what goes back over it [bytes]."""
 _COUNTER = re.compile(rb" ?(\d{1,9})/(\d{1,9}) ?")
+_EPOCH = re.compile("(?i)epoch|époque|época|轮|エポック|에포크|эпох".encode())
 Reader = Callable[[str], Sample | None]
 
 
@@ -51,12 +53,14 @@ def collect(
     parts: list[Part] = []
     counts: dict[tuple[str, str], int] = {}
     kinds: dict[tuple[str, str], tuple[Sample, Sample]] = {}
-    read, drawn = 0, (0, 0, 0)
+    read, drawn, within = 0, (0, 0, 0), None
     limit = max(since, file.size - REACH)
     lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
     for looked, (offset, data) in enumerate(lines):
         if offset < limit or read >= MOST or looked >= LOOKED_AT:
             break
+        if within is not None and not (_EPOCH.search(data) or samples[-1].group == EPOCH_ONLY):
+            continue
         if alone := _COUNTER.fullmatch(data):
             drawn = offset, int(alone[1]), int(alone[2])
             continue
@@ -74,15 +78,19 @@ def collect(
             newest, later = kinds.get(kind, (sample, sample))
             newest.again += (sample.iteration or 0) > (later.iteration or 0)
             kinds[kind] = newest, sample
-            if count > ENOUGH:
+            if count > ENOUGH and not (within == kind and samples[-1].group == EPOCH_ONLY):
                 continue
             sample.offset, sample.time, sample.stream = offset, line.time, line.stream
             sample.wording = hash(_NO_WORD.sub("", text[:WORDED]))
             samples.append(sample)
+            if within == kind:
+                return samples  # where the epoch before it had ended
             if count == ENOUGH:
                 clocked = sample.timed or line.time is not None or sample.elapsed_s is not None
                 if clocked and (sample.surely_training or (sample.named and sample.timed)):
-                    return samples
+                    if sample.total is None or any(s.epoch is not None for s in samples):
+                        return samples
+                    within = kind  # of which epoch it says nothing: a line above may
                 limit = max(limit, offset - FURTHER)
     if parts:
         join(samples, parts)

@@ -13,6 +13,8 @@ from schedmate.logparse.reading import LogFile
 HEAD = 1 << 18
 """Bytes of the beginning that are searched (256 KiB)."""
 
+ENDLESS = 1 << 40
+"""A number this large stands for no limit at all."""
 SILENT = 10
 """Words below which a log says nothing but what its bars show, as the standard error of a job."""
 _WORD = re.compile(rb"[A-Za-z]{4,}")
@@ -59,8 +61,8 @@ def read_facts(file: LogFile) -> Facts:
             silent = len(_WORD.findall(head)) < SILENT
             facts.speaks = silent or bool(pattern.search(head) or pattern.search(tail))
         elif match := pattern.search(head):
-            number = next(group for group in match.groups() if group)
-            setattr(facts, name, int(number.replace(b",", b"")))
+            number = int(next(group for group in match.groups() if group).replace(b",", b""))
+            setattr(facts, name, number if number < ENDLESS else None)
     if facts.batch is None and facts.device_batch and facts.devices:
         facts.batch = facts.device_batch * facts.devices
     return facts

@@ -10,7 +10,7 @@ from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.words import about, is_some_loss, meaning, names_a_part, seconds
 
 EPOCH_ONLY = "an epoch and nothing else"
-"""The kind of lines that name an epoch and say no more: a log with them is likely of a training."""
+"""The kind of lines that speak of epochs and say no more: their log is likely of a training."""
 LATEST = 1e8
 """A larger time [s] is a date and no duration."""
 
@@ -30,6 +30,8 @@ def read_general(text: str) -> Sample | None:
         sample.step_time_s, sample.named = shared, True
     for number in numbers:
         _take(sample, number, kinds)
+    if sample.loss is None and any(map(_is_number_of_epochs, numbers)):
+        return Sample("general", EPOCH_ONLY)
     if sample.iteration is None and sample.epoch is None:
         sample.nameless = _nameless(numbers)
         sample.step_time_s = None if sample.bare else sample.step_time_s
@@ -43,10 +45,10 @@ def read_general(text: str) -> Sample | None:
             sample.step_time_s = None
         sample.group = "general loss" + " and time" * sample.timed
         return sample
-    if "unnamed" in kinds and not sample.training and sample.bare:
-        sample.step_time_s, sample.bare = None, False  # `12s` in any text
-    if sample.bare and sample.elapsed_s and (sample.step_time_s or 0) >= sample.elapsed_s / 2:
-        sample.step_time_s, sample.bare = None, False  # the elapsed time under another name
+    anything = "unnamed" in kinds and not sample.training  # `12s` in any text
+    elapsed = sample.elapsed_s and (sample.step_time_s or 0) >= sample.elapsed_s / 2
+    if sample.bare and (anything or elapsed):  # or the elapsed time under another name
+        sample.step_time_s, sample.bare = None, False
     if sample.meter and sample.iteration is not None:
         sample.bare = False
     if sample.iteration is None and sample.step_time_s is not None and sample.bare:
@@ -61,6 +63,14 @@ def read_general(text: str) -> Sample | None:
     if not sample.named and sample.total is not None:
         sample.group += f" of {sample.total}"  # another loop may be counted in the same way
     return sample
+
+
+_EPOCHS = re.compile(r"epochs['\"]?$", re.IGNORECASE)
+
+
+def _is_number_of_epochs(number: Labelled) -> bool:
+    """Whether it says how many there are to be, as in `epochs=3, batch=16, lr0=0.01`."""
+    return _EPOCHS.search(number.key) is not None and number.total is None and not number.unit
 
 
 def _is_handled(numbers: list[Labelled]) -> bool:
@@ -173,8 +183,12 @@ def _iteration(sample: Sample, number: Labelled, value: float, stated: bool) -> 
     return True
 
 
+_FROM = re.compile(r"\+|\s?[-\u2013]\s?\d")
+"""Behind the first epoch of a plan: `Epochs 1-5: lr 0.01`, `Epochs 11+`."""
+
+
 def _epoch(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
-    if sample.epoch is not None or not value >= 0:
+    if sample.epoch is not None or not value >= 0 or _FROM.match(number.behind):
         return False
     sample.epoch, sample.total_epochs = value, number.total
     sample.in_epoch = sample.iteration is not None and sample.total is not None

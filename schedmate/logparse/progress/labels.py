@@ -62,7 +62,11 @@ _ORDINAL = re.compile(
     r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE
 )
 _RANGE = re.compile(r"\b(batch|iter|iteration|step)(s? ?\[)\d+-(\d+\])", re.IGNORECASE)
-_LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on)\b", re.IGNORECASE)
+_LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on|of)\b", re.IGNORECASE)
+
+
+_FILE = re.compile(r"[\w.=+-]{1,120}\.(?:ckpt|pth?|tar|h5|hdf5|keras|bin|npz|onnx)\b")
+"""Names of checkpoints: what they count is what had been saved."""
 
 
 class Labelled(NamedTuple):
@@ -81,6 +85,7 @@ class Labelled(NamedTuple):
 def labelled(text: str) -> list[Labelled]:
     """All labelled numbers of a line, from left to right."""
     text = _ORDINAL.sub(r" \2 \1 ", DATE.sub(" | ", text[:LONGEST]))
+    text = _FILE.sub(" ", text)
     text = _RANGE.sub(r"\1\2\3", text)
     found: list[Labelled] = []
     end = 0

@@ -169,6 +169,16 @@ def steady(timed: list[Sample]) -> list[Sample]:
     return later if len(later) >= max(3, len(timed) // 3) else timed
 
 
+def while_moving(samples: list[Sample]) -> list[Sample]:
+    """Without the redraws of a bar that stands still, while something else goes on."""
+    first = samples[:1]
+    return first + [
+        b
+        for a, b in pairwise(samples)
+        if (a.epoch, a.iteration) != (b.epoch, b.iteration) or None in (b.epoch, b.elapsed_s)
+    ]
+
+
 def is_of_one(counted: list[Sample], typical_s: float, every: int) -> bool:
     """Whether the first line of an epoch, which has one step behind it, states the time of others.
 

@@ -19,6 +19,7 @@ from schedmate.logparse.progress.series import (
     SAME,
     agree,
     by_what_is_left,
+    counts_on,
     every,
     fills_epoch,
     is_mean_since_start,
@@ -30,6 +31,7 @@ from schedmate.logparse.progress.series import (
     share_out,
     steady,
     ticks,
+    while_moving,
 )
 
 SAMPLES = 0.002
@@ -44,6 +46,8 @@ COARSE = 0.05
 """Times stated in steps of more than this share of them say less than the timestamps."""
 CLOSE = 0.05
 """A time of a single step, now and then, says no more than the clock where they differ by more."""
+COUNTED = 3
+"""Lines that show nothing of training by which something is counted."""
 UNITLESS = 60.0
 """A time without unit above this is not believed to be seconds unless something confirms it."""
 FIRM = 8
@@ -122,10 +126,27 @@ def _is_training(group: list[Sample], step_s: float, facts: Facts, training: boo
     return training or takes >= (BRIEF if latest.again < AGAIN else BRIEF / 4)
 
 
+def is_of_training(group: list[Sample], facts: Facts, *, training: bool) -> bool:
+    """Whether what lines count that give no step time are steps of training.
+
+    Files, samples and the steps of a manual are counted too: lines that show nothing of training
+    count it where they say the same again and again, in a log that speaks of training.
+    """
+    if any(s.training for s in group) or group[0].reader not in ("general", "tqdm"):
+        return True
+    if not (training or facts.speaks) or not any(s.named or s.epoch for s in group):
+        return False
+    if group[0].reader == "tqdm":
+        return True
+    counted = [s for s in group[::-1] if s.iteration is not None]
+    return len(counted) >= COUNTED and says_the_same(counted) and counts_on(counted)
+
+
 def _stated(
     ordered: list[Sample], counted: list[Sample], clock: Spread | None, epoch_s: float | None
 ) -> Found | None:
-    timed = steady([s for s in ordered if s.step_time_s is not None and not s.since_last])
+    moving = while_moving(ordered) if ordered[0].reader == "tqdm" else ordered
+    timed = steady([s for s in moving if s.step_time_s is not None and not s.since_last])
     found = typical([s.step_time_s for s in timed if s.step_time_s is not None])
     if found is None:
         return None

@@ -12,15 +12,17 @@ from itertools import pairwise
 from typing import Any
 
 from schedmate.jobs import Progress
+from schedmate.logparse.progress.bars import name_by_run_time
 from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
-from schedmate.logparse.progress.epochs import counts_epochs
+from schedmate.logparse.progress.epochs import counts_epochs, epoch_lines, place_in_epochs
 from schedmate.logparse.progress.facts import Facts, read_facts
 from schedmate.logparse.progress.general import EPOCH_ONLY
 from schedmate.logparse.progress.pace import Tick, interval, pace, typical
+from schedmate.logparse.progress.position import find_position
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.series import find_counter, find_times, nest, one_stream
-from schedmate.logparse.progress.steptime import Found, step_time
+from schedmate.logparse.progress.steptime import Found, is_of_training, step_time
 from schedmate.logparse.progress.tables import find_table
 from schedmate.logparse.reading import Log, LogError, LogFile
 from schedmate.logparse.reading.timestamps import dated
@@ -29,6 +31,10 @@ NUMBERED = 1 << 30
 """In a larger file lines are not counted, as that would take longer than all else [bytes]."""
 RANKS = 16
 """Files of a directory that are asked before the tracker abstains."""
+DIGIT = 0.001
+"""The last digit of a rate of a whole run."""
+ROUGHLY = 0.2
+"""A number of steps is not of this run where its rate differs by more than this share."""
 COARSE = 0.01
 """A rate of a whole run below this has lost its digits: they are printed with three decimals."""
 FEW = 5
@@ -84,10 +90,11 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
 
 def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> Progress:
     """A `Progress` from samples, the newest first."""
-    training = any(s.training or s.epoch is not None for s in samples)
+    training = any(s.training or s.epoch is not None or s.group == EPOCH_ONLY for s in samples)
     every = samples
     samples = [sample for sample in samples if sample.group != EPOCH_ONLY]
-    if not samples:
+    epochs = epoch_lines([sample for sample in every if sample.group == EPOCH_ONLY])
+    if not samples and not epochs:
         return Progress(reason="no line of the log shows training progress")
     facts = read_facts(file)
     groups: dict[str, list[Sample]] = {}
@@ -103,16 +110,19 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         if _counts_on(group):
             for sample in group:
                 sample.in_epoch = False
+    name_by_run_time(groups.values())
     ranked = sorted(filter(_counts, groups.values()), key=_worth, reverse=True)
-    if not ranked:
+    best = _first_found(ranked, facts, batch, training=training)
+    believed = best[0] if best is not None else None
+    ranked = [g for g in ranked if g is believed or is_of_training(g, facts, training=training)]
+    if not ranked and not epochs:
         return Progress(reason="no line of the log shows training progress")
-    counted = any(s.iteration is not None or s.epoch is not None for s in samples)
+    counted = any(s.iteration is not None or s.epoch is not None for g in ranked for s in g)
     progress = Progress(
         reason="the log counts iterations but does not say how long one takes"
-        if counted
+        if counted or epochs
         else "no line of the log shows training progress"
     )
-    best = _first_found(ranked, facts, batch, training=training)
     if best is not None:
         group, (spread, source, notes) = best
         progress = Progress(
@@ -126,9 +136,12 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         ranked = [group, *(other for other in ranked if other is not group)]
     else:
         _summary(progress, samples, facts)
-    _describe(progress, ranked, facts)
-    _count(progress, ranked, facts)
-    used = ranked[0]
+    for group in ranked:
+        other = [s for kind in ranked if kind is not group for s in kind]
+        place_in_epochs(group, sorted([*epochs, *other], key=lambda s: -s.offset))
+    _describe(progress, [*ranked, epochs], facts)
+    find_position(progress, ranked, facts)
+    used = ranked[0] if ranked else epochs
     counts = [s.iteration for s in one_stream(used) if s.iteration is not None]
     progress.steps_seen = max(counts) - min(counts) + 1 if counts else 0
     progress.reader = used[0].reader
@@ -201,13 +214,22 @@ def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
     """A run that has ended and says only how long it took, or how fast it was on the whole."""
     run = next((s.run_s for s in samples if s.run_s), None)
     rate = next((s.run_rate for s in samples if s.run_rate), None)
-    if run is not None and facts.total_iterations:
-        progress.step_time_s = run / facts.total_iterations
-        progress.iteration = progress.total_iterations = facts.total_iterations
+    steps = facts.total_iterations
+    if run is not None and rate is not None and not _fits(steps, run, rate):
+        exact = rate >= COARSE and run * DIGIT < 1
+        steps = round(run * rate) if exact else None
+    if run is not None and steps:
+        progress.step_time_s = run / steps
+        progress.iteration = progress.total_iterations = steps
     elif rate is not None and rate >= COARSE:
         progress.step_time_s = 1 / rate
     if progress.step_time_s is not None:
         progress.source, progress.readings, progress.reason = "summary", 1, None
+
+
+def _fits(steps: int | None, run_s: float, rate: float) -> bool:
+    """Whether so many steps in that time may be that rate."""
+    return steps is not None and abs(steps / run_s - rate) <= DIGIT + ROUGHLY * rate
 
 
 def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None:
@@ -246,8 +268,13 @@ def _epoch_time(latest: list[Sample]) -> float | None:
 def _stated_epoch_time(latest: list[Sample]) -> float | None:
     stated = sorted((s for s in latest if s.epoch_time_s), key=lambda s: s.offset)
     found = typical([s.epoch_time_s for s in stated if s.epoch_time_s])
-    counted = [Tick(0.0, int(s.epoch)) for s in stated if s.epoch is not None]
+    counted = [Tick(0.0, int(s.epoch)) for s in stated if s.epoch is not None and not _is_bar(s)]
     return None if found is None or interval(counted) > 1 else found.median
+
+
+def _is_bar(sample: Sample) -> bool:
+    """Whether it is drawn anew however many epochs have gone by, and its rate is that of one."""
+    return sample.reader == "tqdm"
 
 
 def _epoch_pace(latest: list[Sample]) -> float | None:
@@ -259,39 +286,3 @@ def _epoch_pace(latest: list[Sample]) -> float | None:
     ]
     found = pace(ticks)
     return found.median if found is not None else None
-
-
-def _count(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None:
-    """Where the run is, and when it will end."""
-    latest = next((s for group in ranked for s in group if s.iteration is not None), None)
-    step = progress.step_time_s
-    if latest is not None and progress.iteration is None:
-        total = latest.total
-        progress.iteration, progress.total_iterations = latest.iteration, total
-        progress.in_epoch = latest.in_epoch
-        epochs, epoch = progress.total_epochs, latest.epoch
-        if (
-            latest.in_epoch
-            and total
-            and epochs
-            and epoch is not None
-            and latest.iteration is not None
-        ):
-            done = int(epoch) - (facts.first_epoch if epoch < epochs else 1)
-            progress.iteration = max(0, done) * total + latest.iteration
-            progress.total_iterations, progress.in_epoch = epochs * total, False
-        elif not latest.in_epoch and total is None and latest.iteration is not None:
-            if (facts.total_iterations or 0) >= latest.iteration:
-                progress.total_iterations = facts.total_iterations
-    if latest is not None and latest.eta_s is not None and not latest.in_epoch:
-        progress.eta_s = latest.eta_s
-    elif (
-        step is not None
-        and not progress.in_epoch
-        and progress.iteration is not None
-        and progress.total_iterations is not None
-    ):
-        progress.eta_s = max(0, progress.total_iterations - progress.iteration) * step
-    elif progress.epoch_time_s and progress.total_epochs and progress.epoch is not None:
-        left = progress.total_epochs - progress.epoch
-        progress.eta_s = max(0.0, left) * progress.epoch_time_s

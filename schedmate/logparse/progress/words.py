@@ -141,11 +141,9 @@ def _quantity(words: list[str]) -> str | None:
         quantity = vocabulary.get(" ".join(words[start:]))
         if quantity is not None:
             specific = quantity in ("loss", "time", "iteration", "elapsed")
-            return (
-                None
-                if specific and start > 0 and words[start - 1] not in _listed("prefixes")
-                else quantity
-            )
+            of_loss = words[start - 2 : start] == ["loss", "of"]  # `loss of iteration 3: 2.5`
+            foreign = start > 0 and words[start - 1] not in _listed("prefixes")
+            return None if specific and foreign and not of_loss else quantity
     return None
 
 
