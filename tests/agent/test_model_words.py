@@ -92,3 +92,27 @@ def test_a_variable_that_is_not_set_is_not_the_model(tmp_path: Path) -> None:
     )
     found = extract(tmp_path, "python train.py --model $MODEL --epochs 3")
     assert found.metadata.model.model_name is None
+
+
+@pytest.mark.parametrize(
+    ("program", "command", "name"),
+    [
+        # what a library's settings were given, a launcher's function, a checkpoint's class
+        (("from trl import PPOConfig\nfrom transformers import AutoModel\n"
+         "config = PPOConfig(model_name='bert-base-uncased')\n"
+         "model = AutoModel.from_pretrained(config.model_name)\n"),
+         "train.py", "bert-base-uncased"),
+        (("import gorilla\nfrom torch import nn\nclass PointNet(nn.Module):\n    pass\n"
+         "def main(width):\n    model = PointNet()\n"
+         "gorilla.launch(main, 1, args=(3,))\n"), "train.py", "PointNet"),
+        (("import pytorch_lightning as pl\nclass ImageGPT(pl.LightningModule):\n    pass\n"
+         "model = ImageGPT.load_from_checkpoint('x.ckpt')\npl.Trainer().fit(model)\n"),
+         "train.py", "ImageGPT"),
+        ("class Verifier:\n    pass\nmodel = Verifier()\n", "train.py", "Verifier"),
+        ("import sys\nprint(sys.argv)\n", "train.py ppo --env Hopper-v2", "ppo"),
+        ("import engine\nengine.go()\n", "train.py --cfg configs/dbnet_r50_icdar.yaml", "dbnet"),
+    ],
+)  # fmt: skip
+def test_names_that_take_a_step_more(tmp_path: Path, program: str, command: str, name: str) -> None:
+    (tmp_path / "train.py").write_text(program)
+    assert extract(tmp_path, f"python {command}").metadata.model.model_name == name

@@ -10,6 +10,7 @@ from pathlib import Path
 from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.detectron import BASE, read_detectron
 from schedmate.agent.configs.trees import wrap
+from schedmate.agent.fields.words import is_whole
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
@@ -31,6 +32,8 @@ def from_argv(argv: list[Value]) -> Value:
     """The flags as a mapping; `key=value` tokens count as flags too."""
     found: dict[object, Value] = {}
     flags, loose = parse_flags(argv)
+    if loose and isinstance(loose[0].data, str) and is_whole(loose[0].data):
+        found["model"] = loose[0]  # `run.py ppo --env ...`
     for name, values, flag in flags:
         origin = flag_origin(flag)
         if values and isinstance(values[0].data, str):

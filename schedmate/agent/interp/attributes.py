@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from schedmate.agent.interp import instances, methods
+from schedmate.agent.interp import classes, instances, methods
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.libs.cli.flags import command_option
@@ -55,6 +55,8 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if isinstance(data, Call):
         if name in data.attrs:
             return data.attrs[name]
+        if name in data.kwargs and _RECORD.search(data.path):
+            return data.kwargs[name]
         if name == "_actions" and "__parser__" in data.attrs:
             return state.library.parser_actions(data.attrs["__parser__"].data)
         constant = state.library.constant(state, f"{data.path}().{name}")
@@ -84,6 +86,9 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     partly = methods.beginning(base) if name == "startswith" else None
     return partly or Value(Symbol(f"?.{name}", base), base.origin)
 
+
+_RECORD = re.compile(r"\w(Config|Args|Arguments|Options|Settings|Hparams|Namespace)$")
+"""Classes of libraries that keep what they are given under the names that it was given by."""
 
 _ARGUMENTS = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
 """Functions of libraries that read the command line in ways of their own."""
@@ -224,6 +229,8 @@ def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
         return Value({member.data.attrs["name"].data: member for member in members})
     if name in ("__annotations__", "__dataclass_fields__"):
         return Value({key: unknown() for key in instances.fields(state, data)})
+    if name == "load_from_checkpoint" and classes.is_training_module(data):
+        return Value(Native(name, lambda state, _, __, site: state.call(base, [], {}, site)))
     for external in data.external_bases():
         return Value(Symbol(f"{external}.{name}", base), base.origin)
     return missing(state, name, "AttributeError")

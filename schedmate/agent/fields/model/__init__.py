@@ -33,12 +33,27 @@ def find(
             other = best(c for c in built(trace) if c.score >= 55 and _is_telling(str(c.data)))
         if other is not None:
             return other
+    if found is None:
+        found = best(_file_names(settings))
     for about in said:
         little = found is None or _says_little(found, about) or _one_of_many(trace, found, about)
         if about.name and little:
             title = _from_title(trace, about, found)
             if title is not None:
                 return title
+    return found
+
+
+def _file_names(settings: list[Setting]) -> list[Candidate]:
+    """Models after which the configuration files are named that the launch gives."""
+    given = [s for s in settings if s.explicit and isinstance(s.value.data, str)]
+    found = []
+    for setting in given:
+        file = re.search(r"([^/]+)\.(ya?ml|py|jsonn?e?t?|toml|gin|conf)$", str(setting.value.data))
+        named = _known_in(file[1]) if file is not None else None
+        if named is not None and len(normal(named[0])) > 2:
+            note = "the configuration's name"
+            found.append(Candidate(named[0], setting.value.origin, 54 + 4 * named[1], note))
     return found
 
 
@@ -91,6 +106,12 @@ def _one_of_many(trace: Trace, found: Candidate, said: About) -> bool:
     return len(names) >= _MANY and normal(said.name) in normal(said.folder)
 
 
+def _trains(trace: Trace) -> bool:
+    """Whether the program makes an optimiser."""
+    optimizer = re.compile(rules("calls")["optimizer"])
+    return any(optimizer.match(event.path) for event in trace.calls)
+
+
 def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate | None:
     """The README's name for it, where that is a model's or the program's own names have it."""
     name = said.name
@@ -105,7 +126,8 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
     own |= set(trace.functions)
     mentioned = any(letters in normal(text) for text in own)
     cased = re.search(r"[a-z].*[A-Z]|[A-Z].*[A-Z]|\d", name)
-    if not mentioned and not is_known(name, "models") and not (cased and found is not None):
+    named = found is not None or (letters in normal(said.folder) and _trains(trace))
+    if not mentioned and not is_known(name, "models") and not (cased and named):
         return None
     if is_known(name, "datasets") and not is_known(name, "models"):
         return None
@@ -115,7 +137,7 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
 _TOOLKIT = re.compile(
     r"(\bis|:) an? ([\w-]+[ ,/]+){0,6}"
     r"(library|toolkit|toolbox|platform|codebase|simulator|"
-    r"(training|learning|simulation) framework)\b",
+    r"(training|simulation) framework)\b",
     re.IGNORECASE,
 )
 """What a README says of itself that is about many models."""
@@ -182,6 +204,15 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     )
     stem = re.sub(r"^[a-z]?\d+_(?=[A-Za-z])", "", stem)
     stem = re.sub(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|flax|paddle)$", "", stem)
+    named = _known_in(stem)
+    if named is None:
+        return []
+    score = 66 if named[1] else 58
+    return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name")]
+
+
+def _known_in(stem: str) -> tuple[str, bool] | None:
+    """The known model, and which of its kind, in a file's name; whether that begins with it."""
     known = re.compile("|".join(rules("vocabulary")["models"].values()))
     spelled = re.sub(r"[_ .]", "-", stem.lower())
     found = [
@@ -194,10 +225,7 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     ]
     start, end = max(found, key=lambda place: place[1] - place[0], default=(0, 0))
     name = stem[start:end].strip("-_. ")
-    if not name or normal(name) in words("script_words"):
-        return []
-    score = 58 if start else 66
-    return [Candidate(name, Origin("code", entry, 1), score, "the script's name")]
+    return (name, not start) if name and normal(name) not in words("script_words") else None
 
 
 _VARIANT = re.compile(

@@ -111,6 +111,10 @@ def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidat
         own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
         score = 67.0 if own and len(cls.name) > 6 else 57.0
         return Candidate(cls.name, origin, score, "class constructed")
+    if event.target in ("model", "net", "network") and not (
+        _WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
+    ):
+        return Candidate(cls.name, origin, 52.0 - doubt, "class constructed")
     return None
 
 

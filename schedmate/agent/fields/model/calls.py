@@ -79,6 +79,7 @@ def _by_output(event: CallEvent, trace: Trace) -> Candidate | None:
     return None
 
 
+_TEXT_ENCODER = re.compile(r"(CLIPText|T5Encoder|TextEncoder)\w*\.from_pretrained$")
 _GUIDE = re.compile(r"(Loss|Criterion|Discriminator|Conditioner|Embedder)$")
 """Networks that a pretrained one serves to teach or to condition another."""
 
@@ -99,8 +100,8 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         score -= 26
     elif (event.inside and not rule.get("weak")) or _ENCODERS.search(event.function):
         score -= 14
-    if event.inside and rule["name"] == "path":
-        score -= 4
+    if event.inside and (rule["name"] == "path" or _TEXT_ENCODER.search(event.path)):
+        score -= 4 if rule["name"] == "path" else 12
     if MEASURING.search(event.site.file) or any(_GUIDE.search(name) for name in event.inside):
         score -= 26
     if event.on_import:

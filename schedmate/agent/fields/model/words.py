@@ -65,7 +65,7 @@ def model_name(text: str) -> str | None:
         or _MODEL_FILE.search(text)
     ):
         return _from_path(text)
-    text = re.sub(r"[-_](test|debug|demo|experiment)$", "", text)
+    text = re.sub(r"[-_](test|debug|demo|experiment)$|([-_]0\.\d+){2,}$", "", text)
     if re.match(r"^(path|your|<|\$|\{)", text, re.IGNORECASE):
         return None
     if re.fullmatch(r"[a-z_]\w*(\.[A-Za-z_]\w*)+", text):
