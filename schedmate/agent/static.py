@@ -99,8 +99,14 @@ def extract(
     _relative_to(root, trace)
     warnings.extend(trace.warnings)
     metadata = assemble(trace, plan, completed, about.read(root, plan.entry))
+    training = metadata.sections()["training_config"]
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
+    elif all(training.get(key) is None for key in ("iters", "optimizer", "lr")):
+        warnings.append(
+            "neither a length, a learning rate nor an optimiser was found: "
+            "is this the command of a training, and is its configuration in the repository?"
+        )
     return Extraction(metadata, completed, warnings, time.monotonic() - start, plan.entry)
 
 

@@ -74,7 +74,9 @@ def test_a_link_out_of_the_repository_is_said_to_be_one(tmp_path: Path) -> None:
         ("--config=gone.yaml", True),
         ("gone.yaml", True),
         ("--config here.yaml", False),
-        ("-c gone.yaml", True),
+        ("-c gone.json", True),
+        ("--file gone.yaml", True),
+        ("--output gone.yaml", False),
         ("--config other/mislaid.yaml", False),
         ("--report gone.json", False),
     ],
@@ -120,6 +122,14 @@ def test_not_a_training_repository(tmp_path: Path) -> None:
     found = extract(tmp_path, "python app.py")
     assert len(found.metadata.missing()) == 6
     assert any("looks like training" in warning for warning in found.warnings)
+
+
+def test_a_command_that_does_not_train_is_told_so(tmp_path: Path) -> None:
+    serve = "import gradio, transformers\nm = transformers.AutoModel.from_pretrained('gpt2')\n"
+    write(tmp_path, serve__py=serve + "gradio.Interface(m).launch()\n", train__py=TRAIN)
+    (warning,) = extract(tmp_path, "python serve.py").warnings
+    assert "is this the command of a training" in warning
+    assert extract(tmp_path, "python train.py").warnings == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from schedmate.agent.values import Value
 from schedmate.errors import InputError
 
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)[\w-]*$", re.IGNORECASE)
+_WRITTEN_FLAG = re.compile(r"out|save|log|dump|report|result|write", re.IGNORECASE)
 _SETTINGS_FLAG = re.compile(r"-{1,2}(c|f|conf|opt|h?params|settings)")
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9][\w./-]*")
 _DATA_FOLDER = re.compile(r"([\w.-]+/)*data(sets?|[-_]?bin)?/[\w./-]+", re.IGNORECASE)
@@ -75,10 +76,9 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
         path = _config_file(root, plan, text, flag)
         before = text if text.startswith("-") else ""
         if path is None:
-            meant = not flag or _CONFIG_FLAG.search(flag) or _SETTINGS_FLAG.fullmatch(flag)
             name = f"/{text.rpartition('/')[2]}"
             elsewhere = any(f"/{settings.name}".endswith(name) for settings in trace.settings)
-            if text.endswith(_CONFIGS) and meant and not elsewhere:
+            if _is_read(text, flag) and not elsewhere:
                 trace.warn(f"{text}: not in the repository, its settings are not known")
             continue
         try:
@@ -88,6 +88,13 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
             yield path.resolve().relative_to(root).as_posix(), config
         except (InputError, ValueError) as error:
             trace.warn(str(error))
+
+
+def _is_read(text: str, flag: str) -> bool:
+    """Whether a file is a configuration that the program reads; JSON holds data as well."""
+    if text.endswith(".json"):
+        return bool(not flag or _CONFIG_FLAG.search(flag) or _SETTINGS_FLAG.fullmatch(flag))
+    return text.endswith(_CONFIGS) and not _WRITTEN_FLAG.search(flag)
 
 
 def _config_file(root: Path, plan: LaunchPlan, text: str, flag: str) -> Path | None:
