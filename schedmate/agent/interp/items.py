@@ -88,6 +88,8 @@ def _of_mapping(state: State, base: Value, mapping: dict[Any, Value], index: Val
         outer, dot, rest = key.partition(".")
         if dot and outer in mapping:
             return get_item(state, mapping[outer], Value(rest))
+    if isinstance(mapping, AttrDict) and mapping.flavour == "open":
+        return unknown(str(key))
     if isinstance(mapping, DefaultDict) and key is not None:
         mapping[key] = state.call(mapping.factory, [], {}, NOWHERE)
         return mapping[key]

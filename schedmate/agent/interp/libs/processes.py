@@ -28,6 +28,16 @@ _NOT_KNOWN = "not-known-{}"
 def command(state: State, call: Invocation) -> Value | None:
     """`subprocess.run(["python", "train.py", ...])` and its kin, `os.system("python ...")`."""
     given = call.argument(0, "args", "command", "cmd")
+    environ = state.mapping(call.kwargs["env"]) if "env" in call.kwargs else None
+    outer = dict(state.environ)
+    state.environ.update(environ or {})
+    _command(state, given)
+    state.environ.clear()
+    state.environ.update(outer)
+    return None
+
+
+def _command(state: State, given: Value | None) -> None:
     if given is not None and isinstance(given.data, str):
         _start(state, given.data, {given.data: given})
     elif given is not None and isinstance(given.data, Unknown) and given.data.text:
@@ -36,7 +46,6 @@ def command(state: State, call: Invocation) -> Value | None:
         _start(state, text, {text: given})
     elif given is not None:
         _start_words(state, iterate(given) or [])
-    return None
 
 
 def execute(state: State, call: Invocation) -> Value | None:

@@ -13,6 +13,7 @@ from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.nodes import deep_copy
 from schedmate.agent.interp.objects import (
+    AttrDict,
     DefaultDict,
     Native,
     Partial,
@@ -34,6 +35,10 @@ def environ_get(state: State, call: Invocation) -> Value:
     if default is not None:
         return default
     return Value(Unknown(str(name.data) if name is not None else None, UNSET))
+
+
+def environ_copy(state: State, call: Invocation) -> Value:
+    return Value(AttrDict(dict(state.environ), "open"))
 
 
 def environ_setdefault(state: State, call: Invocation) -> Value:
@@ -150,6 +155,7 @@ HANDLERS: dict[str, Handler] = {
     "*.item": as_number,
     "os.environ.get": environ_get,
     "os.getenv": environ_get,
+    "os.environ.copy": environ_copy,
     "os.environ.setdefault": environ_setdefault,
     "os.environ.update": environ_update,
     "copy.deepcopy": deepcopy,
