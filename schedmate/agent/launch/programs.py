@@ -33,6 +33,7 @@ from schedmate.agent.values import Origin, Unknown, Value
 if TYPE_CHECKING:
     from schedmate.agent.launch.follow import Follower
 
+_COMMAND_FLAG = re.compile(r"-{1,2}(\w+[-_])?(command|cmd)")
 _ENV_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ALLOCATED = ("nodes", "gpus", "gpus_per_node", "gpus_per_task")
 MAX_LAYERS = 20
@@ -44,7 +45,7 @@ def start(follower: Follower, call: Call) -> Decision:
         if not call.words:
             return True
         follower.tick()
-        call.words = _after_dashes(follower, call)
+        call.words = _by_flag(follower, call) or _after_dashes(follower, call)
         name = call.name
         table, skipped, called = _table(follower, call.words)
         if table is None and PYTHON.fullmatch(name):
@@ -91,6 +92,22 @@ def _after_dashes(follower: Follower, call: Call) -> list[Value]:
     follower.warn(f"{script[0]} is taken to run the command it is given")
     call.launchers.append(script[0])
     return call.words[position:]
+
+
+def _by_flag(follower: Follower, call: Call) -> list[Value] | None:
+    """`python bench.py --command "python train.py"`: the command that a script is given as text."""
+    if not PYTHON.fullmatch(call.name):
+        return None
+    for word, text in zip(call.words, call.words[1:], strict=False):
+        program = token(text).split()[:1]
+        told = _COMMAND_FLAG.fullmatch(token(word)) and " " in token(text).strip()
+        if told and program and is_program(follower, program[0]):
+            position, _ = python_options(call.words)
+            name = token(call.words[position])
+            follower.warn(f"{name} is taken to run the command it is given")
+            call.launchers.append(name)
+            return [Value("sh"), Value("-c"), text]
+    return None
 
 
 def _table(follower: Follower, words: list[Value]) -> tuple[Table | None, int, str]:

@@ -322,6 +322,16 @@ def test_a_python_launcher_of_the_repository(plan: Plan) -> None:
     assert result.entry == "plain.py"
 
 
+@pytest.mark.parametrize("program", ["bench.py", "-m tools.bench"])
+def test_a_command_given_as_an_option(plan: Plan, program: str) -> None:
+    given = f'python {program} --seeds 3 --command "uv run python train.py --lr 1" --workers 2'
+    result = plan(given, {"bench.py": "", "tools/bench.py": ""})
+    assert (result.entry, arguments(result)) == ("train.py", ["--lr", "1"])
+    assert "bench" in result.warnings[0]
+    result = plan('python train.py --command "pick up" --cmd python', {})
+    assert arguments(result) == ["--command", "pick up", "--cmd", "python"]
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
