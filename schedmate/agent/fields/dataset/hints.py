@@ -129,8 +129,13 @@ _NAMED = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z][\w.+-]*(?:-\d+)?")
 _BORROWED = re.compile(
-    r"^\W{0,3}(pre-?train|weights?|checkpoint|initial|backbone|normali|mean)", re.IGNORECASE
+    r"^\W{0,3}(pre-?train|weights?|checkpoint|initial|backbone|normali|mean|format|style|api\b)",
+    re.IGNORECASE,
 )
+_BORROWED_FROM = re.compile(
+    r"(pre-?train\w*|weights?|initiali[sz]\w*) (\w+ )?(on|from|with) (the )?\W?$", re.IGNORECASE
+)
+"""What a dataset's name stands beside that the model, or only the files' form, is of."""
 _MAX_SECTION = 120
 
 
@@ -201,13 +206,18 @@ def _named_in(section: _Section, alone: bool) -> tuple[str, int] | None:
             fenced = not fenced
         if fenced and not re.search(r"\.(py|sh)\b.* ", line):
             continue  # a listing of the project, or what it prints
-        words = {match.start(1): match[1] for match in _NAMED.finditer(line) if _is_name(match[1])}
+        words = {
+            match.start(1): match[1]
+            for match in _NAMED.finditer(line)
+            if _is_name(match[1]) and not _BORROWED_FROM.search(line[: match.start()])
+        }
         for match in _WORD.finditer(line):
             word = match[0].strip(".-_")
             after = line[match.end() :]
             if after.startswith("/"):
                 continue  # a folder of the project
-            if _is_name(word) and begins_known(word) and not _BORROWED.match(after):
+            borrowed = _BORROWED.match(after) or _BORROWED_FROM.search(line[: match.start()])
+            if _is_name(word) and begins_known(word) and not borrowed:
                 words.setdefault(match.start(), word)
         for word in words.values():
             key = re.sub(r"[^a-z0-9]", "", word.lower())

@@ -91,6 +91,8 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
             if found is None:
                 return None
             name, origin = found, (root.origin if root is not None else None) or origin
+            if origin is not None and origin.source == "default" and not is_known(name, "datasets"):
+                score -= 12  # a place on the author's machine
         name = library_dataset(name)
     else:
         value = argument(event, spec)
