@@ -56,7 +56,8 @@ def test_folders_of_the_machine_and_of_lists_name_nothing(path: str, name: str |
         ("LRHRDataset", None),
         ("ImageCephDataset", None),
         ("M4Dataset", "M4"),
-        ("SceneFlowDataset", "SceneFlowDataset"),
+        ("SceneFlowDataset", "SceneFlow"),
+        ("GlacierDataset", "GlacierDataset"),
     ],
 )
 def test_how_a_class_reads_names_nothing(cls: str, name: str | None) -> None:
@@ -173,4 +174,63 @@ def test_a_folder_in_braces_of_the_shell_is_no_reference_of_a_configuration(
     )
     flags = "'data.train_files=${HOME}/data/moraine/train.parquet'".replace("'", "")
     found = extract(tmp_path, f"python main.py {flags}").metadata
+    assert found.get("dataset_config.train") == "moraine"
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("We train on CIFAR10.", "CIFAR10"),
+        ("We provide weights pretrained on the CIFAR10 dataset.", None),
+        ("Prepare your dataset in COCO2017 format.", None),
+        ("Models: [VAE datasets](https://x.y/z).", None),
+    ],
+)
+def test_what_a_readme_says_of_weights_and_forms_is_not_of_the_data(
+    tmp_path: Path, line: str, name: str | None
+) -> None:
+    (tmp_path / "README.md").write_text(f"# A net\n\n## Data\n\n{line}\n")
+    (tmp_path / "main.py").write_text("import trainlib\ntrainlib.fit()\n")
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == name
+
+
+@pytest.mark.parametrize(
+    ("file", "link", "name"),
+    [
+        ("data", "https://huggingface.co/datasets/owner/moraine", "owner/moraine"),
+        ("data", "https://huggingface.co/datasets/owner/docs/resolve/main/cat.png", None),
+        ("testing_utils", "https://huggingface.co/datasets/owner/moraine", None),
+    ],
+)
+def test_a_picture_and_what_tests_need_are_no_data(
+    tmp_path: Path, file: str, link: str, name: str | None
+) -> None:
+    (tmp_path / f"{file}.py").write_text(f"ADDRESS = '{link}'\n")
+    (tmp_path / "main.py").write_text(f"import {file}\nimport trainlib\ntrainlib.fit()\n")
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == name
+
+
+def test_the_authors_own_folder_goes_behind_a_name(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import argparse\nimport torch\nfrom torchvision.datasets import ImageFolder\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--dataset', default='imagenet')\n"
+        "parser.add_argument('--data_path', default='./data/image_generation')\n"
+        "args = parser.parse_args()\nprint(args.dataset)\n"
+        f"data = ImageFolder(args.data_path)\n{_LOOP}"
+    )
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == "imagenet"
+    found = extract(tmp_path, "python main.py --data_path ./data/moraine").metadata
+    assert found.get("dataset_config.train") == "moraine"
+
+
+def test_a_place_in_a_section_may_say_what_was_done_to_it(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("data: {train: {processed_path: data/moraine/x.wds}}\n")
+    (tmp_path / "main.py").write_text(
+        "import trainlib\nimport yaml\ntrainlib.fit(yaml.safe_load(open('c.yaml')))\n"
+    )
+    found = extract(tmp_path, "python main.py").metadata
     assert found.get("dataset_config.train") == "moraine"

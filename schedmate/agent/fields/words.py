@@ -166,7 +166,7 @@ def written_path(text: str) -> str | None:
     """
     cleaned = re.sub(r"^(\.{0,2}/)+|/+$", "", text.strip())
     if (
-        not cleaned
+        not cleaned.strip("./")
         or len(cleaned) > 120
         or _PLACEHOLDER.match(text)
         or re.search(r"[<>{}$*\[\]\s]|path[-_/]to|(^|/)your", cleaned, re.IGNORECASE)
@@ -330,7 +330,7 @@ def says_nothing(stripped: str, of_class: bool = False) -> bool:
 
     A class's name may also say how it reads: `BucketingData`.
     """
-    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", stripped)
+    parts = re.findall(r"MMap|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", stripped)
     return all(
         part.isdigit()
         or part.lower() in words("reader_words")

@@ -52,6 +52,7 @@ _ALIASES = (
 )
 
 
+_TESTS = re.compile(r"(^|/)test(s|ing)?[_/]", re.IGNORECASE)
 _DATASET = re.compile(
     r"[\"']https?://huggingface\.co/datasets/([\w-]+/[\w.-]++)"
     r"(?![^\"'\s]*\.(?:png|jpe?g|gif|webp|svg|mp4|wav|mp3))"
@@ -210,7 +211,7 @@ class Sources:
             return None
         self.bytes_read += len(raw)
         text = decode(raw)
-        for link in _DATASET.finditer(text):
+        for link in () if _TESTS.search(file) else _DATASET.finditer(text):
             line = text.count("\n", 0, link.start()) + 1
             trace.links.setdefault(link[1].rstrip("."), Site(file, line))
         return parse_tolerant(text, file, trace)

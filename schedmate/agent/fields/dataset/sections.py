@@ -25,7 +25,7 @@ _DATA_SECTION = re.compile(
     r"(data|datasets?|corpus)(_?(config|cfg|conf|args|params))?", re.IGNORECASE
 )
 _PLACE = re.compile(
-    r"(src|source|path|root|dir|directory|folder|file|location|uri|url|lmdb|shard|manifest|filelist)s?"
+    r"((processed|local|remote|base|input|full)_)?(src|source|path|root|dir|directory|folder|file|location|uri|url|lmdb|shard|manifest|filelist)s?"
     r"(_?(path|dir|file)s?)?",
     re.IGNORECASE,
 )
