@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.fields.words import class_dataset, from_path, library_dataset
+from schedmate.agent.fields.dataset.names import class_dataset, library_dataset
+from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.static import extract
 
 _LOOP = """

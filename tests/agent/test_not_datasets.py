@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.fields.words import class_dataset, dataset_name, from_path
+from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
+from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.static import extract
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import get_args
 
-from schedmate.agent.fields import task, words
+from schedmate.agent.fields import task
 from schedmate.agent.fields.candidates import rules
+from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
 from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.react.answer import Finding
 from schedmate.agent.react.tokens import readable, tokens
@@ -175,7 +176,7 @@ def _domains(line: list[str]) -> set[str]:
 def _forms(token: str) -> frozenset[str]:
     """The names a token may stand for: itself, parts of a path or dotted name, what it names."""
     parts = [token, *re.split(r"[/\\]", token), *token.split(".")]
-    read = (words.dataset_name(token), model_name(token), words.class_dataset(token))
+    read = (dataset_name(token), model_name(token), class_dataset(token))
     return frozenset(_normal(part) for part in (*parts, *read) if part)
 
 

@@ -9,7 +9,8 @@ import re
 
 from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields.candidates import Candidate, Setting
-from schedmate.agent.fields.words import class_dataset, dataset_name, is_known
+from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
+from schedmate.agent.fields.words import is_known
 
 _SECTION = re.compile(r"(train(ing)?_?)?(data|dataset|datasets|data_?module)", re.IGNORECASE)
 _BUILDERS = re.compile(r"_?(data_?set|data_?module|builder|factory|data)s?$")

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal
+from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.fields.dataset.roles import CLASS_NAME
-from schedmate.agent.fields.words import begins_known, from_path, is_ambiguous, is_known
+from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
 from schedmate.agent.interp.objects import Site
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import EXPLICIT, Setting, named, rules, text_of
+from schedmate.agent.fields.dataset.paths import from_path, is_path
 from schedmate.agent.fields.dataset.sections import placed_by_section, section_evaluates
-from schedmate.agent.fields.words import begins_known, from_path, is_known, is_path
+from schedmate.agent.fields.words import begins_known, is_known
 from schedmate.agent.values import Origin
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

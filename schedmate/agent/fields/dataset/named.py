@@ -12,15 +12,10 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.dataset.keys import HUB_ID, for_training, for_validation
+from schedmate.agent.fields.dataset.names import dataset_name
+from schedmate.agent.fields.dataset.paths import from_path, is_path, written_path
 from schedmate.agent.fields.dataset.sections import placed_by_section
-from schedmate.agent.fields.words import (
-    dataset_name,
-    from_path,
-    is_known,
-    is_path,
-    says_nothing,
-    written_path,
-)
+from schedmate.agent.fields.words import is_known, says_nothing
 
 _SOMETIMES = ("sources", "targets", "sourcenames", "targetnames", "datasources", "benchmark")
 """Settings that are often about something other than data."""

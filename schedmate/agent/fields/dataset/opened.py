@@ -12,7 +12,9 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
+from schedmate.agent.fields.dataset.names import dataset_name, library_dataset
 from schedmate.agent.fields.dataset.own import uses_of_class, uses_of_unread_class
+from schedmate.agent.fields.dataset.paths import begins, is_path, written_path
 from schedmate.agent.fields.dataset.roles import (
     AS_WRITTEN,
     PART_OF_PATH,
@@ -21,14 +23,7 @@ from schedmate.agent.fields.dataset.roles import (
     role_of_call,
     role_of_class,
 )
-from schedmate.agent.fields.words import (
-    begins,
-    dataset_name,
-    is_known,
-    is_path,
-    library_dataset,
-    written_path,
-)
+from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class
 from schedmate.agent.interp.trace import CallEvent

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, normal, pattern, rules, source_bonus
+from schedmate.agent.fields.dataset.names import class_dataset, dataset_name, library_dataset
+from schedmate.agent.fields.dataset.paths import begins, is_path, written_path
 from schedmate.agent.fields.dataset.roles import (
     AS_WRITTEN,
     CLASS_NAME,
@@ -14,17 +16,7 @@ from schedmate.agent.fields.dataset.roles import (
     not_for_data,
     role_of_class,
 )
-from schedmate.agent.fields.words import (
-    begins,
-    begins_known,
-    class_dataset,
-    dataset_name,
-    is_ambiguous,
-    is_known,
-    is_path,
-    library_dataset,
-    written_path,
-)
+from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function, Instance
 from schedmate.agent.interp.trace import CallEvent

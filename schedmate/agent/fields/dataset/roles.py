@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedmate.agent.fields.candidates import Candidate, argument, text_of
-from schedmate.agent.fields.words import is_path
+from schedmate.agent.fields.dataset.paths import is_path
 from schedmate.agent.interp.trace import CallEvent
 from schedmate.agent.values import Origin
 

@@ -6,7 +6,8 @@ import re
 
 from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields.candidates import Candidate, Setting, best
-from schedmate.agent.fields.words import begins_known, class_dataset, dataset_name, is_known
+from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
+from schedmate.agent.fields.words import begins_known, is_known
 
 _EVAL_SECTION = re.compile(
     r"(^|_)(val|valid|validation|eval|evaluation|dev|test|testing)(_|$|data|set|loader)",
