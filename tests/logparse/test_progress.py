@@ -895,3 +895,11 @@ def test_the_epoch_is_looked_for_above_as_many_lines_as_it_has() -> None:
     progress = progress_of(*lines)
 
     assert (progress.iteration, progress.total_iterations) == (600, 5000)
+
+
+def test_steps_within_a_bar_that_counts_the_epochs() -> None:
+    lines = [f"Iteration: 100%|###| 63/63 [00:{12 - n}<00:00, 5.69it/s]" for n in range(5)]
+    lines.append("Epoch: 100%|###| 5/5 [00:57<00:00, 11.43s/it]")
+    progress = progress_of("training", *lines)
+
+    assert (progress.iteration, progress.total_iterations, progress.eta_s) == (315, 315, 0)

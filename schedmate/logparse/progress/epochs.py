@@ -110,19 +110,20 @@ def epoch_lines(samples: list[Sample]) -> list[Sample]:
 def place_in_epochs(group: list[Sample], lines: list[Sample]) -> None:
     """Gives a loop the epochs that `lines` name, which are of other kinds, all the newest first.
 
-    `Epoch 3/25` stands before the steps of that epoch, `epoch 3: loss 0.5, 12 s` behind them.
+    `Epoch 3/25` stands before the steps of that epoch; `epoch 3: loss 0.5, 12 s` and a bar that
+    counts epochs are written behind them.
     """
     loop = [s for s in reversed(group) if s.iteration is not None]
     if not loop or any(s.epoch is not None for s in loop):
         return
-    again = [a for a, b in pairwise(loop) if (b.iteration or 0) < (a.iteration or 0)]
+    again = [a for a, b in pairwise(loop) if _begins_again(a, b)]
     if again and all(s.total and (s.iteration or 0) >= s.total for s in again):
         for sample in loop:
             sample.in_epoch = True
     names = [s for s in reversed(lines) if s.epoch is not None and s.epoch.is_integer()]
-    if not names or not _begins_anew(loop, names):
+    closing = 2 * sum(map(_closes, names)) > len(names)
+    if not names or not _go_with(loop, names, closing=closing):
         return
-    closing = sum(s.loss is not None or s.epoch_time_s is not None for s in names) > len(names) / 2
     places = [s.offset for s in names]
     for sample in loop:
         at = bisect_left(places, sample.offset)
@@ -132,7 +133,19 @@ def place_in_epochs(group: list[Sample], lines: list[Sample]) -> None:
             sample.epoch = (name.epoch or 0.0) + 1  # the one after the last that was closed
 
 
-def _begins_anew(loop: list[Sample], names: list[Sample]) -> bool:
+def _closes(line: Sample) -> bool:
+    """Whether a line that names an epoch says what came of it."""
+    return line.loss is not None or line.epoch_time_s is not None or line.reader == "tqdm"
+
+
+def _begins_again(before: Sample, after: Sample) -> bool:
+    """Whether a counter begins anew, also where only the last of each loop is seen."""
+    if after.iteration == after.total == before.iteration and after.offset != before.offset:
+        return (after.elapsed_s or 0.0) < (before.elapsed_s or 0.0)
+    return (after.iteration or 0) < (before.iteration or 0)
+
+
+def _go_with(loop: list[Sample], names: list[Sample], *, closing: bool) -> bool:
     """Whether a counter begins anew between two epochs and never within one.
 
     Where only one is seen, one of several, what is counted below it are believed to be its steps.
@@ -146,4 +159,9 @@ def _begins_anew(loop: list[Sample], names: list[Sample]) -> bool:
     if anew + on:
         return anew >= SHARE * (anew + on)
     one_of_several = names[0].total_epochs is not None or not loop[0].named
-    return loop[0].total is not None and one_of_several and places[0] < loop[-1].offset
+    if loop[0].total is None or not one_of_several:
+        return False
+    if closing:
+        through = loop[-1].iteration == loop[-1].total and names[0].reader == "tqdm"
+        return loop[-1].in_epoch or through
+    return places[0] < loop[-1].offset

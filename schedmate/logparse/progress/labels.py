@@ -62,7 +62,7 @@ _ORDINAL = re.compile(
     r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE
 )
 _RANGE = re.compile(r"\b(batch|iter|iteration|step)(s? ?\[)\d+-(\d+\])", re.IGNORECASE)
-_LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on|of)\b", re.IGNORECASE)
+_LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on|of|epoch|iteration|step)\b", re.IGNORECASE)
 
 
 _FILE = re.compile(r"[\w.=+-]{1,120}\.(?:ckpt|pth?|tar|h5|hdf5|keras|bin|npz|onnx)\b")
