@@ -806,6 +806,7 @@ def test_a_bar_that_begins_anew_with_every_epoch_is_not_the_whole_run() -> None:
         ["RuntimeError at step 5", "Average Steps: 42.5"],
         ["learning_rate type=float range=[0.01..0.25] (step=0.005)", "n_sample (step=16)"],
         ["python train.py --epochs 20 --batch 256", "python train.py --epochs 30 --batch 64"],
+        ["python train.py --ep=300 --step 16 --lr=0.001", "python train.py --ep=100 --step 8"],
         ["trainer: mode=train, epochs=3, patience=100, batch=16, lr0=0.01, save=True"],
         ["Epochs 1-5:   LR = 0.005", "Epochs 6-10:  LR = 0.0005", "Epochs 11+:   LR = 0.00005"],
         ["checkpoints/epoch=0300-test_score=1.000.ckpt", "checkpoints/epoch=0250-test.ckpt"],
@@ -903,3 +904,7 @@ def test_steps_within_a_bar_that_counts_the_epochs() -> None:
     progress = progress_of("training", *lines)
 
     assert (progress.iteration, progress.total_iterations, progress.eta_s) == (315, 315, 0)
+
+
+def test_the_loss_after_some_steps() -> None:
+    assert said("Loss after 1500 steps: 0.0486") == {"iteration": 1500, "loss": 0.0486}

@@ -65,6 +65,8 @@ _RANGE = re.compile(r"\b(batch|iter|iteration|step)(s? ?\[)\d+-(\d+\])", re.IGNO
 _LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on|of|epoch|iteration|step)\b", re.IGNORECASE)
 
 
+_LOSS_AFTER = re.compile(r"\b(loss after) (\d+) ([^\W\d_]+)\b", re.IGNORECASE)
+_ARGUMENT = re.compile(r"(?:^|\s)--[a-z][\w-]*[= ]\s*$")
 _FILE = re.compile(r"[\w.=+-]{1,120}\.(?:ckpt|pth?|tar|h5|hdf5|keras|bin|npz|onnx)\b")
 """Names of checkpoints: what they count is what had been saved."""
 
@@ -85,7 +87,7 @@ class Labelled(NamedTuple):
 def labelled(text: str) -> list[Labelled]:
     """All labelled numbers of a line, from left to right."""
     text = _ORDINAL.sub(r" \2 \1 ", DATE.sub(" | ", text[:LONGEST]))
-    text = _FILE.sub(" ", text)
+    text = _LOSS_AFTER.sub(r"\1 \3 \2", _FILE.sub(" ", text))
     text = _RANGE.sub(r"\1\2\3", text)
     found: list[Labelled] = []
     end = 0
@@ -97,7 +99,7 @@ def labelled(text: str) -> list[Labelled]:
             value = clock_s(clock) if clock else float(number.replace(",", ""))
         except ValueError:
             continue
-        if match["percent"] and not match["total"]:
+        if (match["percent"] and not match["total"]) or _ARGUMENT.search(before):
             continue
         if match["suffix"]:
             value *= {"k": 1e3, "m": 1e6, "b": 1e9}[match["suffix"].lower()]

@@ -63,7 +63,8 @@ def track(
     if progress.abstained and reader is read_line and (table := find_table(file)) is not None:
         rows = collect(file, since=since, reader=table.read, every_line=True)
         shown = conclude(file, rows, batch)
-        if not shown.abstained or progress.iteration is None:
+        nothing = progress.iteration is None and progress.epoch is None
+        if not shown.abstained or nothing or (progress.iteration is None and shown.iteration):
             progress = shown
     progress.log_bytes = file.size
     return progress
