@@ -143,7 +143,20 @@ def _batch_size(event: CallEvent, found: Found) -> None:
         size, score = event.kwargs.get("batch_size"), 65
     else:
         return
-    _number(found, "batch_size", size, _place(event), score)
+    if size is not None and not _held_out(event, size):
+        _number(found, "batch_size", size, _place(event), score)
+
+
+_EVALUATES = re.compile(r"(^|_)(val|valid|eval|test|dev|infer|generat)", re.IGNORECASE)
+
+
+def _held_out(event: CallEvent, size: Value) -> bool:
+    """Whether a loader is for evaluation: by its name, or as it gives one after the other."""
+    if "train" in event.target.lower():
+        return False
+    shuffled = event.kwargs.get("shuffle")
+    in_order = size.data == 1 and (shuffled is None or shuffled.data is False)
+    return in_order or any(_EVALUATES.search(name) for name in (event.target, event.function))
 
 
 def _cast(event: CallEvent, found: Found) -> None:

@@ -25,15 +25,17 @@ def find(settings: list[Setting]) -> dict[str, Candidate]:
     """`num_gpus` (of all nodes) and `num_nodes`, where settings state them."""
     names = rules("names")["devices"]
     found: dict[str, Candidate] = {}
-    nodes = best(_counts(settings, names["nodes"], _whole))
-    if nodes is not None:
-        found["num_nodes"] = nodes
     gpus = best(
         [
             *_counts(settings, names["gpus"], _gpus),
             *_counts(settings, names["gpu_ids"], _ids, named_one=True),
         ]
     )
+    # where no GPU is told, these are nodes of a graph
+    graphs = [] if gpus is not None else ["num_nodes", "n_nodes"]
+    nodes = best(_counts(settings, [n for n in names["nodes"] if n not in graphs], _whole))
+    if nodes is not None:
+        found["num_nodes"] = nodes
     if gpus is not None:
         if nodes is not None:  # a program that counts nodes counts the GPUs of each
             gpus.data *= nodes.data

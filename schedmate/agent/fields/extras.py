@@ -22,8 +22,15 @@ from schedmate.agent.values import Value
 
 _STRINGS = {"optimizer", "precision"}
 _NOT_HERE = re.compile(
-    r"eval|valid|test|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer", re.IGNORECASE
+    r"eval|valid|test|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer|"
+    r"^(rollout|ref|reward(_model)?|critic|vllm\w*|generat\w*)$",
+    re.IGNORECASE,
 )
+_OTHER_INPUT = re.compile(r"encod|lstm|rnn|gru|pool|atten|layer|forward", re.IGNORECASE)
+"""Parts of a model whose input is no picture."""
+_LATENT = re.compile(r"unet|nnet|latent|denoiser", re.IGNORECASE)
+"""Parts whose pictures may be smaller than the data's."""
+_SMALLEST_IMAGE = 16
 _SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
@@ -125,7 +132,7 @@ def _candidates(field: str, options: list[tuple[int, Setting]]) -> list[Candidat
         if any(_NOT_HERE.search(part) for part in setting.path[:-1]):
             continue
         data = _usable(field, setting.value)
-        if data is None:
+        if data is None or (field == "image_size" and not _is_image(setting, data)):
             continue
         score = 80.0 - 0.5 * rank + source_bonus(setting.value.origin)
         if setting.kind == "globals":
@@ -134,8 +141,18 @@ def _candidates(field: str, options: list[tuple[int, Setting]]) -> list[Candidat
             score -= 20  # what it goes to rather than what it starts from
         if field == "lr" and "params" in setting.path[:-1]:
             score -= 12  # one group of parameters' own
+        if field == "image_size" and any(_LATENT.search(part) for part in setting.path[:-1]):
+            score -= 12
+        if field == "optimizer" and not called.is_optimizer(str(data)):
+            score -= 15
         out.append(Candidate(data, setting.value.origin, score))
     return out
+
+
+def _is_image(setting: Setting, size: object) -> bool:
+    """Whether this is the side of a picture in pixels, and not the width of a layer."""
+    layer = setting.key == "inputsize" and any(_OTHER_INPUT.search(p) for p in setting.path[:-1])
+    return isinstance(size, int) and size >= _SMALLEST_IMAGE and not layer
 
 
 def _usable(field: str, value: Value) -> object:
@@ -145,10 +162,11 @@ def _usable(field: str, value: Value) -> object:
         text = text_of(value)
         if not isinstance(value.data, str) and text and not called.is_optimizer(text):
             return None  # the library's module, or a function that makes it
+        text = re.sub(r",.*|^torch\.optim\.", "", text or "")  # `adam,lr=0.0001`
         return text if text and len(text) < 40 and "/" not in text else None
     if field == "image_size" and isinstance(value.data, list | tuple):
         numbers = [item.data for item in value.data if is_number(item)]
-        return numbers[-1] if numbers else None
+        return numbers[-1] if numbers and len(numbers) <= 3 else None
     if isinstance(value.data, str) and _NUMBER.fullmatch(value.data):
         return (
             float(value.data) if "." in value.data or "e" in value.data.lower() else int(value.data)
