@@ -80,7 +80,8 @@ def test_a_few_steps_inside_an_endless_loop_are_no_length(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("loop", "length"),
     [
-        ("for i in range(30):\n    model(args.data).backward()", (30, "step")),
+        ("for i in range(300):\n    model(args.data).backward()", (300, "step")),
+        ("for i in range(5):\n    model(args.data).backward()", None),
         (
             (
                 "for i in range(30):\n    for batch in load(args.data):\n"

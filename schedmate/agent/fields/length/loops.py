@@ -143,8 +143,10 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
 def _is_plain(loop: LoopEvent, counter: str, text: str) -> bool:
     """Whether this is `for i in range(1000)`, which takes the steps of training itself."""
     repeats = re.search(r"run|fold|seed|trial|repeat|client|agent|task|restart", text)
-    here = loop.over_data is not None and loop.certain and loop.depth == 0
-    return here and re.fullmatch(r"[a-z]?_*i*", counter) is not None and not repeats
+    trains = loop.over_data or (loop.over_data is False and loop.bound.data >= FEW)
+    outermost = loop.certain and loop.depth == 0
+    plain = re.fullmatch(r"[a-z]?_*i*", counter) is not None
+    return bool(trains) and outermost and plain and not repeats
 
 
 def _counts_steps(loop: LoopEvent, counter: str, text: str) -> bool:

@@ -147,6 +147,7 @@ _METHODS: dict[str, Method] = {
     "parse": _hparams_parse,
     "merge_from_file": _merge_file,
     "merge_from_list": _merge_list,
+    "merge_with_dotlist": _merge_list,
     "merge_from_other_cfg": _merge_other,
     "merge_from_dict": _merge_dotted,
     "merge_with": _merge_other,

@@ -1,0 +1,75 @@
+"""Batch size, image size, optimiser, parallelism and nodes, told from what is named alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedmate.agent.static import extract
+
+_READ = "import yaml\nconfig = yaml.safe_load(open('x.yaml'))\n"
+
+
+def _told(tmp_path: Path, config: str, field: str, code: str = _READ) -> Any:
+    (tmp_path / "x.yaml").write_text(config)
+    (tmp_path / "main.py").write_text(code)
+    return extract(tmp_path, "python main.py").metadata.get(f"training_config.{field}")
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        ("input_size: 224", 224),
+        ("encoder: {input_size: 768}", None),
+        ("resolution: 9.0", None),
+        ("planes: {resolution: [64, 64, 64, 25]}", None),
+        ("crop_size: [480, 640]", 640),
+        ("unet: {image_size: 32}\ndata: {image_size: 256}", 256),
+    ],
+)
+def test_the_side_of_a_picture(tmp_path: Path, config: str, size: int | None) -> None:
+    assert _told(tmp_path, config, "image_size") == size
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ("optimizer: 'adam,lr=0.0001'", "adam"),
+        ("optimizer: torch.optim.AdamW", "AdamW"),
+    ],
+)
+def test_an_optimiser_without_its_arguments(tmp_path: Path, config: str, name: str) -> None:
+    assert _told(tmp_path, config, "optimizer") == name
+
+
+def test_nodes_of_a_graph_are_no_machines(tmp_path: Path) -> None:
+    assert _told(tmp_path, "num_nodes: 325", "num_nodes") is None
+    assert _told(tmp_path, "num_nodes: 4\nnum_gpus: 8", "num_nodes") == 4
+    assert _told(tmp_path, "nnodes: 4", "num_nodes") == 4
+
+
+def test_a_rollout_is_parallel_in_its_own_way(tmp_path: Path) -> None:
+    rollout = "rollout: {tensor_model_parallel_size: 2}\n"
+    assert _told(tmp_path, rollout, "tensor_parallel") is None
+    actor = "actor: {tensor_model_parallel_size: 4}\n"
+    assert _told(tmp_path, rollout + actor, "tensor_parallel") == 4
+
+
+@pytest.mark.parametrize(
+    ("loader", "size"),
+    [
+        ("loader = DataLoader(rows, batch_size=24)", 24),
+        ("loader = DataLoader(rows, batch_size=1, shuffle=True)", 1),
+        ("test_loader = DataLoader(rows, batch_size=24)", None),
+        ("loader = DataLoader(rows, batch_size=1, shuffle=False)", None),
+        ("train_loader = DataLoader(rows, batch_size=1)", 1),
+        ("def evaluate():\n    loader = DataLoader(rows, batch_size=24)\nevaluate()", None),
+    ],
+)
+def test_a_loader_for_evaluation_tells_no_batch_size(
+    tmp_path: Path, loader: str, size: int | None
+) -> None:
+    code = f"from torch.utils.data import DataLoader\nrows = open('x.yaml')\n{loader}\n"
+    assert _told(tmp_path, "x: 1", "batch_size", code) == size
