@@ -132,3 +132,7 @@ def test_the_one_address_in_the_source_names_it(
     assert found.get("dataset_config.train") == name
     if name:
         assert found.evidence["dataset_config.train"].file == "shards.py"
+        (tmp_path / "shards.py").rename(tmp_path / "testing_utils.py")
+        (tmp_path / "main.py").write_text(f"import testing_utils\n{_PROGRAM}")
+        found = extract(tmp_path, "python main.py").metadata
+        assert found.get("dataset_config.train") is None  # data of tests

@@ -31,6 +31,7 @@ _RUN_NAME = re.compile(
 )
 """Settings that name the run or its results, often after its data."""
 _PART = re.compile(r"[A-Za-z]+|\d+")
+_OF_TESTS = re.compile(r"(^|[/_])test(s|ing)?[/_.]")
 
 
 def find(
@@ -106,9 +107,10 @@ def _from_files(settings: list[Setting], plan: LaunchPlan) -> Candidate | None:
 
 def _from_links(links: Mapping[str, Site]) -> Candidate | None:
     """The one dataset of a hub that the program's source has the address of."""
-    if len(links) != 1:
+    found = [item for item in links.items() if not _OF_TESTS.search(item[1].file)]
+    if len(found) != 1:
         return None
-    [(name, site)] = links.items()
+    [(name, site)] = found
     return Candidate(name, Origin("code", site.file, site.line), 52, "an address in the source")
 
 
