@@ -258,6 +258,18 @@ def test_an_argument_that_the_script_was_not_given(plan: Plan) -> None:
     assert arguments(plan("bash tools/s.sh a.py", {"tools/s.sh": script}))[0] == "a.py"
 
 
+def test_a_default_for_an_argument_that_was_not_given(plan: Plan) -> None:
+    script = (
+        "LR=${1}\nLR=${LR:-0.1}\nMODE=$2\nWD=$3\n"
+        'if [ -z "$WD" ]; then WD=2; fi\nif [ "$MODE" == debug ]; then LR=9; fi\n'
+        "python train.py $LR $WD ${MODE:+--mode $MODE} $MODE\n"
+    )
+    assert arguments(plan("bash s.sh", {"s.sh": script})) == ["0.1", "2", None]
+    assert arguments(plan("bash s.sh 5 debug 7", {"s.sh": script})) == [
+        "9", "7", "--mode", "debug", "debug"
+    ]  # fmt: skip
+
+
 def test_a_script_whose_first_argument_says_what_to_do(plan: Plan) -> None:
     script = (
         "if [[ $1 == 'train' ]]; then\n  python train.py --lr 1\n"
