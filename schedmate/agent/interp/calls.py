@@ -36,8 +36,8 @@ MAX_BLIND = 2
 """The same where no argument can decide anything."""
 LONG_BLIND = 500
 """Steps of a function followed in doubt and knowing nothing, that is not followed so again."""
-MANY_CALLS, MANY_STEPS = 40, 20_000
-"""Of a function that was called so often and took so much together, no more is to be learnt."""
+MANY_CALLS, MANY_STEPS = 40, 80_000
+"""A function called so often, which took so much together, is left out of the second half."""
 MAX_EVENTS = 20_000
 """Calls noted in the trace."""
 
@@ -133,7 +133,8 @@ def call_function(
         return unknown()
     times, spent, start = state.spent.get(identity, (0, 0, 0))
     spent += state.steps - start if active else 0
-    if times >= MANY_CALLS and spent >= MANY_STEPS:
+    scarce = state.steps > state.limits.steps // 2
+    if scarce and times >= MANY_CALLS and spent >= MANY_STEPS:
         return unknown(function.name)
     given = (*args, *kwargs.values())
     if active >= MAX_BLIND and not any(_tells(v) for v in given):

@@ -170,7 +170,8 @@ class Expander:
             return (None, False) if text is None else ([(Piece(str(len(text)), origin),)], False)
         if operated is None:
             known = self.unset_is_empty and not (left_out and self.unset_is_unknown)
-            return ([()] if values is None and known else values or held), many
+            values = held if values is None else values
+            return ([()] if known and (values is None or held) else values), many
         return self._operate(part, values, many, operated[1], operated[2])
 
     def _operate(

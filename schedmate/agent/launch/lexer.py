@@ -36,7 +36,8 @@ _PLACEHOLDER = re.compile(
 )
 """`<data dir>`, `[data dir]`, `{DATA}` where a reader is to write something."""
 _LEFT_OUT = re.compile(
-    r"\[(?:--?[A-Za-z][^\[\]\n]*|[^\[\]\n]*\b(?:options?|arg(?:ument)?s?|flags)\b[^\[\]\n]*)\](?=\s|$)"
+    r"\[(?:--?[A-Za-z][^\[\]\n]*"
+    r"|[^\[\]\n]*(?<![a-z])(?:options?|arg(?:ument)?s?|flags)(?![a-z])[^\[\]\n]*)\](?=\s|$)"
     r"|\\[ \t]+(?:#[^\n]*\n?|\n)",
     re.IGNORECASE,
 )

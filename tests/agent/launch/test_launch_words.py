@@ -231,6 +231,7 @@ def test_the_root_is_the_package_that_it_was_cloned_as(tmp_path: Path) -> None:
         ("--cfg exps/[MODEL NAME].json --lr 1", ["--cfg", None, "--lr", "1"]),
         ("--epochs [EPOCHS] --cfg {NAME}.yml", ["--epochs", None, "--cfg", None]),
         ("a.py [--seed <n> --out OUT] --lr 1", ["a.py", "--lr", "1"]),
+        ("a.py [OTHER_ARGS] --lr 1", ["a.py", "--lr", "1"]),
         ("a.py [optional arguments] --lr 1", ["a.py", "--lr", "1"]),
         ("--lr 1 \\ # adjust this\n--wd 2 \\ \n --x 3", ["--lr", "1", "--wd", "2", "--x", "3"]),
         # what a shell means by the same signs
