@@ -194,3 +194,13 @@ def test_the_limit_of_a_profiler_is_no_length(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("profile:\n  max_steps: 110\nnum_epochs: 16\n")
     (tmp_path / "main.py").write_text("import yaml\nyaml.safe_load(open('x.yaml'))\n")
     assert extract(tmp_path, "python main.py").metadata.get("training_config.iters") == 16
+
+
+@pytest.mark.parametrize(
+    ("setting", "length"),
+    [("total_timesteps: 10000000000", 10**10), ("max_iter: 9999999999", None)],
+)
+def test_a_number_that_stands_for_no_end(tmp_path: Path, setting: str, length: int | None) -> None:
+    (tmp_path / "x.yaml").write_text(f"{setting}\n")
+    (tmp_path / "main.py").write_text("import yaml\nyaml.safe_load(open('x.yaml'))\n")
+    assert extract(tmp_path, "python main.py").metadata.get("training_config.iters") == length

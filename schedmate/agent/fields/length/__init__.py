@@ -30,6 +30,8 @@ from schedmate.agent.values import Value
 
 _FOR_EVER = 10**9
 _SAID = 80
+_SURE = 90
+"""So sure are steps of an environment, of which there may be any number."""
 _LIKELY = 50
 """A candidate below this is a guess."""
 _UNREAD = 20
@@ -122,7 +124,7 @@ def _endless(trace: Trace, epoch: Candidate | None, step: Candidate | None) -> b
     A setting that no loop counts up to (the steps of a diffusion, say) is then about another thing.
     """
     chosen = [c for c in (epoch, step) if c is not None]
-    if chosen and all(c.data >= _FOR_EVER for c in chosen):
+    if chosen and all(c.data >= _FOR_EVER and c.score < _SURE for c in chosen):
         return True
     infinite = any(
         loop.kind != "stop" and loop.certain and loop.depth == 0 and loop.bound.data == math.inf
