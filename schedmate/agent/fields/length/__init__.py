@@ -30,7 +30,7 @@ from schedmate.agent.values import Value
 
 _FOR_EVER = 10**9
 _SAID = 80
-_SURE = 90
+_SURE = 85
 """So sure are steps of an environment, of which there may be any number."""
 _LIKELY = 50
 """A candidate below this is a guess."""
