@@ -116,3 +116,45 @@ def test_a_variable_that_is_not_set_is_not_the_model(tmp_path: Path) -> None:
 def test_names_that_take_a_step_more(tmp_path: Path, program: str, command: str, name: str) -> None:
     (tmp_path / "train.py").write_text(program)
     assert extract(tmp_path, f"python {command}").metadata.model.model_name == name
+
+
+def test_a_nameless_class_is_named_by_the_folder_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "dreamerv3").mkdir()
+    (tmp_path / "dreamerv3" / "main.py").write_text(
+        "class Agent:\n    pass\nagent = Agent()\nagent.train()\n"
+    )
+    found = extract(tmp_path, "python dreamerv3/main.py").metadata.model.model_name
+    assert found == "dreamerv3"
+
+
+def test_a_famous_network_goes_before_the_backbone_that_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\nfrom torch import nn\n"
+        "class DeepLab(nn.Module):\n    def __init__(self, backbone):\n        super().__init__()\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--backbone', default='resnet')\n"
+        "args = p.parse_args()\nmodel = DeepLab(backbone=args.backbone)\n"
+    )
+    found = extract(tmp_path, "python train.py --backbone resnet").metadata.model.model_name
+    assert found == "DeepLab"
+
+
+def test_a_class_of_a_plain_file_keeps_its_name(tmp_path: Path) -> None:
+    network = "from torch import nn\nclass Network(nn.Module):\n    pass\n"
+    for file in ("model_search.py", "policy_value_net_pytorch.py"):
+        (tmp_path / file).write_text(network)
+    for module, name in (
+        ("model_search", "Network"),
+        ("policy_value_net_pytorch", "policy_value_net"),
+    ):
+        (tmp_path / "train.py").write_text(f"from {module} import Network\nmodel = Network()\n")
+        assert extract(tmp_path, "python train.py").metadata.model.model_name == name
+
+
+def test_the_class_that_loads_a_model_names_it_where_the_path_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os\nfrom transformers import AutoModelForCausalLM, BertForSequenceClassification\n"
+        "model = BertForSequenceClassification.from_pretrained(os.environ['MODEL'])\n"
+    )
+    found = extract(tmp_path, "python train.py").metadata
+    assert found.model.model_name == "BertForSequenceClassification"
+    assert found.evidence["model_config.model_name"].confidence < 0.5

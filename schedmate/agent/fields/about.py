@@ -41,6 +41,8 @@ class About:
     def name(self) -> str:
         """The name that the heading begins with: `StarGAN - PyTorch` is StarGAN."""
         head = re.split(_AFTER_NAME, self.title)[0].strip(" \"'“”")
+        joined = re.sub(r"^(\w+) (\d)$", r"\1\2", head)  # `StyleTTS 2`, if it is called so
+        head = joined if joined.lower() in self.folder.lower() else head
         words = [
             word
             for word in head.replace('"', " ").split()

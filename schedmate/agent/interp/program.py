@@ -66,8 +66,7 @@ def _follow(
         dict(plan.env),
         limits,
     )
-    first = root / plan.cwd if plan.module is not None else entry.parent
-    state.shared["sys.path"] = Value([Value(str(first))])
+    state.shared["sys.path"] = Value([Value(str(entry.parent))])
     module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
     if plan.function is not None:
         module.name = plan.module or entry.stem

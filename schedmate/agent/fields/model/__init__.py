@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from schedmate.agent.fields.about import About
-from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, rules
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting, best, normal, rules
 from schedmate.agent.fields.model.built import built, wholes
 from schedmate.agent.fields.model.calls import from_calls
-from schedmate.agent.fields.model.names import PLAIN_FILE
+from schedmate.agent.fields.model.names import BUILT_WITH, PLAIN_FILE
 from schedmate.agent.fields.model.settings import from_settings
 from schedmate.agent.fields.words import is_known, is_whole, words
 from schedmate.agent.interp.trace import Trace
@@ -28,9 +28,13 @@ def find(
         named = from_settings(trace, settings, [])
         other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
         if other is None:
+            given = (c for c in named if c.origin is not None and c.origin.source in _WRITTEN)
+            other = best(c for c in given if c.score >= 62 and not _BARE.fullmatch(str(c.data)))
+        if other is None:
             other = best([*_experiment_names(settings), *_folder_names(settings)])
         if other is None:
-            other = best(c for c in built(trace) if c.score >= 55 and _is_telling(str(c.data)))
+            within = [c for c in built(trace) if c.score >= 55 and _is_telling(str(c.data))]
+            other = best([*within, *_from_folder(entry)])
         if other is not None:
             return other
     if found is None:
@@ -136,7 +140,7 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
 
 _TOOLKIT = re.compile(
     r"(\bis|:) an? ([\w-]+[ ,/]+){0,6}"
-    r"(library|toolkit|toolbox|platform|codebase|simulator|"
+    r"(library|toolkit|toolbox|platform|codebase|simulator|open[- ]source project|"
     r"(training|simulation) framework)\b",
     re.IGNORECASE,
 )
@@ -149,9 +153,12 @@ _KIND = re.compile(
 )
 """Headings that name a kind of model, of which the repository may have many."""
 
+_WRITTEN = (*EXPLICIT, "config")
+"""Where a setting is from that somebody wrote for this run."""
+
 _BARE = re.compile(
     r"(\w*(Classification|Segmentation|Detection|Regression|Prediction|Reconstruction|Training))?Task|"
-    r"(_?Serial|Noisy)Model|Model\d|Agent|Baseline|"
+    r"(_?Serial|Noisy)Model|Model\d|Agent|Baseline|Generator[A-Z]\w*|"
     r"(Base|My|Simple|The|Full|Dygraph|Static)?(Auto[eE]ncoder|[Gg]enerator|Model|Net|Network|Module|Backbone|Encoder|"
     r"Decoder|Sequential|NN|Net[GD]|(Un|Self|Semi)Sup(ervised)?Model)"
 )
@@ -175,7 +182,9 @@ def _from_code(
         stem = normal(str(found.data))
         for other in given:
             longer = normal(str(other.data))
-            if other.score >= 60 and longer.startswith(stem) and longer != stem:
+            # and not a run, named after all that it does
+            said_more = longer.startswith(stem) and len(stem) < len(longer) < len(stem) + 40
+            if other.score >= 60 and said_more:
                 return other
         for other in named:
             if stem in normal(str(other.data)):
@@ -203,12 +212,19 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
         r"^(train|run|main|pretrain|finetune)_|_(train|main|run|training|trainer)$", "", stem
     )
     stem = re.sub(r"^[a-z]?\d+_(?=[A-Za-z])", "", stem)
-    stem = re.sub(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|flax|paddle)$", "", stem)
+    stem = BUILT_WITH.sub("", stem)
     named = _known_in(stem)
     if named is None:
         return []
     score = 66 if named[1] else 58
     return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name")]
+
+
+def _from_folder(entry: str | None) -> list[Candidate]:
+    """Folders named after a model that the program is in: `dreamerv3/main.py`."""
+    named = [_known_in(folder) for folder in (entry or "").split("/")[:-1]]
+    place = Origin("code", entry, 1)
+    return [Candidate(found[0], place, 50, "the script's folder") for found in named if found]
 
 
 def _known_in(stem: str) -> tuple[str, bool] | None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, normal, rules
-from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, NOT_MODEL, PLAIN_FILE, TARGET
+from schedmate.agent.fields.model.names import (
+    AUXILIARY,
+    BACKBONES,
+    BUILT_WITH,
+    MEASURING,
+    NOT_MODEL,
+    PLAIN_FILE,
+    TARGET,
+)
 from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call, Class, Instance
@@ -170,8 +178,9 @@ def _class_name(cls: Class) -> str:
         return cls.name.removesuffix("Task")
     if cls.name.strip("_") not in ("Model", "Net", "Network"):
         return cls.name
-    stem = cls.module.name.rsplit(".", 1)[-1]
-    return cls.name if PLAIN_FILE.fullmatch(stem) else stem
+    stem = BUILT_WITH.sub("", cls.module.name.rsplit(".", 1)[-1])
+    of_plain = stem.startswith("model_") and not is_known(stem, "models")  # `model_search`
+    return cls.name if of_plain or PLAIN_FILE.fullmatch(stem) else stem
 
 
 def _with_loss(event: CallEvent) -> bool:
@@ -213,7 +222,7 @@ def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
 
 
 def wholes(trace: Trace) -> set[str]:
-    """Names of networks that were given other networks when they were constructed."""
+    """Names of networks that were given others, or what these are called, when constructed."""
     found: set[str] = set()
     for event in trace.calls:
         cls = event.cls
@@ -222,7 +231,9 @@ def wholes(trace: Trace) -> set[str]:
         if _PART.search(cls.name) or _WRAPPER.search(cls.name) or _NOT_NETWORK.search(cls.name):
             continue
         given = [value.data for value in [*event.args, *event.kwargs.values()]]
-        if any(isinstance(data, Instance) and classes.is_network(data.cls) for data in given):
+        named = any(normal(key) in BACKBONES for key in event.kwargs)
+        made = any(isinstance(data, Instance) and classes.is_network(data.cls) for data in given)
+        if named or made:
             found.add(_class_name(cls))
     return found
 

@@ -80,6 +80,11 @@ def _by_output(event: CallEvent, trace: Trace) -> Candidate | None:
 
 
 _TEXT_ENCODER = re.compile(r"(CLIPText|T5Encoder|TextEncoder)\w*\.from_pretrained$")
+_KIND = re.compile(
+    r"\.(?!\w*(Auto|Encoder|Text|Vision))([A-Z]\w+(For[A-Z]\w+|LMHeadModel|Model))\.from_pretrained$"
+)
+"""Classes of pretrained models, which say what they load where the name is not known."""
+
 _GUIDE = re.compile(r"(Loss|Criterion|Discriminator|Conditioner|Embedder)$")
 """Networks that a pretrained one serves to teach or to condition another."""
 
@@ -93,19 +98,7 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         return None
     if "only" in rule and not re.search(rule["only"], last):
         return None
-    score = 84.0 if event.certain else 66.0
-    if rule.get("weak"):
-        score -= 22
-    if AUXILIARY.search(event.target):
-        score -= 26
-    elif (event.inside and not rule.get("weak")) or _ENCODERS.search(event.function):
-        score -= 14
-    if event.inside and (rule["name"] == "path" or _TEXT_ENCODER.search(event.path)):
-        score -= 4 if rule["name"] == "path" else 12
-    if MEASURING.search(event.site.file) or any(_GUIDE.search(name) for name in event.inside):
-        score -= 26
-    if event.on_import:
-        score -= 26  # a helper that a module keeps for others
+    score = _call_score(event, rule)
     spec = rule["name"]
     site = event.result.origin if event.result is not None else None
     if spec == "path":
@@ -124,10 +117,30 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
         )
     text = text_of(value)
     name = model_name(text) if text is not None else None
-    if name is None:
-        return None
+    if name is None and (kind := _KIND.search(event.path)):
+        return Candidate(kind[2], site, min(score, 48.0), "the class that loads it")
+    if name is None or NOT_MODEL.search(name):
+        return None  # `AutoModel.register(LlavaConfig, ...)`
     origin = value.origin if value is not None and value.origin is not None else site
     return Candidate(name, origin, score + 6 + source_bonus(origin) / 2, None)
+
+
+def _call_score(event: CallEvent, rule: dict[str, Any]) -> float:
+    """How likely what a call names is the model, and not what serves it."""
+    score = 84.0 if event.certain else 66.0
+    if rule.get("weak"):
+        score -= 22
+    if AUXILIARY.search(event.target):
+        score -= 26
+    elif (event.inside and not rule.get("weak")) or _ENCODERS.search(event.function):
+        score -= 14
+    if event.inside and (rule["name"] == "path" or _TEXT_ENCODER.search(event.path)):
+        score -= 4 if rule["name"] == "path" else 12
+    if MEASURING.search(event.site.file) or any(_GUIDE.search(name) for name in event.inside):
+        score -= 26
+    if event.on_import:
+        score -= 26  # a helper that a module keeps for others
+    return score
 
 
 def _features_only(event: CallEvent) -> bool:

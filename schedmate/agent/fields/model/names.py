@@ -22,8 +22,14 @@ PLAIN_FILE = re.compile(
 )
 
 NOT_MODEL = re.compile(
-    r"(Registry|Config|ConfigDict|Cfg|Args|Arguments|Options|Field|Factory|(?<!Model)Builder|Type|Enum|Space|Session|"
+    r"(Registry|Config|ConfigDict|Cfg|Params|Args|Arguments|Options|Field|Factory|(?<!Model)Builder|Type|Enum|Space|Session|"
     r"Processor|Tokenizer|(Arg|Argument|Config)Parser|Loader|Saver|Writer|Logger|Timer|Meter|Evaluator|Client|Frontend|"
     r"Parallel)$"
 )
 """Names of classes that hold, make, serve or measure a model, and are none."""
+
+BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
+"""What a part of a network that has a name of its own is called, normalised."""
+
+BUILT_WITH = re.compile(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|flax|paddle)$")
+"""What a file's name says of the library it uses."""

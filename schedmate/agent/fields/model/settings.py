@@ -16,6 +16,7 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.model.built import inner_classes, wholes
+from schedmate.agent.fields.model.names import BACKBONES
 from schedmate.agent.fields.model.targets import config_classes, wrong_part
 from schedmate.agent.fields.model.uses import is_output, made_folders, used_words
 from schedmate.agent.fields.model.words import model_name
@@ -33,7 +34,6 @@ _FILES = (
 )
 """Settings that hold a file; only a file named after a known model names one."""
 
-_BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
 _KIND_OF_PART = re.compile(r"transformer|(bi)?lstm|gru|c?rnn|cnn|mlp|attention", re.IGNORECASE)
 _OF_BACKBONE = "the backbone"
 _BACKBONE_ALONE = "a backbone"
@@ -72,7 +72,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         score = _of_whole(setting, score, whole)
         out.append(Candidate(name, origin, score, _part_note(setting)))
         places.append((setting.owner, setting.path[:-1], rank))
-        beside.append(setting.key in _BACKBONES)
+        beside.append(setting.key in BACKBONES)
         if rank <= _STRONG and is_known(name, "models") and origin is not None:
             answering.add(origin.file)
     _below_the_chosen(out, beside, answering - {None})
@@ -125,7 +125,8 @@ def _below_the_whole(found: list[Candidate], trace: Trace, built: list[Candidate
     whole = best(c for c in built if c.data in names)
     if whole is None or whole.score < 66:
         return
-    famous = is_known(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", str(whole.data)), "models")
+    spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", str(whole.data))
+    famous = is_known(f"{whole.data} {spelled}", "models")
     for candidate in found:
         if candidate.note in (_OF_BACKBONE, _BACKBONE_ALONE) and (famous or not _given(candidate)):
             candidate.score = min(candidate.score, whole.score - 1)
@@ -185,7 +186,7 @@ def _of_part(name: str, setting: Setting) -> float:
     """What counts against a setting that names a part of a model that has its own name."""
     if setting.key == "netg" and not setting.explicit:
         return 14.0
-    return 12.0 if setting.key in _BACKBONES and _KIND_OF_PART.fullmatch(name) else 0.0
+    return 12.0 if setting.key in BACKBONES and _KIND_OF_PART.fullmatch(name) else 0.0
 
 
 def _below_the_chosen(
@@ -251,7 +252,7 @@ def _given(candidate: Candidate) -> bool:
 
 def _part_note(setting: Setting) -> str | None:
     """What a setting that names a backbone is noted as."""
-    if setting.key not in _BACKBONES:
+    if setting.key not in BACKBONES:
         return None
     nested = len(setting.path) > 1 and not setting.explicit
     return _OF_BACKBONE if nested else _BACKBONE_ALONE
