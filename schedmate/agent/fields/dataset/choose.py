@@ -45,6 +45,7 @@ def find(
         for event in trace.calls
         for use in uses_of(event)
         if not (use.file and model and normal(str(use.candidate.data)) == normal(model))
+        if not (use.file and hints.is_projects(use.candidate, said))
         # a test set that is opened and never handed on is not evaluated by this run
         if use.evaluates is not True or handed_on(trace, event.result and event.result.data)
     ]
@@ -52,6 +53,7 @@ def find(
     _files_of_settings(uses, [*told, *from_settings(settings, evaluates=True)])
     told.extend(from_sections(settings))
     told.extend(from_components(settings))
+    told = [candidate for candidate in told if not hints.is_projects(candidate, said)]
     opened = [use.candidate for use in uses if use.evaluates is not True]
     train = best([*filter(_launched, told), *opened, *told])  # of equals, the launch's own word
     loader = from_loaders(settings, "train")

@@ -199,6 +199,14 @@ def _of_project(name: str, about: About) -> bool:
     return not is_known(name, "datasets") and normal(name) in normal(about.folder)
 
 
+def is_projects(found: Candidate, said: Sequence[About]) -> bool:
+    """Whether a place is named for the project that lies there: `~/work/trainer`."""
+    name = str(found.data)
+    return len(name) > 4 and any(
+        _of_project(name, about) and normal(about.folder).endswith(normal(name)) for about in said
+    )
+
+
 def _named_in(section: _Section, alone: bool) -> tuple[str, int] | None:
     """The dataset that a section names alone or much more often than others."""
     counts: Counter[str] = Counter()

@@ -144,6 +144,8 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
     score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
     if is_path(text):
         score -= 3 if known and setting.explicit else 8
+        if is_known(name, "models") and not known:
+            score -= 8  # prepared for a model, whatever it is of
     elif setting.explicit:
         # what this launch says over what the code makes of other defaults, or builds it from
         score += 4 if rank < 4 else 2

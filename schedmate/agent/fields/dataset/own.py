@@ -119,6 +119,8 @@ def _given(event: CallEvent, class_name: str | None, score: float) -> Candidate 
 def _by_class(name: str, text: str, class_name: str | None, place: Origin | None) -> float:
     """How much more a name that a class is given says than the class's own."""
     # a data file says more than the class that reads it, a folder less
+    if _names_a_model(name):
+        return -9.0
     bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if class_name else 2.0
     if is_known(name, "datasets"):
         return bonus + 6.0
