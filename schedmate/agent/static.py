@@ -36,7 +36,7 @@ from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.errors import InputError
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 
-_PLACE = r"([\"']?)\$(?:\w+|\{\w+\})(?:/[\w.@+${{}}-]+)+"
+_PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
 _BELOW_UNKNOWN = re.compile(
     rf"(?:-{{0,2}}[\w.-]+=)?(?:{_PLACE}\1|\[\s*{_PLACE}\2(?:\s*,\s*{_PLACE}\3)*\s*\])"
 )

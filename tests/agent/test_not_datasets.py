@@ -235,3 +235,19 @@ def test_a_place_in_a_section_may_say_what_was_done_to_it(tmp_path: Path) -> Non
     )
     found = extract(tmp_path, "python main.py").metadata
     assert found.get("dataset_config.train") == "moraine"
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ("--data_path /srv/corpora/moraine/$UNSET", "moraine"),
+        ("--data_path /srv/corpora/moraine/$KIND.list", "moraine"),
+        ("--data_path corpora/$UNSET", None),
+        ("--data_path /home/someone/work/glaciers", None),  # the project's own folder
+    ],
+)
+def test_a_path_is_read_as_far_as_it_is_known(tmp_path: Path, flags: str, name: str | None) -> None:
+    repo = tmp_path / "glaciers"
+    repo.mkdir()
+    (repo / "README.md").write_text("# Melting\n")
+    assert _train(repo, flags, "data = args\n") == name

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from schedmate.agent.fields.about import About
-from schedmate.agent.fields.candidates import Candidate, Setting, best, normal
+from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
 from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.fields.dataset.roles import CLASS_NAME
 from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
@@ -50,7 +50,16 @@ def find(
         _from_launch(settings, plan, path is None)
         or _from_files(settings, plan)
         or (_from_links(links or {}) if path is None else None)
-        or (_from_readme(plan, said) if path is None or path.note != CLASS_NAME else None)
+        or (_from_readme(plan, said) if path is None or _says_less(path) else None)
+    )
+
+
+def _says_less(path: Candidate) -> bool:
+    """Whether what is read says less than the README: no name, no word of the launch."""
+    return (
+        path.note != CLASS_NAME
+        and source_bonus(path.origin) <= 3
+        and not is_known(str(path.data), "datasets")
     )
 
 

@@ -168,7 +168,7 @@ _KEPT_BETWEEN = re.compile(
 def _by_name(name: str, text: str, weak: bool) -> float:
     """How much a name adds to what is opened, or takes from it."""
     if is_known(name, "datasets"):
-        return 6.0 if weak else 0.0
+        return 7.0 if weak else 0.0
     return -20.0 if _KEPT_BETWEEN.search(text) else 0.0
 
 

@@ -34,7 +34,7 @@ TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
 _NOT_FOR_DATA = re.compile(
     r"((\w+_)?(out|outf|output|log|logs|save|result|results|ckpt|checkpoint|resume|weights?|model|network|"
     r"pretrained|pretrained_model|hyp|hparams?|config|cfg|vocab|tokenizer|exp|work|run|reverb|noise|rirs?|musan)"
-    r"(_?(dir|path|file|root|folder|name|prefix|name_or_path|data))?|name)",
+    r"(_?(dir|path|file|root|folder|name|prefix|name_or_path|data))?|name|o)",
     re.IGNORECASE,
 )
 

@@ -39,8 +39,8 @@ _NO_NAME = re.compile(
 def model_name(text: str) -> str | None:
     """A model's name from a setting or argument; None when it does not say."""
     text = text.strip().strip("'\"")
-    if _NO_NAME.fullmatch(text):
-        return None
+    if _NO_NAME.fullmatch(text) or re.search(r"\$[^/]*/*$", text):
+        return None  # `/models/$NAME` too
     called = re.fullmatch(r"([A-Za-z_][\w.]*)\(.*\)", text)
     if called:
         text = called[1].rsplit(".", 1)[-1]  # an expression that makes it
