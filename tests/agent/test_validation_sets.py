@@ -78,6 +78,7 @@ parser.add_argument('--disable_eval', action='store_true')
 args = parser.parse_args()
 trainlib.run(datasets.MNIST('data'), args)
 """
+_PYMARL = _ELSEWHERE.replace("num_eval_episodes", "test_nepisode").replace("disable_eval", "debug")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,7 @@ trainlib.run(datasets.MNIST('data'), args)
         (_ELSEWHERE.replace("disable_eval", "debug"), "--eval_freq -1", None),
         (_ELSEWHERE.replace("disable_eval", "use_eval"), "--num_eval_episodes 4", None),
         (_ELSEWHERE.replace("disable_eval", "use_eval"), "--use_eval", "MNIST"),
+        (_PYMARL, "--test_nepisode 4", "MNIST"),
     ],
 )
 def test_settings_tell_of_an_evaluation_out_of_sight(

@@ -67,7 +67,7 @@ _ASKED = re.compile(r"(validate|dovalid(ation)?|doval|runvalidation|usevalidatio
 _NEVER = re.compile(r"(test|eval|val|valid|validation)(freq|frequency|interval)")
 """How often to evaluate; -1 is never."""
 _EVAL_EPISODES = re.compile(
-    r"(n|num|max)?(eval|evaluation|test)(episodes|rollouts|trials)|itestset"
+    r"(n|num|max)?(eval|evaluation|test)n?(episodes?|rollouts|trials)|itestset"
 )
 _DO_EVAL = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
 _SWITCH = re.compile(r"(do|run|use|with)(eval|evaluate|evaluation|val|validate|validation)")
