@@ -36,6 +36,9 @@ def _train(folder: Path, command: str, readme: str = "", name: str = "main.py") 
         ("--dump-root ./data/parrots/dump", "parrots"),
         ("--output runs/cifar10_long", "cifar10"),
         ("--resume runs/cifar10.pt", None),
+        ("--dump-root ${IMAGENET_DIR}", "IMAGENET"),
+        ("--dump-root ${DATA_DIR}", None),
+        ("--resume ${IMAGENET_DIR}", None),
         ("", None),
     ],
 )

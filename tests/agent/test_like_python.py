@@ -66,6 +66,11 @@ out(inspect.signature(f).parameters["b"].default, inspect.signature(f).parameter
 out(inspect.isclass(A), inspect.isclass(f), inspect.isfunction(f), inspect.isfunction(A))
 out(getattr(A, "__inject__", []), getattr(A, "__share__", []), hasattr(A, "__init__"))
 """,
+    "what is a sequence and what a mapping": """
+from typing import Mapping, MutableMapping, Sequence
+for x in ([1], (1,), {}, "a", 1):
+    out(isinstance(x, Sequence), isinstance(x, Mapping), isinstance(x, MutableMapping))
+""",
     "members of enums are one object each": """
 from enum import Enum, auto
 class Mode(str, Enum):

@@ -48,10 +48,18 @@ def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
             "MNIST",
         ),
         ("def evaluate(net):\n    for s in []:\n        test(net, s)\nevaluate(model)", None),
+        (
+            "def test(n, output_dir):\n    save(n.state_dict(), output_dir)\ntest(model, 'd')",
+            None,
+        ),
         ("def validate_pose(pose):\n    assert pose.size\nvalidate_pose(data)", None),
         ("def split_train_val(x):\n    return x[2:], x[:2]\nsplit_train_val(data)", None),
         ("class Meter:\n    def val(self):\n        return self.sum / 2\nMeter().val()", None),
         ("valids = sorted('abc')", None),
+        ("train_data, val_data = data[:9], data[9:]", "MNIST"),
+        ("eval_datasets = {'test': iter(data)}\nfor split in eval_datasets:\n    pass", "MNIST"),
+        ("val_data = {'path': 'x'}['path']", None),
+        ("valid_datasets = {'mnist': lambda: datasets.MNIST('d')}", None),
         ("eval_dataset_config = dict(a=1)", None),
         ("class Pair:\n    def eval(self):\n        self.reward_model.eval()\nPair().eval()", None),
         ("test_assets_root = dict(a=1)", None),
@@ -310,3 +318,36 @@ def test_a_picture_to_look_at_and_a_column_are_no_data_sets(tmp_path: Path) -> N
         "polars.scan_parquet('x').select('item_valid')\n"
     )
     assert _valid(tmp_path, code, "python main.py --validation_image a.png") is None
+
+
+def test_a_share_of_the_data_set_may_be_split_off_by_the_launch(tmp_path: Path) -> None:
+    assert _valid(tmp_path, _ELSEWHERE, "python main.py --disable_eval") is None
+    code = _ELSEWHERE.replace("num_eval_episodes', type=int", "split_dataset_ratio', type=float")
+    code = code.replace("disable_eval", "debug")
+    assert _valid(tmp_path, code, "python main.py --split_dataset_ratio 0.01") == "MNIST"
+
+
+def test_the_program_of_a_package_finds_a_library_before_its_sibling(tmp_path: Path) -> None:
+    package = tmp_path / "app"
+    (package / "datasets").mkdir(parents=True)
+    (package / "configs.py").write_text("class squad:\n    split = 'train'\n")
+    (package / "datasets" / "__init__.py").write_text("from app.datasets.squad import load\n")
+    (package / "datasets" / "squad.py").write_text(
+        "import datasets\ndef load(s):\n    return datasets.load_dataset('squad', split=s)\n"
+    )
+    (package / "train.py").write_text(
+        "import inspect\nfrom app import configs\nfrom app.datasets import load\n"
+        "chosen = {k: v for k, v in inspect.getmembers(configs, inspect.isclass)}['squad']()\n"
+        "load(chosen.split)\n"
+    )
+    found = extract(tmp_path, "python -m app.train").metadata.get("dataset_config.train")
+    assert found == "squad"
+
+
+def test_a_study_runs_its_objective(tmp_path: Path) -> None:
+    code = (
+        "import optuna\n" + _LOOP + "def evaluate(net):\n    return net(1)\n"
+        "def objective(trial):\n    return evaluate(model)\n"
+        "study = optuna.create_study(direction='maximize')\nstudy.optimize(objective, n_trials=9)\n"
+    )
+    assert _valid(tmp_path, code) == "MNIST"

@@ -135,9 +135,9 @@ def _latest_first(groups: list[Settings]) -> list[Settings]:
 _OPTIONS = re.compile(r"config|cfg|conf|opt|arg|param|setting|hyper|hps|flags", re.IGNORECASE)
 
 
-def _class_values(cls: Class) -> dict[Any, Value]:
+def _class_values(cls: Class, records: bool = False) -> dict[Any, Value]:
     """Plain class attributes and nested classes, inherited ones first; not for library classes."""
-    if classes.is_record(cls):
+    if classes.is_record(cls) and not records:
         return {}
     if cls.external_bases() and not all(
         base in ("object", "type") for base in cls.external_bases()
@@ -162,7 +162,7 @@ def _items(value: Value, group: Settings, depth: int) -> dict[Any, Value] | None
         if data.items is not None:
             held = data.items.data
             return held if isinstance(held, dict) else data.attrs
-        return {**_class_values(data.cls), **data.attrs}
+        return {**_class_values(data.cls, records=True), **data.attrs}
     if isinstance(data, Class) and (
         group.kind != "globals" or depth > 1 or _OPTIONS.search(data.name)
     ):

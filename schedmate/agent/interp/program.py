@@ -66,7 +66,8 @@ def _follow(
         dict(plan.env),
         limits,
     )
-    state.shared["sys.path"] = Value([Value(str(entry.parent))])
+    first = root / plan.cwd if plan.module is not None else entry.parent
+    state.shared["sys.path"] = Value([Value(str(first))])
     module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
     if plan.function is not None:
         module.name = plan.module or entry.stem

@@ -56,13 +56,22 @@ def _assign(state: State, node: ast.Assign, scope: Scope) -> None:
     _name_event(state, node.targets[0], value)
     if isinstance(node.value, ast.Compare) and state.frames[-1].loops:
         note_end(state, node, scope)
-    if isinstance(node.value, ast.Call) or (
-        isinstance(node.value, ast.DictComp | ast.ListComp)
-        and any(isinstance(part, ast.Call) for part in ast.walk(node.value))
-    ):
+    whole = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    if isinstance(node.value, ast.Call) or any(map(_makes, whole)):
         _note_assigned(state, node.targets[0], value, scope)
     for target in node.targets:
         state.assign(target, value, scope)
+
+
+def _makes(node: ast.expr) -> bool:
+    """Whether an expression makes something of what is called, or takes a part: `data[n:]`."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Slice)
+    if isinstance(node, ast.Dict):
+        return any(isinstance(value, ast.Call) for value in node.values)
+    return isinstance(node, ast.DictComp | ast.ListComp) and any(
+        isinstance(part, ast.Call) for part in ast.walk(node)
+    )
 
 
 def _note_assigned(state: State, target: ast.expr, value: Value, scope: Scope) -> None:

@@ -38,7 +38,7 @@ _MEASURES = re.compile(
     r"(^|_)(loss(es)?|acc|accs|accurac(y|ies)|metrics?|scores?|results?|err|errs|ious?|miou|f1|aucs?|auroc|"
     r"rewards?|returns?|episodes|wins?|psnr|ssim|lpips|ppls?|perplexity|bleu|rouge|cider|wer|cer|fid|kid|"
     r"precisions?|recalls?|correct|mse|mae|rmse|hits?|ndcg|mrr|kappa|dice|nll|elbo|bp[dbc]|evaluator|"
-    r"pred|preds|predict(ion)?s?|logits?|outputs?|topk|top1)(_|$|\d)|no_grad|inference_mode|dataset|"
+    r"pred|preds|predict(ion)?s?|logits?|outputs?|topk|top1)(_(?!dir|path|file|folder)|$|\d)|no_grad|inference_mode|dataset|"
     r"(train|net|data|valid|val|test|eval)_?(loader|set|dl|ds|iter|queue|generator)"
 )
 """Names of what an evaluation goes over, does without, or comes to."""

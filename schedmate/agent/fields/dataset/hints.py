@@ -17,7 +17,7 @@ from schedmate.agent.fields.dataset.roles import CLASS_NAME
 from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
 from schedmate.agent.interp.objects import Site
 from schedmate.agent.launch import LaunchPlan
-from schedmate.agent.values import Origin
+from schedmate.agent.values import Origin, Unknown
 
 _NOT_DATA = re.compile(
     r"model|arch|net|resume|restore|ckpt|checkpoint|vocab|tokenizer|weight|pretrain|teacher|backbone|init|"
@@ -77,11 +77,18 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
                 found.append(Candidate(name, origin, score, "a name in the launch"))
     before = ""
     for value in [*plan.argv, *plan.facts.values()]:
-        if isinstance(value.data, str):
-            name = None if before.startswith("-") else _in_path(value.data)
-            if name is not None and not value.data.startswith("-"):
+        text = value.data.text if isinstance(value.data, Unknown) else value.data
+        if isinstance(text, str):
+            # a flag's word is among the settings, but for what the machine knows: `${IMAGENET}`
+            told = before.startswith("-") and not (
+                text is not value.data
+                and not _NOT_DATA.search(before)
+                and not _RUN_NAME.search(before)
+            )
+            name = None if told or text.startswith("-") else _in_path(text)
+            if name is not None:
                 found.append(Candidate(name, value.origin, 46, "a name in the launch"))
-            before = value.data if "=" not in value.data else ""
+            before = text if "=" not in text else ""
     return best(found)
 
 

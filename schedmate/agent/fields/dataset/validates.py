@@ -23,7 +23,7 @@ _EVAL_METRIC = re.compile(
 _METRIC_LOG = (".add_scalar", ".log", ".log_metric")
 _HELD_OUT = re.compile(
     r"(val|valid|validation|eval|dev)(set|data)?(size|split|ratio|fraction|frac|percent|percentage|"
-    r"splitpercentage|setsize)"
+    r"splitpercentage|setsize)|splitdatasetratio"
 )
 _SPLIT = re.compile(r"load_dataset\(\).*\['(val|valid|validation|dev)'\]$")
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
@@ -50,7 +50,7 @@ _SPLITS = (".random_split", ".train_test_split")
 _EVAL_COUNT = re.compile(
     r"(n|num|i)?(eval|val|valid|validation|validate|evaluation)"
     r"(iters?|steps?|batches|intervals?|freq|frequency|every|everyn|everynepochs?|period|epochs?)|"
-    r"(check)?valevery(n|nepochs?|nsteps)?|checkvaleverynepochs?"
+    r"(check|run)?valevery(n|nepochs?|nsteps)?|checkvaleverynepochs?"
 )
 
 
@@ -145,7 +145,7 @@ def validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
     found = next((event.site for event in trace.calls if _is_evaluation(trace, event)), None)
     if found is not None:
         return Origin("code", found.file, found.line)
-    seen = any(loop.has_backward for loop in trace.loops)
+    seen = trace.complete and any(loop.has_backward for loop in trace.loops)
     return _scheduled(settings, seen) or places.given(settings)
 
 

@@ -6,7 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.invocation import Handler, Invocation
-from schedmate.agent.interp.objects import AttrDict, Bound, Class, Function, Instance, Symbol
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Bound,
+    Class,
+    Function,
+    Instance,
+    Module,
+    Symbol,
+)
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
@@ -92,6 +100,19 @@ def is_function(state: State, call: Invocation) -> Value | None:
     return Value(False) if plain else unknown()
 
 
+_KINDS = {"inspect.isclass": Class, "inspect.isfunction": Function}
+
+
+def members(_: State, call: Invocation) -> Value | None:
+    """`inspect.getmembers(module, inspect.isclass)`: names and what is under them, by name."""
+    asked = call.args[1].data if len(call.args) > 1 else None
+    kind = _KINDS.get(asked.path) if isinstance(asked, Symbol) else object
+    if not isinstance(call.first.data, Module) or kind is None:
+        return None
+    found = sorted(call.first.data.scope.names.items())
+    return Value([Value((Value(k), v)) for k, v in found if isinstance(v.data, kind)])
+
+
 def method(_: State, call: Invocation) -> Value:
     """`types.MethodType(function, instance)`."""
     return Value(Bound(call.args[0], call.args[1])) if len(call.args) == 2 else unknown()
@@ -105,6 +126,7 @@ def _by_name(data: object) -> bool:
 HANDLERS: dict[str, Handler] = {
     "inspect.isclass": is_class,
     "inspect.isfunction": is_function,
+    "inspect.getmembers": members,
     "inspect.getfullargspec": full_argument_names,
     "inspect.getargspec": full_argument_names,
     "inspect.signature": signature,

@@ -139,6 +139,7 @@ def register(state: State, call: Invocation) -> Value:
 
 HANDLERS: dict[str, Handler] = {
     "omegaconf.DictConfig": omega_create,
+    "omegaconf.ListConfig": omega_create,
     "sconf.Config": omega_load,
     "omegaconf.OmegaConf.register_new_resolver": register,
     "omegaconf.OmegaConf.register_resolver": register,
