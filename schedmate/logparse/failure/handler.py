@@ -15,9 +15,17 @@ from schedmate.logparse.failure.binary import probe
 from schedmate.logparse.failure.elastic import from_error_files
 from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.filters import Healthy, outliers
-from schedmate.logparse.failure.locate import WRAPPERS, Verdict, decide, first_report
+from schedmate.logparse.failure.leads import said_before
+from schedmate.logparse.failure.locate import (
+    TOGETHER,
+    WRAPPERS,
+    Verdict,
+    decide,
+    first_report,
+)
 from schedmate.logparse.failure.nearest import nearest
 from schedmate.logparse.failure.plans import plan_for
+from schedmate.logparse.failure.quotes import quote, quoted, quotes
 from schedmate.logparse.failure.rules import Rule, load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
 from schedmate.logparse.failure.signs import last_sign
@@ -31,8 +39,6 @@ _FRAME = re.compile(r"\s|Traceback|During handling|The above exception")
 Locator = Literal["auto", "scan", "binary"]
 SCAN_UP_TO = 1 << 32
 """Largest log [bytes] that is read whole by default."""
-QUOTED = 12
-"""Most lines that are quoted of what failed first."""
 MESSAGE = 4
 """Further lines of an exception's message that may say whose fault it is."""
 OTHERS = 6
@@ -177,10 +183,10 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     diagnosis = Diagnosis(
         error_type="none",
         reason=verdict.reason,
-        ruled_out=[_quote(event, "training went on after it") for event in ruled_out[:OTHERS]],
+        ruled_out=[quote(event, "training went on after it") for event in ruled_out[:OTHERS]],
     )
     if root is None:
-        diagnosis.evidence = [_quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
+        diagnosis.evidence = [quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
         _open_end(diagnosis, scans)
         return diagnosis
     rule = root.rule
@@ -194,6 +200,9 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
         diagnosis.reference = rule.source
         diagnosis.reason = f"{rule.why} ({_capital(verdict.reason)}.)"
     diagnosis.file, diagnosis.line = root.file.name, first_report(verdict)
+    logged = _logged_before(root, diagnosis.line or root.number, scans)
+    if logged is not None:
+        diagnosis.line = logged.number
     diagnosis.rank = verdict.missing[0] if len(verdict.missing) == 1 else root.rank
     diagnosis.missing_ranks = verdict.missing
     diagnosis.node = root.node
@@ -204,12 +213,24 @@ def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     diagnosis.time = dated(root.time, others)
     cascade = [event for event in verdict.cascade if event is not root]
     diagnosis.evidence = [
-        *_quotes(root),
-        *(_quote(event, "followed") for event in cascade[:OTHERS]),
-        *(_quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
+        *([quoted(root.file, logged)] if logged is not None else []),
+        *quotes(root),
+        *(quote(event, "followed") for event in cascade[:OTHERS]),
+        *(quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
     ]
     diagnosis.checkpoint = _checkpoint(root, scans)
     return diagnosis
+
+
+def _logged_before(root: Event, number: int, scans: list[FileScan]) -> Line | None:
+    """The line not far above an exception in which a library logged what it then raised."""
+    if not root.traceback:
+        return None
+    one = next((one for one in scans if one.file is root.file), None)
+    if one is None:
+        return None
+    first = max(root.file.line_number(one.horizon), number - TOGETHER, one.attempt.first_line)
+    return said_before(root.file, first, number, root.text)
 
 
 def _open_end(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
@@ -256,36 +277,6 @@ def _resemble(diagnosis: Diagnosis, root: Event) -> None:
 
 def _failure(event: Event) -> bool:
     return event.rule is None or event.rule.role in ("cause", "symptom")
-
-
-def _quotes(event: Event) -> list[EvidenceLine]:
-    """The first lines, the last ones and the one that the rule knows."""
-    lines = [line for line in event.lines if line.text.strip()]
-    known = [line for line in lines if line.number == event.known_at]
-    picked = lines
-    if len(lines) > QUOTED:
-        picked = [*lines[:2], *lines[2 - QUOTED :]]
-    if known and known[0] not in picked:
-        picked = [picked[0], known[0], *picked[1:]]
-    return [
-        EvidenceLine(
-            file=event.file.name,
-            line=line.number,
-            text=_shown(event, line),
-            note="decided" if line.number == event.known_at else None,
-        )
-        for line in picked
-    ]
-
-
-def _shown(event: Event, line: Line) -> str:
-    """A line, or the part of a very long one that the rule knows."""
-    text = line.text[:500]
-    return event.text[:500] if line.number == event.known_at and event.text not in text else text
-
-
-def _quote(event: Event, note: str) -> EvidenceLine:
-    return EvidenceLine(file=event.file.name, line=event.known_at, text=event.text[:500], note=note)
 
 
 def _capital(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from schedmate.logparse.failure.rules import EXCEPTION, Rule, RuleSet
 from schedmate.logparse.failure.wording import about, speaks_of_trouble
-from schedmate.logparse.reading import Block, Line
+from schedmate.logparse.reading import Block, Line, LogFile
 
 # A line that goes on with the message of the exception above it.
 _GOES_ON = re.compile(r"[,;)]")
@@ -17,10 +17,13 @@ _LEADS = re.compile(
     r'.*_RemoteTraceback:\s*$|"""$|usage: | *File "[^"]+", line \d+|    |terminate called'
     r"|  what\(\)"
     r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
+    r'|\s*"message": \{$|.*\berror_handler: ?\{$'
     r"|Last error: ?$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
 )
 # An exception whose message begins in the next line.
 _ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): *$")
+QUOTED, SHORTEST = 120, 24
+"""So much of a message, and no less, is known again in a line above it [characters]."""
 MESSAGE = 3
 """Most lines of a message above the one that a rule knows."""
 REPORT = 3
@@ -50,6 +53,21 @@ def leads(above: Sequence[Block], line: Line) -> list[Line]:
     while found and found[0].text.startswith("    "):
         found.pop(0)
     return found
+
+
+def said_before(file: LogFile, first: int, number: int, text: str) -> Line | None:
+    """The line from `first` on, above line `number`, that words what an exception says later.
+
+    A library often logs what it then raises. Lines of a mild level do not count.
+    """
+    match = EXCEPTION.match(text.strip())
+    message = (match["message"] or "" if match is not None else "").strip()[:QUOTED]
+    if len(message) < SHORTEST:
+        return None
+    for line in file.lines(first, number - 1):
+        if message in line.text and MILD.search(line.text[:80]) is None:
+            return line
+    return None
 
 
 def beginning(above: Sequence[Block], line: Line, rule: Rule | None, rules: RuleSet) -> list[Line]:

@@ -321,3 +321,22 @@ def test_a_line_of_progress_resembles_no_failure(job: Path) -> None:
     text = "step 3/40 | loss 1.0 | lr 1e-4 | 0.12 s/it\n"
     found = of(job, text + "srun: error: n1: task 0: Exited with exit code 3\n")
     assert (found.error_type, found.line) == ("unknown", 2)
+
+
+def test_what_a_library_logs_and_then_raises_is_reported_where_it_was_logged(
+    tmp_path: Path,
+) -> None:
+    said = "ps-lite/van.h:56: Check failed: ready_ call Start() first"
+    job = tmp_path / "job.log"
+    frames = ["Traceback (most recent call last):", '  File "/job/train.py", line 3, in <module>']
+    lines = [f"[13:04:31] logging.h:215: {said}", *frames, f"mxnet.base.MXNetError: {said}"]
+    job.write_text("".join(line + "\n" for line in lines))
+    with open_log(job) as log:
+        found = diagnose(log)
+    assert found.line == 1
+    assert found.evidence[0].line == 1
+    steps = [f"step {n}/90 | loss 2.{n} | lr 1e-4 | 0.12 s/it" for n in range(1, 9)]
+    lines[1:1] = steps
+    job.write_text("".join(line + "\n" for line in lines))
+    with open_log(job) as log:
+        assert diagnose(log).line == 10

@@ -1,0 +1,46 @@
+"""The lines of a log that a diagnosis quotes."""
+
+from __future__ import annotations
+
+from schedmate.jobs import EvidenceLine
+from schedmate.logparse.failure.scan import Event
+from schedmate.logparse.reading import Line, LogFile
+
+QUOTED = 12
+"""Most lines that are quoted of what failed first."""
+
+
+def quotes(event: Event) -> list[EvidenceLine]:
+    """The first lines, the last ones and the one that the rule knows."""
+    lines = [line for line in event.lines if line.text.strip()]
+    known = [line for line in lines if line.number == event.known_at]
+    picked = lines
+    if len(lines) > QUOTED:
+        picked = [*lines[:2], *lines[2 - QUOTED :]]
+    if known and known[0] not in picked:
+        picked = [picked[0], known[0], *picked[1:]]
+    return [
+        EvidenceLine(
+            file=event.file.name,
+            line=line.number,
+            text=_shown(event, line),
+            note="decided" if line.number == event.known_at else None,
+        )
+        for line in picked
+    ]
+
+
+def _shown(event: Event, line: Line) -> str:
+    """A line, or the part of a very long one that the rule knows."""
+    text = line.text[:500]
+    return event.text[:500] if line.number == event.known_at and event.text not in text else text
+
+
+def quote(event: Event, note: str) -> EvidenceLine:
+    """The line of an event that its rule knows."""
+    return EvidenceLine(file=event.file.name, line=event.known_at, text=event.text[:500], note=note)
+
+
+def quoted(file: LogFile, line: Line) -> EvidenceLine:
+    """A line above an exception that says the same."""
+    return EvidenceLine(file=file.name, line=line.number, text=line.text[:500], note="said first")
