@@ -24,10 +24,10 @@ went into `sight-10`, frozen before batch 10 was collected: its rows of batch 10
 `sight-9` are what carried over. Both halves of both were read afterwards.
 
 Batch 11 came after a census rather than another batch: what `954aee0` made of about 175 quoted
-threads, 444 blocks of documentation, 137 notebooks and some 5,000 messages from the sources of what
-clusters run on, read for what is plainly wrong, its causes counted and mended in general form. Twenty
-subjects were drawn by seed (12 of infrastructure) from 98 before that, and searched for only when the
-code was frozen: `sight-11`. What shares a line with an earlier text was left out.
+threads, 444 blocks of documentation, 137 notebooks and some 5,000 messages from the sources of
+what clusters run on, read for what is plainly wrong, its causes counted and mended in general
+form. Twenty subjects were drawn by seed (12 of infrastructure) from 98 before that, and searched
+for only when the code was frozen: `sight-11`. What shares a line with an earlier text was left out.
 
 Rows of code that is not measured again are kept as they were recorded.
 """
@@ -85,7 +85,8 @@ def main() -> None:
                     for pair in pairs
                     if pair[0]["batch"] == batch and half in (pair[0]["half"], "both")
                 ]
-                rows.append({"code": code, "batch": batch, "half": half, **row(part)})
+                if part:
+                    rows.append({"code": code, "batch": batch, "half": half, **row(part)})
         if code == "this":
             wrong = [case(*pair) for pair in pairs if not all(right(*pair).values())]
     measured = {row["code"] for row in rows}

@@ -18,8 +18,8 @@ FILE = Path(__file__).parent / "subsystems.yaml"
 CHARACTERS = 600
 """So much of a line is looked at: what it says stands at its beginning."""
 
-_PATH = re.compile(r"(?<![:/\w.])/(?!dev/)[\w.@+~-]+(?:/[\w.@+~-]+)+/?")
-"""Where a file lies names no subsystem."""
+_PATH = re.compile(r"(?<![:/\w.])/(?!dev/)[\w.@+~-]+(?:/[\w.@+~-]+)+/?|(?:^|\s)--[a-z][\w-]*")
+"""Where a file lies, or what an option is called, names no subsystem."""
 
 
 class Subsystem(Rule):
