@@ -23,6 +23,8 @@ REACH = 1 << 26
 """Bytes from the end of the log that are looked at (64 MiB)."""
 FURTHER = 1 << 20
 """How much further it looks for a kind of line that is training for sure [bytes]."""
+ABOVE = 1 << 18
+"""The same for a line that names the epoch of steps that do not [bytes]."""
 LONG = 4000
 """Of a longer line both ends are looked at [bytes]."""
 REDRAWN = 1 << 15
@@ -91,7 +93,7 @@ def collect(
                     if sample.total is None or any(s.epoch is not None for s in samples):
                         return samples
                     within = kind  # of which epoch it says nothing: a line above may
-                limit = max(limit, offset - FURTHER)
+                limit = max(limit, offset - (FURTHER if within is None else ABOVE))
     if parts:
         join(samples, parts)
     return samples
