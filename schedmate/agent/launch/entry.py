@@ -245,7 +245,7 @@ def locate(
         runnable = directories and repo.is_file(posixpath.join(path, "__main__.py"))
         return repo.is_file(path) or runnable
 
-    if known and usable(path := repo.normalise(text, cwd)):
+    if known and usable(path := repo.normalise(token(word), cwd)):
         return path, cwd
     if known and not text.startswith("/"):
         for place in _above(script) if script else ["."]:

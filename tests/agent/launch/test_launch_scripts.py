@@ -247,6 +247,12 @@ def test_a_script_written_to_be_run_from_another_folder(
     assert entry in result.warnings[0]
 
 
+def test_an_absolute_path_of_the_repository_leaves_the_working_directory(plan: Plan) -> None:
+    script = "cd lab\nROOT=`realpath $PWD/..`\npython $ROOT/bin/fit.py --config conf/a.yaml\n"
+    result = plan("bash run.sh", {"run.sh": script, "bin/fit.py": "", "lab/conf/a.yaml": ""})
+    assert (result.entry, result.cwd, result.warnings) == ("bin/fit.py", "lab", [])
+
+
 def test_an_argument_that_the_script_was_not_given(plan: Plan) -> None:
     script = (
         "CONFIG=$1\nGPUS=$2\nif [ $GPUS -lt 8 ]; then N=$GPUS; else N=8; fi\n"
