@@ -48,6 +48,9 @@ def test_nodes_of_a_graph_are_no_machines(tmp_path: Path) -> None:
     assert _told(tmp_path, "num_nodes: 325", "num_nodes") is None
     assert _told(tmp_path, "num_nodes: 4\nnum_gpus: 8", "num_nodes") == 4
     assert _told(tmp_path, "nnodes: 4", "num_nodes") == 4
+    assert _told(tmp_path, "trainer: {num_nodes: 1, devices: auto}", "num_nodes") == 1
+    beside = "model: {num_nodes: 325}\ntrainer: {devices: auto}"
+    assert _told(tmp_path, beside, "num_nodes") is None
 
 
 def test_a_rollout_is_parallel_in_its_own_way(tmp_path: Path) -> None:

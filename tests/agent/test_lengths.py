@@ -150,6 +150,18 @@ def test_a_program_that_only_evaluates_has_no_length(
     assert found.get("training_config.iters") == length
 
 
+def test_a_demonstration_that_trains_in_processes_has_a_length(tmp_path: Path) -> None:
+    (tmp_path / "demo.py").write_text(
+        "import torch.multiprocessing as mp\nfrom agents import learn\n"
+        "class Config:\n    def __init__(self):\n"
+        "        self.max_step = 200\n        self.break_step = 80000\n"
+        "def train_agent(args):\n    mp.Process(target=learn, args=(args,)).start()\n"
+        "train_agent(Config())\n"
+    )
+    found = extract(tmp_path, "python demo.py").metadata
+    assert found.get("training_config.iters") == 80000
+
+
 def test_without_its_configuration_a_librarys_default_is_no_length(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(
         "import sys, lightning, yaml\nfor word in sys.argv:\n    print(word)\n"

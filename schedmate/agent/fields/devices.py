@@ -10,6 +10,7 @@ from schedmate.agent.fields.candidates import (
     best,
     is_number,
     named,
+    normal,
     rules,
     source_bonus,
 )
@@ -17,6 +18,7 @@ from schedmate.agent.launch.quantities import count_devices
 from schedmate.agent.values import Value
 
 _NOT_TRAINING = re.compile(r"eval|valid|test|infer|worker|actor|ray|resource|vllm", re.IGNORECASE)
+_OR_OF_A_GRAPH = normal("num_nodes")
 _MOST = 4096
 """More than this many GPUs or nodes is something else."""
 
@@ -31,9 +33,14 @@ def find(settings: list[Setting]) -> dict[str, Candidate]:
             *_counts(settings, names["gpu_ids"], _ids, named_one=True),
         ]
     )
-    # where no GPU is told, these are nodes of a graph
-    graphs = [] if gpus is not None else ["num_nodes", "n_nodes"]
-    nodes = best(_counts(settings, [n for n in names["nodes"] if n not in graphs], _whole))
+    # where nothing beside them is told of GPUs, these are nodes of a graph
+    left_open = {s.path[:-1] for _, s in named(settings, names["gpus"]) if _as_many_as_there_are(s)}
+    machines = [
+        s
+        for s in settings
+        if gpus is not None or s.key != _OR_OF_A_GRAPH or s.path[:-1] in left_open
+    ]
+    nodes = best(_counts(machines, names["nodes"], _whole))
     if nodes is not None:
         found["num_nodes"] = nodes
     if gpus is not None:
@@ -41,6 +48,10 @@ def find(settings: list[Setting]) -> dict[str, Candidate]:
             gpus.data *= nodes.data
         found["num_gpus"] = gpus
     return found
+
+
+def _as_many_as_there_are(devices: Setting) -> bool:
+    return isinstance(devices.value.data, str | int) and devices.value.data in ("auto", "-1", -1)
 
 
 def _counts(

@@ -18,12 +18,16 @@ _EVALUATES = re.compile(
     re.IGNORECASE,
 )
 _TRAINS = re.compile(r"train|tun(e|ing)|fit|learn", re.IGNORECASE)
+_TRAINING = re.compile(r"train(_\w+)?")
+"""Functions that train, perhaps in processes of their own."""
 
 
 def only_evaluates(trace: Trace, plan: LaunchPlan) -> bool:
     """Whether the program is named for something else than training, and nothing in it trains."""
     name = PurePosixPath(plan.entry or "").stem
     if not _EVALUATES.search(name) or _TRAINS.search(name):
+        return False
+    if any(_TRAINING.fullmatch(function) for function in trace.functions):
         return False
     return not any(loop.has_backward and loop.kind == "for" for loop in trace.loops) and not any(
         called.makes_optimizer(event)
