@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schedmate.logparse.failure.handler import diagnose
@@ -47,12 +47,14 @@ def test_tracker_finds_the_simulated_speed_or_abstains(
     first=st.integers(1, 10_000),
     steps=st.integers(0, 10_000),
 )
+@example(seed="000000", duration=1.0, first=1, steps=619)
 @settings(max_examples=40, deadline=None)
 def test_a_log_is_text_in_order_and_the_same_for_the_same_seed(
     seed: str, duration: float, first: int, steps: int
 ) -> None:
     log = choose(seed, duration)
-    stretch = Stretch(START, first, first + steps, log.step_s)
+    first = min(first, log.total)
+    stretch = Stretch(START, first, min(first + steps, log.total), log.step_s)
     text = log.head(START) + log.lines(stretch)
     again = choose(seed, duration)
     assert again.head(START) + again.lines(stretch) == text

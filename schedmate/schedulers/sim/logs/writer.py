@@ -48,8 +48,8 @@ class Format:
 class Stretch:
     """A part of a job's run at one pace.
 
-    `start` [s since epoch]; steps `first` to `last` take `step_s` [s] each; `fresh`: the program
-    had just been started.
+    `start` [s since epoch]; steps `first` to `last`, of those that the job has, take `step_s` [s]
+    each; `fresh`: the program had just been started.
     """
 
     start: float
