@@ -216,3 +216,15 @@ def test_a_number_that_stands_for_no_end(tmp_path: Path, setting: str, length: i
     (tmp_path / "x.yaml").write_text(f"{setting}\n")
     (tmp_path / "main.py").write_text("import yaml\nyaml.safe_load(open('x.yaml'))\n")
     assert extract(tmp_path, "python main.py").metadata.get("training_config.iters") == length
+
+
+def test_epochs_within_each_of_many_iterations_are_no_length(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        _HEAD + "class Learner:\n"
+        "    def learn(self, rows):\n"
+        "        for epoch in range(10):\n            train(rows)\n"
+        "learner = Learner()\n"
+        "for i in range(1, args.train_steps + 1):\n    learner.learn(args.data)\n"
+    )
+    found = extract(tmp_path, "python main.py").metadata.training
+    assert (found.iters, found.iter_type) == (600, "step")

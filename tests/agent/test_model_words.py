@@ -54,6 +54,8 @@ for epoch in range(3):
         ("resnet50_cifar.py", "resnet50"),
         ("run_transformer_xl_base.py", "transformer_xl_base"),
         ("sagan_pytorch.py", "sagan"),
+        ("td3_bc.py", "td3_bc"),
+        ("run_nerf.py", "nerf"),
         ("train_mnist.py", None),
         ("run_language_modeling.py", None),
         ("partition_graph.py", None),
@@ -72,6 +74,10 @@ def test_the_model_in_a_script_s_name(tmp_path: Path, script: str, name: str | N
     [
         ("# RefineDiff\nRefineDiff is a diffusion model for depth.\n", "RefineDiff"),
         ("# TrainKit\nTrainKit is a light-weight and fast toolkit for depth.\n", "Net"),
+        (
+            f"# RefineDiff\n{'Depth in words. ' * 100}\nAlso: an annotation platform.\n",
+            "RefineDiff",
+        ),
         ("# 训练小工具\nNotes.\n", "Net"),
     ],
 )
@@ -158,3 +164,55 @@ def test_the_class_that_loads_a_model_names_it_where_the_path_is_not_known(tmp_p
     found = extract(tmp_path, "python train.py").metadata
     assert found.model.model_name == "BertForSequenceClassification"
     assert found.evidence["model_config.model_name"].confidence < 0.5
+
+
+@pytest.mark.parametrize("kind", ["transformer", "embedding"])
+def test_a_kind_of_encoder_does_not_name_a_nameless_model(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "models" / "bert").mkdir(parents=True)
+    (tmp_path / "models" / "bert" / "base.json").write_text(f'{{"encoder": "{kind}"}}')
+    program = _NAMELESS.replace(
+        "network = make()", "network = Model(encoders[args.encoder](args))"
+    ).replace(
+        "import torch\n",
+        "import argparse\nimport json\nimport torch\n\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--config_path')\n"
+        "args = parser.parse_args()\n"
+        "for key, value in json.load(open(args.config_path)).items():\n"
+        "    setattr(args, key, value)\n\n"
+        "class Encoder(torch.nn.Module):\n    pass\n\n"
+        f"encoders = {{'{kind}': Encoder}}\n\n"
+        "class Model(torch.nn.Module):\n    pass\n",
+    )
+    (tmp_path / "pretrain.py").write_text(program)
+    command = "python pretrain.py --config_path models/bert/base.json"
+    assert extract(tmp_path, command).metadata.model.model_name == "bert"
+
+
+def test_a_size_beside_the_function_that_builds_it_names_the_variant(tmp_path: Path) -> None:
+    program = _NAMELESS.replace(
+        "network = make()",
+        """
+class PoseResNet(torch.nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+
+def get_net(layers):
+    model = PoseResNet(layers)
+    return model
+
+factory = {"resdcn": get_net}
+
+def create_model(arch):
+    layers = int(arch[arch.find("_") + 1:])
+    return factory[arch[:arch.find("_")]](layers)
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--arch", default="resdcn_34")
+args = parser.parse_args()
+network = create_model(args.arch)
+""",
+    ).replace("import torch\n", "import argparse\nimport torch\n", 1)
+    (tmp_path / "train.py").write_text(program)
+    found = extract(tmp_path, "python train.py --arch resdcn_18").metadata.model.model_name
+    assert found == "resdcn_18"

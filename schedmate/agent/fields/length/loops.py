@@ -47,14 +47,24 @@ def is_inner(loop: LoopEvent, outer: LoopEvent | None) -> bool:
     """Whether a loop passes over what one step of the training loop around it gathered."""
     if loop.kind == "for" and loop.depth > 0 and _UPDATE.search(loop.function):
         return True
-    if outer is None or loop.kind != "for" or loop.function != outer.function:
+    if outer is None or loop.kind != "for":
         return False
+    if loop.function != outer.function:
+        return _goes_further(outer, loop)
     if not outer.has_backward or loop.site.file != outer.site.file:
         return False
     named = f"{outer.counter} {outer.bound_text}"
     return bool(_STEP.search(outer.counter) or _STEP.search(outer.bound_text)) or (
         bool(_EPOCH.search(named)) and not positive(outer.bound)
     )
+
+
+def _goes_further(outer: LoopEvent, loop: LoopEvent) -> bool:
+    """Whether the run is `outer`'s many iterations, in each of which a function trains a little."""
+    iterations = outer.has_backward and outer.certain and outer.depth == 0
+    if not (iterations and _STEP.search(outer.bound_text)) or _NOT_TOTAL.search(outer.bound_text):
+        return False
+    return positive(outer.bound) and positive(loop.bound) and outer.bound.data > loop.bound.data
 
 
 def of_passes(

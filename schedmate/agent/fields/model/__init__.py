@@ -9,7 +9,7 @@ from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting, best, normal, rules
 from schedmate.agent.fields.model.built import built, wholes
 from schedmate.agent.fields.model.calls import from_calls
-from schedmate.agent.fields.model.names import BUILT_WITH, PLAIN_FILE
+from schedmate.agent.fields.model.names import BUILT_WITH, KIND_OF_PART, PLAIN_FILE
 from schedmate.agent.fields.model.settings import from_settings
 from schedmate.agent.fields.words import is_known, is_whole, words
 from schedmate.agent.interp.trace import Trace
@@ -29,7 +29,10 @@ def find(
         other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
         if other is None:
             given = (c for c in named if c.origin is not None and c.origin.source in _WRITTEN)
-            other = best(c for c in given if c.score >= 62 and not _BARE.fullmatch(str(c.data)))
+            telling = (c for c in given if not _BARE.fullmatch(str(c.data)))
+            other = best(
+                c for c in telling if c.score >= 62 and not KIND_OF_PART.fullmatch(str(c.data))
+            )
         if other is None:
             other = best([*_experiment_names(settings), *_folder_names(settings)])
         if other is None:
@@ -122,7 +125,8 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
     letters = normal(name)
     if not re.fullmatch(r"[A-Za-z][\w+.-]*", name, re.ASCII) or _KIND.fullmatch(name):
         return None
-    if letters in words("script_words") or _TOOLKIT.search(f"{said.title}. {said.text}"):
+    opening = f"{said.title}. {said.text}"[:_OPENING]
+    if letters in words("script_words") or _TOOLKIT.search(opening):
         return None
     if len(letters) < 3 or not trace.calls:
         return None
@@ -145,6 +149,9 @@ _TOOLKIT = re.compile(
     re.IGNORECASE,
 )
 """What a README says of itself that is about many models."""
+
+_OPENING = 1500
+"""Characters of a README in which it says so; further down it is about others."""
 
 _KIND = re.compile(
     r"(GAN|VAE|Diffusion|Transformers?|CNN|RNN|LSTM|GNN|LLM|RL|NLP|Segmentation|Detection|"
@@ -245,6 +252,7 @@ def _known_in(stem: str) -> tuple[str, bool] | None:
 
 
 _VARIANT = re.compile(
-    r"-?\d*(-?(v?\d\w*|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl))*(?=-|$)"
+    r"-?\d*(-?(v?\d\w*|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl|"
+    r"bc|her|per))*(?=-|$)"
 )
 """What says of a known model which one it is, up to the end of a word."""

@@ -31,5 +31,10 @@ NOT_MODEL = re.compile(
 BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
 """What a part of a network that has a name of its own is called, normalised."""
 
+KIND_OF_PART = re.compile(
+    r"transformer|(bi)?lstm|gru|c?rnn|cnn|mlp|attention|embedding|linear|identity", re.IGNORECASE
+)
+"""What a part of a network may be, in any network."""
+
 BUILT_WITH = re.compile(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|flax|paddle)$")
 """What a file's name says of the library it uses."""

@@ -16,7 +16,7 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.model.built import inner_classes, wholes
-from schedmate.agent.fields.model.names import BACKBONES
+from schedmate.agent.fields.model.names import BACKBONES, KIND_OF_PART
 from schedmate.agent.fields.model.targets import config_classes, wrong_part
 from schedmate.agent.fields.model.uses import is_output, made_folders, used_words
 from schedmate.agent.fields.model.words import model_name
@@ -34,7 +34,6 @@ _FILES = (
 )
 """Settings that hold a file; only a file named after a known model names one."""
 
-_KIND_OF_PART = re.compile(r"transformer|(bi)?lstm|gru|c?rnn|cnn|mlp|attention", re.IGNORECASE)
 _OF_BACKBONE = "the backbone"
 _BACKBONE_ALONE = "a backbone"
 """Of a setting that stands in no section of the configuration."""
@@ -141,7 +140,8 @@ def _base(name: str, used: set[str]) -> float:
     plain = normal(name)
     if len(plain) > 2 and any(plain + kind in used for kind in ("model", "net", "network")):
         return 86.0
-    return 78.0 if plain in used else 62.0
+    family = re.match(r"([A-Za-z]{3,})[-_]\d+$", name)  # of `resdcn_18` the function and the size
+    return 78.0 if plain in used or (family and normal(family[1]) in used) else 62.0
 
 
 def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> float:
@@ -186,7 +186,7 @@ def _of_part(name: str, setting: Setting) -> float:
     """What counts against a setting that names a part of a model that has its own name."""
     if setting.key == "netg" and not setting.explicit:
         return 14.0
-    return 12.0 if setting.key in BACKBONES and _KIND_OF_PART.fullmatch(name) else 0.0
+    return 12.0 if setting.key in BACKBONES and KIND_OF_PART.fullmatch(name) else 0.0
 
 
 def _below_the_chosen(
