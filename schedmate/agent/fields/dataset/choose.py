@@ -12,7 +12,7 @@ from schedmate.agent.fields.dataset.components import from_components
 from schedmate.agent.fields.dataset.keys import validation_place
 from schedmate.agent.fields.dataset.named import bare_place, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
-from schedmate.agent.fields.dataset.roles import AS_WRITTEN, Use
+from schedmate.agent.fields.dataset.roles import AS_WRITTEN, CLASS_NAME, CLASS_NAME_LESS, Use
 from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
 from schedmate.agent.fields.dataset.validates import handed_on, switched_off, validates
 from schedmate.agent.fields.words import is_known
@@ -123,7 +123,8 @@ def _is_split(
     valid: Candidate, train: Candidate, explicit: Candidate | None, uses: list[Use]
 ) -> bool:
     """Whether what is validated on is another split of whatever the training set is called."""
-    if valid.score < train.score - 18:
+    opened = train.score + (CLASS_NAME_LESS if train.note == CLASS_NAME else 0)
+    if valid.score < opened - 18:
         return True  # a weakly named validation file beside a well named dataset
     if valid is explicit:
         return False

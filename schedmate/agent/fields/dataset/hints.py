@@ -50,15 +50,20 @@ def find(
         _from_launch(settings, plan, path is None)
         or _from_files(settings, plan)
         or (_from_links(links or {}) if path is None else None)
-        or (_from_readme(plan, said) if path is None or _says_less(path) else None)
+        or (_from_readme(plan, said) if path is None or _says_less(path, plan) else None)
     )
 
 
-def _says_less(path: Candidate) -> bool:
-    """Whether what is read says less than the README: no name, no word of the launch."""
+def _says_less(path: Candidate, plan: LaunchPlan) -> bool:
+    """Whether what is read says less than the README: no name, no word of the launch.
+
+    Of `--data_dir data`, the `data/train.txt` that the program opens there is not the launch's.
+    """
+    words = [str(value.data) for value in [*plan.argv, *plan.facts.values()]]
+    whole = any(str(path.data) in word for word in words)
     return (
         path.note != CLASS_NAME
-        and source_bonus(path.origin) <= 3
+        and not (whole and source_bonus(path.origin) > 3)
         and not is_known(str(path.data), "datasets")
     )
 

@@ -165,10 +165,14 @@ _KEPT_BETWEEN = re.compile(
 """A place where a program keeps what it made of its data: `tmp_dataset`, `data_cache`."""
 
 
+_LIST = re.compile(r"(split|list|ids|index|indices)s?\.\w{2,5}$", re.IGNORECASE)
+"""A list of the samples of a part, `got10k_train_split.txt`: the data lies elsewhere."""
+
+
 def _by_name(name: str, text: str, weak: bool) -> float:
     """How much a name adds to what is opened, or takes from it."""
     if is_known(name, "datasets"):
-        return 7.0 if weak else 0.0
+        return 7.0 if weak and not _LIST.search(text) else 0.0
     return -20.0 if _KEPT_BETWEEN.search(text) else 0.0
 
 

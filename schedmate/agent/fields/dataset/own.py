@@ -10,6 +10,7 @@ from schedmate.agent.fields.dataset.paths import begins, is_path, written_path
 from schedmate.agent.fields.dataset.roles import (
     AS_WRITTEN,
     CLASS_NAME,
+    CLASS_NAME_LESS,
     EVAL,
     PART_OF_PATH,
     Use,
@@ -51,20 +52,24 @@ def uses_of_class(event: CallEvent) -> list[Use]:
     told = _given(event, name, score)
     if told is None and name is not None and event.args and not is_known(name, "datasets"):
         first, key = event.args[0].data, next(iter(_parameters(cls)), None) or ""
-        wraps = isinstance(first, Instance) and classes.is_dataset(first.cls)
+        wraps = isinstance(first, Instance) and (
+            classes.is_dataset(first.cls) or first.cls.name.endswith(("Dataset", "Datasets"))
+        )
         if wraps and not re.search("data|set", cls.name, re.IGNORECASE):
             score -= 24
         elif not re.search("root|dir|path|file|folder", key, re.IGNORECASE):
             score -= 8  # it is around what something else has read
-    found = [] if name is None else [_of_class(name, cls.name, origin, score)]
-    found += [] if told is None else [told]
+    own = None if name is None else _of_class(name, cls.name, origin, score)
+    if told is not None and own is not None and told.score < score:
+        told.score -= score - own.score  # what says less than the class still does
+    found = [candidate for candidate in (own, told) if candidate is not None]
     return [Use(candidate, role_of_class(event)) for candidate in found]
 
 
 def _of_class(name: str, of: str, origin: Origin | None, score: float) -> Candidate:
     """What the class's own name says; one that nobody knows says less than a path in the launch."""
     if name == of and re.search("Data", of) and not is_known(name, "datasets"):
-        return Candidate(name, origin, max(score - 16.0, AS_WRITTEN - 2.0), CLASS_NAME)
+        return Candidate(name, origin, max(score - CLASS_NAME_LESS, AS_WRITTEN - 2.0), CLASS_NAME)
     return Candidate(name, origin, score)
 
 

@@ -168,7 +168,7 @@ def is_generic(stem: str) -> bool:
     if len(parts) > 1 and all(part in words("generic") or part.isdigit() for part in parts):
         return True  # `processed_data`, `example.train`
     split = (
-        r"(train|val|valid|test|eval|dev(el)?)(ing|set)?"
+        r"(train|val|valid|test|eval|dev(el)?)(ing|set|data(set)?)?"
         r"([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev|([-_.]([a-z]{2}|src|tgt|source|target)){1,3})"
     )
     return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))

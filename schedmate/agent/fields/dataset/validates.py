@@ -39,7 +39,7 @@ _ABOUT = re.compile(
 )
 _HELD_OUT_PART = re.compile(
     r"(i|idx|ids?|ind|inds|indices|index|x|y|xs|ys|mask|masks|df)_(val|valid|validation|dev)|(val|valid|validation|dev)_(i|idx|idxs|ids?|inds?|indices|index|x|y|xs|ys|"
-    r"mask|df|images|labels|texts)",
+    r"mask|df|images|labels|texts|edges|nodes|triples)",
     re.IGNORECASE,
 )
 """Names of the held out part of arrays: `idx_val`, `X_val`, `val_mask`."""
