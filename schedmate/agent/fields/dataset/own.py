@@ -61,7 +61,8 @@ def uses_of_class(event: CallEvent) -> list[Use]:
             score -= 8  # it is around what something else has read
     own = None if name is None else _of_class(name, cls.name, origin, score)
     if told is not None and own is not None and told.score < score:
-        told.score -= score - own.score  # what says less than the class still does
+        if told.origin is not None and told.origin.source == "code":
+            told.score -= score - own.score  # no place for data, but what the code calls it
     found = [candidate for candidate in (own, told) if candidate is not None]
     return [Use(candidate, role_of_class(event)) for candidate in found]
 
