@@ -445,3 +445,53 @@ def test_what_a_tokenizer_does_is_no_dataset(tmp_path: Path) -> None:
     )
     found = extract(tmp_path, "python main.py c.yaml").metadata
     assert found.get("dataset_config.train") == "whistle"
+
+
+def test_what_the_launch_names_goes_before_a_parsers_default_that_is_not_read(
+    tmp_path: Path,
+) -> None:
+    code = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument('--dataset')
+parser.add_argument('--bmname')
+parser.set_defaults(dataset='syn1v2')
+args = parser.parse_args()
+if args.bmname is not None:
+    data = open(f'data/{args.bmname}.txt')
+else:
+    data = open(args.dataset)
+"""
+    (tmp_path / "main.py").write_text(code + _LOOP.format(data="data"))
+    found = extract(tmp_path, "python main.py --bmname ENZYMES").metadata
+    assert found.get("dataset_config.train") == "ENZYMES"
+
+
+def test_a_tokenizers_vocabulary_is_not_what_a_dataset_class_reads(tmp_path: Path) -> None:
+    code = """
+class Pairs:
+    def __init__(self, folders, vocab_dir):
+        self.folders = folders
+class PairDataset(Pairs):
+    pass
+folders = ['/disk/rm_data/dpo_pairs', '/disk/rm_data/orca_pairs']
+data = PairDataset(folders, vocab_dir='/disk/rwkv_words.txt')
+"""
+    (tmp_path / "main.py").write_text(code + _LOOP.format(data="data"))
+    found = extract(tmp_path, "python main.py").metadata
+    assert found.get("dataset_config.train") == "dpo_pairs"
+
+
+def test_a_json_list_that_the_command_names_is_data_and_no_configuration(tmp_path: Path) -> None:
+    code = """
+import argparse, json
+parser = argparse.ArgumentParser()
+parser.add_argument('--dataset_path')
+args = parser.parse_args()
+with open(args.dataset_path) as file:
+    data = json.load(file)
+"""
+    (tmp_path / "main.py").write_text(code + _LOOP.format(data="data"))
+    (tmp_path / "example_dataset.json").write_text('[{"instruction": "a", "output": "b"}]')
+    found = extract(tmp_path, "python main.py --dataset_path example_dataset.json").metadata
+    assert found.get("dataset_config.train") == "example_dataset.json"

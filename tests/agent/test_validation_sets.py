@@ -22,6 +22,14 @@ for epoch in range(3):
         optimizer.step()
 """
 
+_TEST_LOADER = """
+from sklearn.model_selection import train_test_split
+from torch.utils.data import DataLoader
+rest, test_data = train_test_split(data, test_size=0.3)
+test_set = datasets.MNIST('d')
+test_loader = DataLoader(test_set)
+"""
+
 
 def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
     (repo / "main.py").write_text(code)
@@ -56,6 +64,9 @@ def _valid(repo: Path, code: str, command: str = "python main.py") -> object:
         ("def split_train_val(x):\n    return x[2:], x[:2]\nsplit_train_val(data)", None),
         ("class Meter:\n    def val(self):\n        return self.sum / 2\nMeter().val()", None),
         ("valids = sorted('abc')", None),
+        ("def resolve_val_data(results):\n    return results\nresolve_val_data(data)", None),
+        (_TEST_LOADER, None),
+        (f"{_TEST_LOADER}\nfor x in test_loader:\n    model(x)", "MNIST"),
         ("train_data, val_data = data[:9], data[9:]", "MNIST"),
         ("eval_datasets = {'test': iter(data)}\nfor split in eval_datasets:\n    pass", "MNIST"),
         ("val_data = {'path': 'x'}['path']", None),

@@ -85,6 +85,8 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
             config = read_config(path, root, variables=plan.env)
             if isinstance(config.data, dict) and BASE in config.data:
                 config = read_detectron(path, root)
+            if isinstance(config.data, list) and path.suffix == ".json":
+                continue  # records, as data has
             yield path.resolve().relative_to(root).as_posix(), config
         except (InputError, ValueError) as error:
             trace.warn(str(error))

@@ -89,7 +89,7 @@ def use(state: State, value: Value) -> None:
     """Note that an object was handed to something."""
     data = value.data
     if isinstance(data, Call | Instance):
-        state.trace.used.add(id(data))
+        state.trace.used[id(data)] += 1
         if isinstance(data, Call) and data.callee is not None and "(" in data.path:
             state.use(data.callee)
     elif isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call):

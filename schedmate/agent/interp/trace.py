@@ -87,8 +87,8 @@ class Trace:
 
     `functions` are the repository's functions called, those of each name, and `assigned` the names
     that results of its calls went into, each with where that first happened; `results` is what they
-    then held, and `used` what was handed to something or gone through, by identity. `parameters`
-    are the numbers that functions were first given, by parameter. `read` are the names that were
+    then held, and `used` how often one was handed to something or gone through, by identity.
+    `parameters` are the numbers that functions were first given, by parameter. `read` are the names that were
     read of argument namespaces, with `*` where one was taken apart as a whole. `links` are the
     datasets on a hub whose addresses stand in the modules that were read, and `commands` the
     programs of libraries that were started.
@@ -101,7 +101,7 @@ class Trace:
     warnings: list[str] = field(default_factory=list)
     looked_up: set[str] = field(default_factory=set)
     functions: dict[str, dict[ast.AST, Site]] = field(default_factory=dict)
-    used: set[int] = field(default_factory=set)
+    used: Counter[int] = field(default_factory=Counter)
     popped: dict[int, tuple[object, dict[Any, Value]]] = field(default_factory=dict)
     assigned: dict[str, Site] = field(default_factory=dict)
     results: dict[str, object] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from schedmate.agent.fields.dataset.named import bare_place, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
 from schedmate.agent.fields.dataset.roles import AS_WRITTEN, CLASS_NAME, CLASS_NAME_LESS, Use
 from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
-from schedmate.agent.fields.dataset.validates import handed_on, switched_off, validates
+from schedmate.agent.fields.dataset.validates import handed_on, left_unread, switched_off, validates
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
@@ -40,6 +40,7 @@ def find(
     `said`, the READMEs, are asked only where the program leaves it open. `model` is the model's
     name: a folder of that name is the program's, not the data's.
     """
+    no_test = left_unread(trace)
     uses = [
         use
         for event in trace.calls
@@ -47,7 +48,11 @@ def find(
         if not (use.file and model and normal(str(use.candidate.data)) == normal(model))
         if not (use.file and hints.is_projects(use.candidate, said))
         # a test set that is opened and never handed on is not evaluated by this run
-        if use.evaluates is not True or handed_on(trace, event.result and event.result.data)
+        if use.evaluates is not True
+        or (
+            not (no_test and "test" in event.target)
+            and handed_on(trace, event.result and event.result.data)
+        )
     ]
     told = from_settings(settings)
     _files_of_settings(uses, [*told, *from_settings(settings, evaluates=True)])

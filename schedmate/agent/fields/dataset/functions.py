@@ -26,7 +26,7 @@ _CHECKS = re.compile(
 
 _NOT_EVAL_CALL = re.compile(
     r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_|"
-    r"_and_validate$|^log_validation|(^|_)init(ialize)?_eval_(model|engine)|(smoke|unit)_?test|"
+    r"_and_validate$|^_*(resolve|post_?process|format|decode)_|^log_validation|(^|_)init(ialize)?_eval_(model|engine)|(smoke|unit)_?test|"
     r"^_*(prepare|split|set|setup|load|read|get|copy|save|plot|show|parse|construct|collect)_(?!.*(evaluate|"
     r"load|set|data|iter|dl|ds|envs?))",
     re.IGNORECASE,

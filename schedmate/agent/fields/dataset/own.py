@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate, normal, pattern, rules, source_bonus
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    normal,
+    pattern,
+    rules,
+    source_bonus,
+    text_of,
+)
 from schedmate.agent.fields.dataset.names import class_dataset, dataset_name, library_dataset
 from schedmate.agent.fields.dataset.paths import begins, is_path, written_path
 from schedmate.agent.fields.dataset.roles import (
@@ -104,8 +111,9 @@ def _given(event: CallEvent, class_name: str | None, score: float) -> Candidate 
     names = _parameters(event.cls) if event.cls is not None else [None] * 4
     given = [*zip(names, event.args[:4], strict=False), *event.kwargs.items()]
     for key, value in sorted(given, key=lambda item: not _OF_TRAINING.fullmatch(item[0] or "")):
-        whole = isinstance(value.data, str)
-        text = value.data if whole else begins(value)
+        listed = isinstance(value.data, list) and is_path(text_of(value) or "")
+        whole = isinstance(value.data, str) or listed
+        text = text_of(value) if whole else begins(value)
         if text is None or not _is_data_argument(key, text if whole else f"{text}/x/"):
             continue
         if not_for_data(value.origin):
@@ -190,7 +198,7 @@ def _is_data_argument(key: str | None, text: str) -> bool:
         re.search(r"path|root|dir|data|file|folder|name|url|corpus|env", key, re.IGNORECASE)
     ) and not (
         re.search(
-            r"split|mode|phase|tokenizer|template|model|arch|weight|cache|log|output|save|format|type|key|column|conf|cfg|"
+            r"split|mode|phase|tokenizer|vocab|template|model|arch|weight|cache|log|output|save|format|type|key|column|conf|cfg|"
             r"lexicon|dict|phone",
             key,
             re.IGNORECASE,

@@ -47,6 +47,8 @@ _SPLIT_NAME = {"val", "valid", "validation", "dev"}
 _OTHER_PART = {"train", "train_set", "train_data", "train_labeled", "test", "test_set", "test_data"}
 """Beside one of these, `valid` is a part of the data and not what is allowed."""
 _SPLITS = (".random_split", ".train_test_split")
+_TEST_LOADER = re.compile(r"(?<![a-z])test\w*_?(loader|dl|iter)$", re.IGNORECASE)
+_TEST_SET = re.compile(r"(?<![a-z])test\w*_?(data|set|ds)$", re.IGNORECASE)
 _EVAL_COUNT = re.compile(
     r"(n|num|i)?(eval|val|valid|validation|validate|evaluation)"
     r"(iters?|steps?|batches|intervals?|freq|frequency|every|everyn|everynepochs?|period|epochs?)|"
@@ -223,7 +225,10 @@ def _is_evaluation(trace: Trace, event: CallEvent) -> bool:
             if not _DEFINES.search(event.path)
         )
         or _logs_evaluation(event)
-        or event.path.endswith(_SPLITS)
+        or (
+            event.path.endswith(_SPLITS)
+            and not (event.path.endswith("_test_split") and left_unread(trace))
+        )
         or any(_HELD_OUT_PART.fullmatch(part) for part in event.path.split("."))
         or any(_of_validation(value.data) for value in event.args)
         or (event.path.endswith((".evaluate", ".validate")) and event.certain)
@@ -232,8 +237,21 @@ def _is_evaluation(trace: Trace, event: CallEvent) -> bool:
 
 def _tried(trace: Trace, name: str, data: object) -> bool:
     """Whether held out data is not just a test set that is loaded with the rest."""
-    only_read = "test" in name.lower() and "load" not in name.lower()
-    return not only_read or handed_on(trace, data)
+    if "test" not in name.lower():
+        return True
+    return not left_unread(trace) and ("load" in name.lower() or handed_on(trace, data))
+
+
+def left_unread(trace: Trace) -> bool:
+    """Whether the program makes loaders of test data, goes through none, reads no set."""
+    loaders = [trace.results.get(name) for name in trace.assigned if _TEST_LOADER.search(name)]
+    sets = [trace.results.get(name) for name in trace.assigned if _TEST_SET.search(name)]
+    return (
+        trace.complete
+        and bool(loaders)
+        and not any(handed_on(trace, data) for data in loaders)
+        and all(trace.used[id(data)] <= 1 for data in sets)  # once, to its loader
+    )
 
 
 def handed_on(trace: Trace, data: object) -> bool:

@@ -90,7 +90,10 @@ def actions(parser: Parser) -> Value:
 
 def set_defaults(state: State, call: Invocation) -> Value:
     parser = parser_of(state, call.base)
-    parser.defaults.update(call.kwargs)
+    here = Origin("default", call.site.file, call.site.line)
+    for name, value in call.kwargs.items():
+        in_code = value.origin is None or value.origin.source == "code"
+        parser.defaults[name] = Value(value.data, here) if in_code else value
     for argument in call.args:
         mapping = state.mapping(argument)
         if mapping is not None:

@@ -117,7 +117,9 @@ def load_documents(state: State, call: Invocation) -> Value:
 
 
 def noted(state: State, value: Value, name: str) -> Value:
-    """The value, kept as settings that the program read under `name`."""
+    """The value, kept as settings that the program read under `name`; a JSON list is records."""
+    if isinstance(value.data, list) and name.endswith(".json"):
+        return value
     state.trace.settings.append(Settings(name, value, "config"))
     return value
 
