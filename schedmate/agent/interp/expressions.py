@@ -52,13 +52,16 @@ def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
 def _joined(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
     parts: list[str] = []
     origin: Origin | None = None
-    for piece in node.values:
+    for index, piece in enumerate(node.values):
         if isinstance(piece, ast.Constant):
             parts.append(str(piece.value))
             continue
         assert isinstance(piece, ast.FormattedValue)
         value = evaluate(state, piece.value, scope)
         if not value.known or isinstance(value.data, dict | list | tuple):
+            for later in node.values[index + 1 :]:  # what it calls is called all the same
+                if isinstance(later, ast.FormattedValue):
+                    evaluate(state, later.value, scope)
             told = origin or value.origin or _here(node, scope)
             return begun("".join(parts) if parts else value, told)
         spec = ""

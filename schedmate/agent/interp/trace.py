@@ -88,10 +88,10 @@ class Trace:
     `functions` are the repository's functions called, those of each name, and `assigned` the names
     that results of its calls went into, each with where that first happened; `results` is what they
     then held, and `used` how often one was handed to something or gone through, by identity.
-    `parameters` are the numbers that functions were first given, by parameter. `read` are the names that were
-    read of argument namespaces, with `*` where one was taken apart as a whole. `links` are the
-    datasets on a hub whose addresses stand in the modules that were read, and `commands` the
-    programs of libraries that were started.
+    `parameters` are the numbers that functions were first given, by parameter. `read` are the names
+    that were read of argument namespaces, with `*` where one was taken apart as a whole. `links`
+    are the datasets on a hub whose addresses stand in the modules that were read, and `commands`
+    the programs of libraries that were started.
     """
 
     calls: list[CallEvent] = field(default_factory=list)

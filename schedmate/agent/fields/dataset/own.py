@@ -111,7 +111,10 @@ def _given(event: CallEvent, class_name: str | None, score: float) -> Candidate 
     names = _parameters(event.cls) if event.cls is not None else [None] * 4
     given = [*zip(names, event.args[:4], strict=False), *event.kwargs.items()]
     for key, value in sorted(given, key=lambda item: not _OF_TRAINING.fullmatch(item[0] or "")):
-        listed = isinstance(value.data, list) and is_path(text_of(value) or "")
+        # folders; of files, one is a piece that its own name says little of
+        listed = (
+            isinstance(value.data, list) and _FOLDER.fullmatch(text_of(value) or "") is not None
+        )
         whole = isinstance(value.data, str) or listed
         text = text_of(value) if whole else begins(value)
         if text is None or not _is_data_argument(key, text if whole else f"{text}/x/"):
@@ -145,6 +148,7 @@ def _by_class(name: str, text: str, class_name: str | None, place: Origin | None
     return bonus
 
 
+_FOLDER = re.compile(r"[^\n]*/[^/.\n]+/?")
 _OF_TRAINING = re.compile(r"(train(ing)?_?)?data(set)?(_?(dir|path|root|folder))?", re.IGNORECASE)
 """The argument for the data itself, beside those for templates, labels or an index."""
 
