@@ -228,3 +228,60 @@ def test_epochs_within_each_of_many_iterations_are_no_length(tmp_path: Path) -> 
     )
     found = extract(tmp_path, "python main.py").metadata.training
     assert (found.iters, found.iter_type) == (600, "step")
+
+
+@pytest.mark.parametrize(
+    ("loop", "length"),
+    [
+        (
+            (
+                "import threading\ndef work(max_steps):\n    for step in range(max_steps):\n"
+                "        train(args.data)\n"
+                "threading.Thread(target=lambda: work(max_steps=20000), daemon=True).start()"
+            ),
+            (20000, "step"),
+        ),
+        (
+            (
+                "rows = torch.utils.data.DataLoader(args.data)\ndef fit(steps):\n"
+                "    epochs = steps // len(rows) + 1\n    for e in range(1, epochs + 1):\n"
+                "        for row in rows:\n            train(row)\n"
+                "for rate, max_step in [(0.1, 10_000), (0.01, 350_000)]:\n"
+                "    current_step = torch.load('last.pt')['step']\n"
+                "    steps = max_step - current_step\n"
+                "    if current_step >= max_step:\n        continue\n    fit(steps)"
+            ),
+            (350_000, "step"),
+        ),
+        (
+            (
+                "class Run:\n    def __init__(self, steps=int(1e7)):\n"
+                "        self.steps, self.max_steps = 0, steps\n"
+                "    def go(self):\n        while True:\n            train(args.data)\n"
+                "            self.steps += 1\n"
+                "            stop_training = self.steps >= self.max_steps\n"
+                "            if stop_training:\n                break\neval('Run()').go()"
+            ),
+            (10_000_000, "step"),
+        ),
+    ],
+)
+def test_threads_schedules_and_named_ends(
+    tmp_path: Path, loop: str, length: tuple[int, str]
+) -> None:
+    (tmp_path / "main.py").write_text(f"{_HEAD.replace('--n_epoch', '--n')}{loop}\n")
+    found = extract(tmp_path, "python main.py").metadata
+    assert (found.get("training_config.iters"), found.get("training_config.iter_type")) == length
+
+
+def test_a_flag_of_a_field_that_a_library_s_class_has(tmp_path: Path) -> None:
+    (tmp_path / "conf.yaml").write_text("steps: 300000\n")
+    (tmp_path / "main.py").write_text(
+        "import torch\nfrom dataclasses import dataclass\nfrom lerobot.configs import parser\n"
+        "from lerobot.configs.train import TrainPipelineConfig\nmodel = torch.nn.Linear(4, 2)\n"
+        "@dataclass\nclass Config(TrainPipelineConfig):\n    rate: float = 0.1\n"
+        "@parser.wrap()\ndef train(cfg: Config):\n    for step in range(cfg.steps):\n"
+        "        model(cfg.data).mean().backward()\ntrain()\n"
+    )
+    found = extract(tmp_path, "python main.py --config conf.yaml --steps 10").metadata
+    assert found.get("training_config.iters") == 10

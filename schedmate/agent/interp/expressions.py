@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp.comprehensions import comprehension
 from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Site, Symbol
 from schedmate.agent.interp.operators import MAX_DATA, binary, compare
+from schedmate.agent.interp.passes import left_over
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
 from schedmate.agent.values import UNSET, Origin, Unknown, Value, begun, unknown
 
@@ -113,6 +114,8 @@ def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
 def _binop(state: State, node: ast.BinOp, scope: Scope) -> Value:
     left = evaluate(state, node.left, scope)
     right = evaluate(state, node.right, scope)
+    if left_over(node, left, right):
+        return left
     return binary(type(node.op), left, right, _here(node, scope))
 
 

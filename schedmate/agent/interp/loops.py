@@ -268,7 +268,9 @@ def note_bound(
             )
 
 
-_END = re.compile(r"(^|_)(done|finish(ed)?|stop(ped)?|end(ed)?|complete[d]?|over|terminated?)$")
+_END = re.compile(
+    r"(^|_)(done|finish(ed)?|stop(ped)?|end(ed)?|complete[d]?|over|terminated?)(_training)?$"
+)
 
 
 def note_end(state: State, node: ast.Assign, scope: Scope) -> None:

@@ -8,6 +8,7 @@ length of the training is known although the number is not.
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from schedmate.agent.values import Origin, Unknown, Value
@@ -72,6 +73,23 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
     if op in (ast.Add, ast.Sub):
         return same([left, right])
     return None
+
+
+_COME = re.compile(
+    r"^(self\.)?(current|cur|start|init(ial)?|resumed?|last|global|done|completed|trained)"
+    r"_(global_)?(epochs?|steps?|iters?|iterations?)$"
+)
+"""Names of how far a training has come."""
+
+
+def left_over(node: ast.BinOp, total: Value, done: Value) -> bool:
+    """Whether `total - current_step` is what is left of a training, all of it in a new one."""
+    return (
+        isinstance(node.op, ast.Sub)
+        and not done.known
+        and _number(total)
+        and _COME.search(ast.unparse(node.right)) is not None
+    )
 
 
 def _alike(a: object, b: object) -> bool:

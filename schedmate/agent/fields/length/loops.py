@@ -83,6 +83,8 @@ def of_passes(
     assert made is not None
     score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
     if count.steps is not None and _ANY.search(text):
+        # the phases of a schedule each go on from where the last one ended
+        steps[:] = [s for s in steps if s.note != note or s.data > made.data]
         steps.append(counted(made, score, note))
     elif count.steps is None and made.data > 1:
         epochs.append(counted(made, score, note))

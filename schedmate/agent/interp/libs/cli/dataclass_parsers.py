@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.choices import choose
+from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.cli.functions import call_with_flags
 from schedmate.agent.interp.libs.cli.records import (
     apply_file,
@@ -121,6 +122,8 @@ def from_command_line(state: State, call: Invocation) -> Value:
     default = call.kwargs.get("default")
     if default is not None:
         update(record, attributes(default))
+    if isinstance(record.data, Instance) and record.data.cls.external_bases():
+        _admit(record, [name for name, _, _ in parse_flags(argv)[0]])
     rest: list[Value] = []
     skip = False
     for index, token in enumerate(argv):
@@ -139,6 +142,13 @@ def from_command_line(state: State, call: Invocation) -> Value:
     _choose_subcommands(state, record, loose)
     finish(state, [record])
     return record
+
+
+def _admit(record: Value, names: list[str]) -> None:
+    """Fields of a class of a library, known by the flags that set them only: `--steps 10`."""
+    for name in names:
+        if name.isidentifier() and name not in ("config", "config_path"):
+            attributes(record).setdefault(name, unknown(name))
 
 
 def of_itself(state: State, call: Invocation) -> Value:
