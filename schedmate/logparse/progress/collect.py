@@ -37,7 +37,10 @@ _NO_WORD = re.compile(r"[\W\d_]+")
 APART = 200
 """How far behind the rest of a bar its counter is drawn, with what goes back over it [bytes]."""
 _COUNTER = re.compile(rb" ?(\d{1,9})/(\d{1,9}) ?")
-_EPOCH = re.compile("(?i)epoch|époque|época|轮|エポック|에포크|эпох".encode())
+_EPOCH = [
+    word.encode()
+    for word in ("epoch", "époque", "época", "轮", "エポック", "에포크", "эпох", "Эпох")
+]
 Reader = Callable[[str], Sample | None]
 
 
@@ -61,7 +64,7 @@ def collect(
     for looked, (offset, data) in enumerate(lines):
         if offset < limit or read >= MOST or looked >= LOOKED_AT:
             break
-        if within is not None and not (_EPOCH.search(data) or samples[-1].group == EPOCH_ONLY):
+        if within is not None and not _names_epoch(data) and samples[-1].group != EPOCH_ONLY:
             continue
         if alone := _COUNTER.fullmatch(data):
             drawn = offset, int(alone[1]), int(alone[2])
@@ -97,6 +100,11 @@ def collect(
     if parts:
         join(samples, parts)
     return samples
+
+
+def _names_epoch(data: bytes) -> bool:
+    low = data.lower()
+    return any(word in low for word in _EPOCH)
 
 
 def _shown(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
