@@ -157,6 +157,11 @@ def test_odd_text_is_text(tmp_path: Path, data: bytes) -> None:
     assert content(path) == data
 
 
+def test_an_empty_name_is_not_the_working_directory() -> None:
+    with pytest.raises(LogError, match="name is empty"):
+        open_log("")
+
+
 def test_missing_unreadable_and_no_regular_file(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="does not exist"):
         open_log(tmp_path / "nothing.log")

@@ -77,6 +77,8 @@ def open_log(path: Path | str) -> Log:
 
     Raises `LogError` when there is nothing that can be read as text.
     """
+    if not str(path):  # an unset variable in quotes, which as a path is the working directory
+        raise LogError("the log's name is empty; give the file that the job's output goes to.")
     if str(path) == "-":
         storage, warning = store_stream(sys.stdin.buffer, "standard input")
         file = LogFile("standard input", storage)
