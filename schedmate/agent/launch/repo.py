@@ -97,12 +97,7 @@ class Repo:
 
     def by_suffix(self, path: str) -> str | None:
         """The file or directory that the longest possible tail of `path` names from the root."""
-        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-        for start in range(len(parts)):
-            tail = "/".join(parts[start:])
-            if self.is_file(tail) or self.is_dir(tail):
-                return tail
-        return None
+        return next((t for t in _tails(path) if self.is_file(t) or self.is_dir(t)), None)
 
     def only_one_ending(self, path: str) -> str | None:
         """The single file of the repository whose path ends in `path`."""
@@ -115,9 +110,7 @@ class Repo:
 
         So a file is found whose package was renamed, or lies further down than it did.
         """
-        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-        tails = ("/".join(parts[start:]) for start in range(len(parts) - 1))
-        return next(filter(None, map(self.only_one_ending, tails)), None)
+        return next(filter(None, map(self.only_one_ending, _tails(path)[:-1])), None)
 
     def similar(self, path: str) -> list[str]:
         """Up to three files that `path` may be a slip for."""
@@ -313,3 +306,9 @@ def _entries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
         name, equals, target = line.partition("=")
         if equals and name.strip():
             yield name.strip(), target.strip()
+
+
+def _tails(path: str) -> list[str]:
+    """`a/b/c`, `b/c` and `c` of `/a/b/c`, the longest first."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    return ["/".join(parts[start:]) for start in range(len(parts))]
