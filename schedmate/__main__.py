@@ -4,6 +4,10 @@ import os
 import signal
 import sys
 
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # `python -m` looks for modules in the current directory first, which may be a job's repository.
+    del sys.path[0]
+
 from schedmate.errors import INTERRUPTED
 
 

@@ -89,6 +89,8 @@ def unordered(
         with _undisturbed():
             return ProcessPoolExecutor(size, get_context("spawn"), _begin, (start, arguments))
 
+    # A new interpreter would look for modules in the current directory first, which may be a job's.
+    os.environ["PYTHONSAFEPATH"] = "1"
     resource_tracker.ensure_running()  # its own start would let signals through again
     threading.Thread(target=feed, daemon=True).start()
     others = set(active_children())
