@@ -4,6 +4,7 @@ SchedmateError            1  an internal error, or a policy that fails
 ├── UsageError            2  a wrong flag, setting or combination of them
 │   └── SettingsError     2  a settings file or environment variable that does not parse
 ├── InputError            3  an input that is missing, unreadable or not what it should be
+│   └── LimitError        3  an input that takes more time or memory than reading it may take
 └── ModelError            5  a language model that gave no usable answer, where one was insisted on
 
 Every message is one sentence: what is wrong, where, and what to do next. `schedmate` prints it
@@ -61,6 +62,10 @@ class InputError(SchedmateError):
     """An input is missing, unreadable or not what it should be."""
 
     exit_code: ClassVar[int] = INPUT
+
+
+class LimitError(InputError):
+    """Reading an input took more time or memory than allowed, and was ended."""
 
 
 Verdict = Literal[

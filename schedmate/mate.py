@@ -9,32 +9,27 @@ One object serves many threads.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from schedmate.advice import Advice
 from schedmate.analysis import Analysis
 from schedmate.errors import UsageError
-from schedmate.jobs import (
-    Diagnosis,
-    Estimate,
-    JobRecord,
-    JobSpec,
-    Progress,
-)
+from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
+from schedmate.readers import Readers
 from schedmate.settings import Settings, load_settings
 from schedmate.terminal import clean
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from schedmate.agent.extraction import Extraction
     from schedmate.agent.react.extractor import MetadataExtractor
     from schedmate.llm import LLM
 
@@ -51,25 +46,37 @@ class SchedMate:
     """The Scheduling Advisor behind one object (SchedMate paper, section 3.1).
 
     `analyze` answers or raises; `on_submit` is for a scheduler's submit path: it answers within
-    the deadline or returns None, never raises and never waits for a language model. All methods
-    may be called from any thread.
+    the deadline or returns None, never raises and never waits for a language model. Repositories
+    and logs are read in processes that are ended at the deadline, whatever they do. All methods
+    may be called from any thread, and in a child that the scheduler forks.
     """
 
     def __init__(
-        self, settings: Settings | None = None, *, record: bool = False, llm: LLM | None = None
+        self,
+        settings: Settings | None = None,
+        *,
+        record: bool = False,
+        llm: LLM | None = None,
+        own_process: bool = False,
     ) -> None:
         """Nothing is opened yet; `record` makes `on_submit` store each job in the history.
 
-        `llm` stands in for the language model that the settings name.
+        `llm` stands in for the language model that the settings name. `own_process` is for
+        commands that call `analyze` in a process with a single thread, which is then forked itself.
         """
         self.settings = settings if settings is not None else load_settings()
         self._record = record
+        self._llm = llm
+        self._readers = Readers(self.settings.memory_mb, own_process=own_process)
+        self._closed = False
+        self._reset()
+        _alive.add(self)
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._advice = Advice(self.settings)
-        self._llm = llm
         # Python code under one interpreter lock: more threads would only slow each other.
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
-        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -81,6 +88,7 @@ class SchedMate:
         """Give up work not yet begun, wait for the rest, close the history. May be repeated."""
         with self._lock:
             self._closed = True
+        self._readers.close()
         self._workers.shutdown(wait=True, cancel_futures=True)
         self._advice.close()
         with self._lock:
@@ -89,10 +97,11 @@ class SchedMate:
             llm.close()
 
     def prepare(self) -> None:
-        """Load the embedder and open the history now, so that the first job need not wait.
+        """Load code and embedder and open the history now, so that the first job need not wait.
 
         Raises `InputError` for a history that cannot be read.
         """
+        self._readers.prepare()
         self._advice.open(create=self._record)
 
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
@@ -102,36 +111,30 @@ class SchedMate:
         warning. A language model is asked when the settings name one and their `mode` is not
         static; when it fails, the answer is that of static analysis and `Analysis.model` says why.
         Raises `UsageError` without `spec.repo`, `InputError` for a repository or history that
-        cannot be read.
+        cannot be read, `LimitError` for a repository that takes too much time or memory.
         """
-        return self._analyze(spec, self.settings.budget_s if budget_s is None else budget_s, True)
+        began = time.perf_counter()
+        extraction = self._readers.extract(
+            spec, self.settings.budget_s if budget_s is None else budget_s
+        )
+        return self._conclude(spec, extraction, began, with_model=True)
 
     def prompt(self, spec: JobSpec) -> dict[str, Any] | None:
         """The request that `analyze` would send first; None when it would send none.
 
         Raises `UsageError` without a model or with `mode` static, else as `analyze`.
         """
-        from schedmate.agent.static import extract
-
         extractor = self._extractor()
         if extractor is None:
             raise UsageError(
                 "no language model would be asked; name one with --llm-base-url and --model."
             )
-        extraction = extract(
-            _repo(spec), spec.command, spec.launch, budget_s=self.settings.budget_s
-        )
-        return extractor.prompt(spec, extraction)
+        return extractor.prompt(spec, self._readers.extract(spec, self.settings.budget_s))
 
-    def _analyze(
-        self, spec: JobSpec, budget_s: float, with_model: bool, wall_s: float | None = None
+    def _conclude(
+        self, spec: JobSpec, extraction: Extraction, began: float, *, with_model: bool
     ) -> Analysis:
-        from schedmate.agent.static import extract
-
-        began = time.perf_counter()
-        extraction = extract(
-            _repo(spec), spec.command, spec.launch, budget_s=budget_s, wall_s=wall_s
-        )
+        """What follows from what the code says; `began` [s] by `time.perf_counter`."""
         extracted = time.perf_counter()
         timing = {"static": extracted - began}
         metadata, use = extraction.metadata, None
@@ -187,8 +190,10 @@ class SchedMate:
         None when no past job is similar, when `deadline_s` [s] (default: the setting) has passed,
         and on any failure, which is logged to the logger `schedmate`. Never raises.
         """
-        analysis = self._in_time("estimate", spec, partial(self._advise, spec), deadline_s)
-        return None if analysis is None or analysis.estimate.abstained else analysis.estimate
+        found = self._in_time(
+            "estimate", spec, lambda deadline: self._advise(spec, deadline), deadline_s
+        )
+        return None if found is None or found.abstained else found
 
     def on_progress(
         self,
@@ -207,8 +212,14 @@ class SchedMate:
         logs that say only samples a second. None also when `deadline_s` [s] (default: the setting)
         has passed and on any failure, which is logged. Never raises.
         """
-        work = partial(_track, log, since, batch_size)
-        progress = self._in_time("progress", job, work, deadline_s)
+        progress = self._in_time(
+            "progress",
+            job,
+            lambda deadline: self._readers.track(
+                log, since=since, batch_size=batch_size, wall_s=_left(deadline)
+            ),
+            deadline_s,
+        )
         return None if progress is None or progress.abstained else progress
 
     def on_failure(
@@ -225,25 +236,30 @@ class SchedMate:
         of its nodes. `error_type` is `unknown` when nothing decides. None when `deadline_s` [s] has
         passed and on any failure, which is logged. Never raises, never waits for a language model.
         """
-        paths = [logs] if isinstance(logs, Path | str) else list(logs)
-        return self._in_time("diagnosis", job, partial(_diagnose, paths, node_logs), deadline_s)
+        return self._in_time(
+            "diagnosis",
+            job,
+            lambda deadline: self._readers.diagnose(
+                [logs] if isinstance(logs, Path | str) else list(logs),
+                node_logs=node_logs,
+                wall_s=_left(deadline),
+            ),
+            deadline_s,
+        )
 
     def _in_time(
         self, what: str, spec: JobSpec, work: Callable[[float], T], deadline_s: float | None
     ) -> T | None:
         """What `work(deadline)` gives, if it does in time and without failure."""
+        job = clean(getattr(spec, "job_id", None))
         try:
-            allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
             self._ensure_open()
-            task = self._workers.submit(work, time.monotonic() + allowed_s)
-            try:
-                return task.result(timeout=allowed_s)
-            finally:
-                task.cancel()
-        except FutureTimeoutError:
-            _log.warning("no %s for job %s in time", what, clean(spec.job_id))
+            allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
+            return work(time.monotonic() + allowed_s)
+        except TimeoutError:
+            _log.warning("no %s for job %s in time", what, job)
         except Exception as error:  # noqa: BLE001 - advice fails open
-            _log.warning("no %s for job %s: %s", what, clean(spec.job_id), clean(error))
+            _log.warning("no %s for job %s: %s", what, job, clean(error))
         return None
 
     def store(self, record: JobRecord) -> str:
@@ -254,47 +270,49 @@ class SchedMate:
         """
         return self._advice.store(record)
 
-    def _advise(self, spec: JobSpec, deadline: float) -> Analysis | None:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            return None
-        # A model takes longer than a scheduler can wait.
-        analysis = self._analyze(spec, min(left_s, self.settings.budget_s), False, left_s)
-        if self._record:
-            self.store(analysis.record())
-        return analysis
+    def _advise(self, spec: JobSpec, deadline: float) -> Estimate:
+        began = time.perf_counter()
+        left_s = _left(deadline)
+        budget_s = min(left_s, self.settings.budget_s)
+        extraction = self._readers.extract(spec, budget_s, left_s)
+
+        def conclude() -> Estimate:
+            # A model takes longer than a scheduler can wait.
+            analysis = self._conclude(spec, extraction, began, with_model=False)
+            if self._record:
+                self.store(analysis.record())
+            return analysis.estimate
+
+        # a thread of its own: the history may lie on a disk that does not answer
+        task = self._workers.submit(conclude)
+        try:
+            return task.result(timeout=_left(deadline))
+        finally:
+            task.cancel()
 
     def _ensure_open(self) -> None:
         if self._closed:
             raise UsageError("this SchedMate is closed; make a new one.")
 
 
-def _repo(spec: JobSpec) -> Path:
-    if not spec.repo:  # an empty path would be the current directory
-        raise UsageError("the job names no repository; set `repo` to the path of its code.")
-    return Path(spec.repo)
+def _left(deadline: float) -> float:
+    """Time until the deadline by `time.monotonic` [s]; raises `TimeoutError` when there is none."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
 
 
-def _track(log: Path | str, since: int, batch_size: int | None, deadline: float) -> Progress | None:
-    from schedmate.logparse.progress.tracker import track_log
-    from schedmate.logparse.reading import open_log
-
-    if time.monotonic() >= deadline:
-        return None
-    with open_log(log) as opened:
-        return track_log(opened, batch=batch_size, since=since)[0]
+_alive: weakref.WeakSet[SchedMate] = weakref.WeakSet()
+_inherited: list[object] = []
 
 
-def _diagnose(
-    paths: Sequence[Path | str], node_logs: Sequence[Path | str], deadline: float
-) -> Diagnosis | None:
-    from schedmate.logparse.failure import diagnose, open_job
-    from schedmate.logparse.reading import open_log
+def _begin_again() -> None:
+    """In a child that the host forked: threads, locks and connections are its parent's."""
+    for one in list(_alive):
+        # kept for ever: closing a connection of SQLite would disturb the parent's
+        _inherited.append(one._advice)  # noqa: SLF001 - the same module
+        one._reset()  # noqa: SLF001
 
-    if time.monotonic() >= deadline:
-        return None
-    if not paths:
-        raise UsageError("a diagnosis needs at least one log.")
-    with open_job(paths) as log, ExitStack() as stack:
-        kernel = [stack.enter_context(open_log(path)) for path in node_logs]
-        return diagnose(log, node_logs=kernel)
+
+os.register_at_fork(after_in_child=_begin_again)

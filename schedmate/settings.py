@@ -79,6 +79,12 @@ class Settings(BaseSettings):
         "weighted", description="How neighbours become an estimate"
     )
     budget_s: float = Field(10.0, gt=0, description="CPU time of one static analysis [s]")
+    memory_mb: int = Field(
+        2048,
+        ge=256,
+        le=1 << 20,
+        description="Most memory of a process that reads a repository or a log [MiB]",
+    )
     deadline_s: float = Field(
         2.0, gt=0, description="Time after which the submit hook gives up and returns None [s]"
     )

@@ -14,6 +14,8 @@ import pytest
 from cli_runner import Cli, Output
 from hypothesis import HealthCheck, settings
 
+from schedmate.confine import Confinement
+
 # The same examples in every run, however slow the machine is.
 settings.register_profile(
     "schedmate",
@@ -59,6 +61,13 @@ def _block_network(event: str, args: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_block_network)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def confined() -> Iterator[Confinement]:
+    """Held open, so that all tests of a process share one template of confined processes."""
+    with Confinement() as one:
+        yield one
 
 
 @pytest.fixture(autouse=True)

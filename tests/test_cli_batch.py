@@ -15,6 +15,7 @@ from cli_runner import Cli
 from processes import LONG_S
 
 from schedmate.commands import batch
+from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
 
 ROOT = Path(__file__).parent.parent
@@ -139,19 +140,15 @@ def test_abstaining_can_fail(cli: Cli, tmp_path: Path) -> None:
     assert cli("analyze", "--batch", str(jobs), "--processes", "1", "--fail-on-abstain").code == 4
 
 
-def _die_on_the_third(line: batch._Line) -> batch.Result:
-    if line.index == 2:
-        os._exit(9)
-    return batch.Result({"index": line.index}, None)
-
-
 def test_a_dying_process_costs_one_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "_work", _die_on_the_third)
-    results = list(batch.analyze_many(map(str, range(6)), load_settings(), 2))
+    monkeypatch.setattr("schedmate.readers.EXTRACT", "confined_work:die_for_die_py")
+    lines = [json.dumps({"repo": REPO, "command": f"{name}.py"}) for name in ("a", "die", "b")]
+    with SchedMate(load_settings()) as mate:
+        results = list(batch.analyze_many(lines, mate, 2))
     documents = {result.document["index"]: result.document for result in results}
-    assert set(documents) == set(range(6))
-    assert documents[2]["error"] == "the analysis ended its process"
-    assert all("error" not in documents[index] for index in (0, 1, 3, 4, 5))
+    assert set(documents) == {0, 1, 2}
+    assert "its process was ended by signal 9" in documents[1]["error"]
+    assert all("error" not in documents[index] for index in (0, 2))
 
 
 def test_input_that_cannot_be_read_is_raised() -> None:
@@ -159,5 +156,5 @@ def test_input_that_cannot_be_read_is_raised() -> None:
         yield "{}"
         raise OSError("the disk is gone")
 
-    with pytest.raises(OSError, match="the disk is gone"):
-        list(batch.analyze_many(lines(), load_settings(), 1))
+    with SchedMate(load_settings()) as mate, pytest.raises(OSError, match="the disk is gone"):
+        list(batch.analyze_many(lines(), mate, 1))

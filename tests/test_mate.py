@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import runpy
 import subprocess
 import sys
@@ -10,9 +11,9 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from processes import LONG_S
 
 from schedmate import (
     Analysis,
@@ -24,6 +25,8 @@ from schedmate import (
     UsageError,
     load_settings,
 )
+from schedmate.agent.static import extract
+from schedmate.errors import LimitError
 
 ROOT = Path(__file__).parent.parent
 REPO = str(ROOT / "examples" / "train_repo")
@@ -98,48 +101,99 @@ def test_analyze_does_raise(mate: SchedMate) -> None:
 def test_a_failure_is_logged_without_control_sequences(
     mate: SchedMate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RecursionError("deep \x1b[31mred")
-
-    monkeypatch.setattr("schedmate.agent.static.extract", broken)
+    monkeypatch.setattr("schedmate.readers.EXTRACT", "confined_work:refuse_in_red")
     with caplog.at_level(logging.WARNING, "schedmate"):
         assert mate.on_submit(SPEC) is None
     assert caplog.messages == ["no estimate for job 17: deep red"]
 
 
+@pytest.mark.parametrize("work", ["hold_the_interpreter", "spin", "sleep_deaf"])
 def test_the_deadline_holds_while_the_analysis_hangs(
-    mate: SchedMate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    mate: SchedMate,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    work: str,
 ) -> None:
-    release = threading.Event()
-
-    def hang(*_: object, **__: object) -> None:
-        release.wait(LONG_S)
-        raise RuntimeError("released")
-
-    monkeypatch.setattr("schedmate.agent.static.extract", hang)
-    with caplog.at_level(logging.WARNING, "schedmate"):
-        # More submissions than threads: those that wait in line give up too.
+    """And the jobs after it are answered, as often as that happens."""
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "schedmate"):
+        patched.setattr("schedmate.readers.EXTRACT", f"confined_work:{work}")
         assert [mate.on_submit(SPEC, deadline_s=0.1) for _ in range(6)] == [None] * 6
-    release.set()
-    assert set(caplog.messages) == {"no estimate for job 17 in time"}
+    for message in caplog.messages:
+        assert message.startswith("no estimate for job 17")
+    assert mate.on_submit(SPEC) is not None
 
 
-def test_the_time_that_is_left_bounds_the_analysis(
-    example_history: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_deadline_that_has_passed_is_none(mate: SchedMate) -> None:
+    assert mate.on_submit(SPEC, deadline_s=0) is None
+    assert mate.on_submit(SPEC, deadline_s=-1) is None
+
+
+def test_too_little_time_is_none_from_the_first_call_on(example_history: Path) -> None:
+    with SchedMate(load_settings(history=example_history)) as mate:
+        assert mate.on_submit(SPEC, deadline_s=1e-3) is None
+
+
+def test_a_repository_that_takes_too_much_is_an_error(
+    mate: SchedMate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    budgets = []
+    monkeypatch.setattr("schedmate.readers.EXTRACT", "confined_work:eat_memory")
+    with pytest.raises(LimitError, match=r"train_repo takes more than 2,048 MiB of memory to read"):
+        mate.analyze(SPEC)
+    monkeypatch.setattr("schedmate.readers.BACKSTOP", (1.0, 0.5))
+    monkeypatch.setattr("schedmate.readers.EXTRACT", "confined_work:hold_the_interpreter")
+    with pytest.raises(LimitError, match="of CPU time to read"):
+        mate.analyze(SPEC, budget_s=0.4)
 
-    def note(*_: object, budget_s: float, wall_s: float) -> None:
-        budgets.append((budget_s, wall_s))
-        raise InputError("noted")
 
-    monkeypatch.setattr("schedmate.agent.static.extract", note)
-    with SchedMate(load_settings(history=example_history, budget_s=300.0)) as mate:
-        mate.on_submit(SPEC, deadline_s=200)
-        mate.on_submit(SPEC, deadline_s=1000)
-    assert 0 < budgets[0][0] <= budgets[0][1] <= 200
-    assert budgets[1][0] == 300
-    assert budgets[1][1] > budgets[1][0]
+def test_a_confined_reading_says_what_a_direct_one_says(mate: SchedMate) -> None:
+    direct = extract(Path(REPO), COMMAND, SPEC.launch)
+    confined = mate.analyze(SPEC)
+    assert confined.metadata == direct.metadata
+    assert confined.launch == direct.launch
+    assert confined.warnings == direct.warnings
+
+
+@pytest.mark.parametrize("job", [SPEC, None])
+def test_nonsense_raises_nothing_into_the_scheduler(mate: SchedMate, job: Any) -> None:
+    assert mate.on_failure(job, None) is None  # type: ignore[arg-type]
+    assert mate.on_failure(job, []) is None
+    assert mate.on_failure(job, [None]) is None  # type: ignore[list-item]
+    assert mate.on_progress(job, None) is None  # type: ignore[arg-type]
+    assert mate.on_submit(None) is None  # type: ignore[arg-type]
+    assert mate.on_submit(SPEC, deadline_s="soon") is None  # type: ignore[arg-type]
+
+
+def test_a_child_that_the_scheduler_forks_is_answered(mate: SchedMate) -> None:
+    """As a scheduler that forks for each submission does, while its other threads go on."""
+    def duration_s() -> float | None:
+        found = mate.on_submit(SPEC)
+        return found and found.duration_s
+
+    expected = duration_s()
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            mate.on_submit(SPEC)
+
+    busy = [threading.Thread(target=keep_busy) for _ in range(3)]
+    for one in busy:
+        one.start()
+    try:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                status = int(duration_s() != expected)
+                mate.close()
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for one in busy:
+            one.join()
+    assert duration_s() == expected
 
 
 def test_sixteen_threads(mate: SchedMate) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from schedmate.agent.budget import Budget
+from schedmate.agent.extraction import Extraction
 from schedmate.agent.fields import (
     about,
     dataset,
@@ -40,22 +41,6 @@ _PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
 _BELOW_UNKNOWN = re.compile(
     rf"(?:-{{0,2}}[\w.-]+=)?(?:{_PLACE}\1|\[\s*{_PLACE}\2(?:\s*,\s*{_PLACE}\3)*\s*\])"
 )
-
-
-@dataclass(slots=True)
-class Extraction:
-    """What static extraction found.
-
-    `launch` is the given launch configuration, completed from the command and its scripts.
-    `entry` is the file that the command runs, relative to the repository root.
-    `timing_s` is the wall time of the extraction [s].
-    """
-
-    metadata: WorkloadMetadata
-    launch: LaunchConfig
-    warnings: list[str] = field(default_factory=list)
-    timing_s: float = 0.0
-    entry: str | None = None
 
 
 def extract(

@@ -111,7 +111,8 @@ def analyze(
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes for --batch; default: one a core.")
+        int | None,
+        typer.Option(min=1, help="Jobs read at the same time by --batch; default: one a core."),
     ] = None,
 ) -> None:
     """What a training job will do, how long it will run and why.
@@ -182,7 +183,7 @@ def _mate(settings: Settings) -> SchedMate:
 
     if settings.mode != "static":
         announce(settings, "the source code")
-    return SchedMate(settings)
+    return SchedMate(settings, own_process=True)
 
 
 def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
@@ -196,14 +197,14 @@ def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
     if job.command != spec.command:
         say(f"note: the recorded job was {job.command or 'without a command'}")
     settings = settings.model_copy(update={"mode": use.mode})
-    return SchedMate(settings, llm=replay_llm(settings, record, script))
+    return SchedMate(settings, llm=replay_llm(settings, record, script), own_process=True)
 
 
 def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None:
     from schedmate.mate import SchedMate
     from schedmate.terminal import say
 
-    with SchedMate(settings) as mate:
+    with SchedMate(settings, own_process=True) as mate:
         request = mate.prompt(spec)
     if request is None:
         say("nothing would be sent: static analysis answered every mandatory field.")
@@ -262,7 +263,7 @@ def _many(
         stream = stack.enter_context(open_output(output))
         mate = stack.enter_context(SchedMate(settings))
         advance = stack.enter_context(progress("analysing"))
-        for done, result in enumerate(analyze_many(lines, settings, processes), start=1):
+        for done, result in enumerate(analyze_many(lines, mate, processes), start=1):
             failed += result.failed
             abstained += result.abstained
             if record and result.record is not None:

@@ -1,8 +1,11 @@
-"""Many jobs at once: a pool of processes, results in order of completion."""
+"""Many jobs at once, results in order of completion."""
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,8 +15,7 @@ from schedmate.durations import parse_duration
 from schedmate.errors import INTERNAL, InputError, SchedmateError
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.mate import SchedMate
-from schedmate.pool import unordered
-from schedmate.settings import PROJECT_FILE, Settings, is_inside, project_file
+from schedmate.settings import PROJECT_FILE, is_inside, project_file
 
 ERROR_SCHEMA = "schedmate.error/v1"
 
@@ -64,20 +66,12 @@ class _Line:
     text: str
 
 
-_mate: SchedMate
-
-
-def _start(settings: Settings) -> None:
-    global _mate  # noqa: PLW0603 - one object serves all jobs of this process
-    _mate = SchedMate(settings)
-
-
-def _work(line: _Line) -> Result:
+def _work(line: _Line, mate: SchedMate) -> Result:
     job_id: str | None = None
     try:
         job = _parse(line)
         job_id = job.job_id
-        analysis = _mate.analyze(job.spec())
+        analysis = mate.analyze(job.spec())
     except SchedmateError as error:
         return _failure(line, job_id, str(error), error.exit_code)
     except Exception as error:  # noqa: BLE001 - one bad job must not end the others
@@ -113,12 +107,41 @@ def _failure(line: _Line, job_id: str | None, message: str, exit_code: int) -> R
     return Result(document, None)
 
 
-def analyze_many(lines: Iterable[str], settings: Settings, processes: int) -> Iterator[Result]:
-    """Analyse each JSON line in a pool of processes; results come as they are done.
+def analyze_many(lines: Iterable[str], mate: SchedMate, at_once: int) -> Iterator[Result]:
+    """Analyse each JSON line, `at_once` of them at the same time; results come as they are done.
 
-    A line that is wrong, or whose analysis kills its process, gives a result with an `error`; the
-    others go on.
+    A line that is wrong, or whose analysis has to be ended, gives a result with an `error`; the
+    others go on. Lines are read no further ahead than needed; what reading them raises is raised.
     """
-    items = (_Line(index, text) for index, text in enumerate(lines) if text.strip())
-    for line, result in unordered(_work, items, processes, _start, (settings,)):
-        yield result or _failure(line, None, "the analysis ended its process", INTERNAL)
+    events: queue.Queue[Future[Result] | Exception | int] = queue.Queue()
+    room = threading.Semaphore(2 * at_once)
+    # its threads only wait: each repository is read in a process of its own
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="batch")
+
+    def feed() -> None:
+        jobs = 0
+        try:
+            for index, text in enumerate(lines):
+                if text.strip():
+                    room.acquire()
+                    pool.submit(_work, _Line(index, text), mate).add_done_callback(events.put)
+                    jobs += 1
+            events.put(jobs)
+        except Exception as error:  # noqa: BLE001 - raised again where the results are read
+            events.put(error)
+
+    threading.Thread(target=feed, daemon=True).start()
+    done, jobs = 0, None
+    try:
+        while done != jobs:
+            event = events.get()
+            if isinstance(event, Future):
+                room.release()
+                done += 1
+                yield event.result()
+            elif isinstance(event, int):
+                jobs = event
+            else:
+                raise event
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from schedmate.agent.extraction import Extraction
 from schedmate.errors import SchedmateError
-from schedmate.jobs import JobRecord, LaunchConfig
-
-if TYPE_CHECKING:
-    from schedmate.agent.static import Extraction
+from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
+from schedmate.readers import Readers
 
 _CACHE_SIZE = 4096
 
@@ -22,9 +20,10 @@ class RepositoryAnalyser:
     thousand resubmissions cost one analysis. `analysed` and `skipped` count records.
     """
 
-    def __init__(self, budget_s: float = 10.0) -> None:
+    def __init__(self, readers: Readers, budget_s: float = 10.0) -> None:
         self.analysed = 0
         self.skipped = 0
+        self._readers = readers
         self._budget_s = budget_s
         self._seen: dict[tuple[str, str, str], Extraction | None] = {}
 
@@ -47,9 +46,9 @@ class RepositoryAnalyser:
     def _extract(self, repo: Path, command: str, launch: LaunchConfig) -> Extraction | None:
         if not repo.is_dir():
             return None
-        from schedmate.agent.static import extract
-
         try:
-            return extract(repo, command, launch, budget_s=self._budget_s)
+            return self._readers.extract(
+                JobSpec(repo=str(repo), command=command, launch=launch), self._budget_s
+            )
         except (SchedmateError, OSError):
             return None

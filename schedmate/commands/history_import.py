@@ -78,6 +78,7 @@ def import_history(
       schedmate history import jobs.csv --map job_id=id --map duration=hours:h --map model=net
     """
     from schedmate.commands.history_analysis import RepositoryAnalyser
+    from schedmate.readers import Readers
     from schedmate.retrieval.importers import (
         FORMATS,
         ImportReport,
@@ -85,6 +86,7 @@ def import_history(
         parse_mapping,
         read_mapping,
     )
+    from schedmate.settings import load_settings
 
     wanted = next((name for name in FORMATS if name == file_format), None)
     if wanted is None and file_format != "auto":
@@ -93,9 +95,10 @@ def import_history(
     if columns and wanted not in (None, "csv"):
         raise UsageError(f"--map is for csv; the columns of {wanted} are known.")
     report = ImportReport()
-    analyser = RepositoryAnalyser() if analyze else None
     stored, interrupted = 0, False
-    with open_source(file) as source, opened(history, create=True, embed=True) as store:
+    readers = Readers(load_settings().memory_mb)
+    analyser = RepositoryAnalyser(readers) if analyze else None
+    with readers, open_source(file) as source, opened(history, create=True, embed=True) as store:
         records = source.records(wanted, columns, report, analyser)
         batches = _batches(_prefixed(records, prefix))
         try:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from schedmate.commands.history_analysis import RepositoryAnalyser
 from schedmate.errors import InputError, UsageError
 from schedmate.jobs import JobRecord, LaunchConfig
+from schedmate.readers import Readers
 from schedmate.retrieval.importers import (
     ImportReport,
     detect_format,
@@ -566,7 +567,7 @@ class TestSource:
 
 class TestAnalyser:
     def test_directory_that_is_not_here_is_skipped(self, tmp_path: Path) -> None:
-        analyser = RepositoryAnalyser()
+        analyser = RepositoryAnalyser(Readers())
         record = JobRecord(job_id="1", command="python train.py")
         assert analyser(record, str(tmp_path / "gone")) is record
         assert analyser(record, None) is record

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from schedmate.agent.extraction import Extraction
 from schedmate.agent.react.answer import ASKABLE, Finding
 from schedmate.agent.react.citations import Citations
 from schedmate.agent.react.combine import combine, doubtful, proved
 from schedmate.agent.react.reach import reached
-from schedmate.agent.static import Extraction
 from schedmate.errors import ModelError, SchedmateError
 from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
 from schedmate.llm import LLM

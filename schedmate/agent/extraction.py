@@ -1,0 +1,23 @@
+"""What static extraction says of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from schedmate.jobs import LaunchConfig, WorkloadMetadata
+
+
+@dataclass(slots=True)
+class Extraction:
+    """What static extraction found.
+
+    `launch` is the given launch configuration, completed from the command and its scripts.
+    `entry` is the file that the command runs, relative to the repository root.
+    `timing_s` is the wall time of the extraction [s].
+    """
+
+    metadata: WorkloadMetadata
+    launch: LaunchConfig
+    warnings: list[str] = field(default_factory=list)
+    timing_s: float = 0.0
+    entry: str | None = None

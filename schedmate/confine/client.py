@@ -1,0 +1,337 @@
+"""`Confinement`: hands work to processes that can be killed, and has an answer at the deadline."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.spawn import get_executable
+from pathlib import Path
+from typing import Any, Self
+
+from schedmate.confine.child import MOST, CrashError, decode, encode, fork
+from schedmate.confine.limits import Limits
+from schedmate.confine.template import prepare
+from schedmate.errors import LimitError, SchedmateError
+
+_ENVIRONMENT = (
+    ["HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"],
+    ("LC_", "PYTHON", "XDG_", "COVERAGE_"),
+)
+"""Variables, and beginnings of variables, that the template gets: no keys and tokens."""
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+
+_LIMITS = (signal.SIGALRM, signal.SIGXCPU)
+"""Signals that mean that a limit was reached."""
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from schedmate.confine.template import main; main(int(sys.argv[2]))"
+)
+
+
+class Confinement:
+    """Runs work on foreign input in processes of their own, any number of threads at once.
+
+    A process that has ended is replaced by the next job; there is nothing to repair. All that are
+    open in a process share one template, which ends with the last of them. Goes on working in a
+    child that the host forks.
+
+    Args:
+        at_once: most processes at the same time; more jobs wait for their turn, until their
+            deadlines.
+        own_process: while this process has a single thread, fork itself instead of a template of
+            it, which is quicker for a command that does one thing.
+    """
+
+    def __init__(self, *, at_once: int | None = None, own_process: bool = False) -> None:
+        self._at_once = at_once or max(4, 2 * (os.cpu_count() or 1))
+        self._own_process = own_process
+        self._reset()
+        _alive.add(self)
+
+    def _reset(self) -> None:
+        self._slots = threading.BoundedSemaphore(self._at_once)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the template. May be repeated; later work takes it up again."""
+        _shared.release(self)
+
+    def prepare(self, *works: str) -> None:
+        """Load now what these kinds of work need, so that the first job need not wait for it."""
+        if not self._forks():
+            template = _shared.take(self, None)
+            for work in works:
+                template.load(work)
+            self.run("builtins:bool", None, Limits(), "nothing")  # it answers when all is loaded
+
+    def _forks(self) -> bool:
+        return self._own_process and threading.active_count() == 1
+
+    def run(self, work: str, request: Any, limits: Limits, what: str = "the input") -> Any:
+        """What the function `work` (`module:function`) returns for `request`, both JSON values.
+
+        Raises `LimitError`, which says so of `what`, when a limit was reached, and what the
+        work raises, of which only `SchedmateError`s stay what they were.
+        """
+        deadline = None if limits.wall_s is None else time.monotonic() + limits.wall_s
+        message = encode(work, request, limits, deadline)
+        if not _acquire(self._slots, deadline):
+            raise LimitError(f"{what} was not read in time: too much else is being read.")
+        try:
+            answer, ended_by = self._done(work, message, deadline)
+            if ended_by in _LIMITS:
+                raise TimeoutError
+            if ended_by:
+                raise CrashError(f"its process was ended by signal {ended_by}{_hint(ended_by)}")
+            return decode(answer)
+        except TimeoutError:
+            raise LimitError(_too_slow(what, limits)) from None
+        except CrashError as error:
+            if str(error) == "MemoryError":
+                raise LimitError(
+                    f"{what} takes more than {limits.memory_mb:,} MiB of memory to read; "
+                    "reading it was ended."
+                ) from None
+            raise SchedmateError(f"{what} cannot be read: internal error, {error}") from None
+        finally:
+            self._slots.release()
+
+    def _done(self, work: str, message: bytes, deadline: float | None) -> tuple[bytes, int]:
+        """The answer and the signal that ended the process, 0 for none."""
+        if self._forks():
+            with suppress(ImportError):  # which the child will say
+                import_module(work.partition(":")[0])  # here and not in each child
+            ours, theirs = socket.socketpair()
+            with theirs:
+                forked = _Forked(ours, fork(theirs, [ours]))
+            with forked:
+                return forked.finish(_exchange(ours, message, deadline))
+        for _ in range(2):
+            template = _shared.take(self, deadline)
+            try:
+                with template.begin(work) as job:
+                    return job.finish(_exchange(job.connection, message, deadline))
+            except TimeoutError:
+                raise
+            except OSError:  # killed by somebody: another one takes its place
+                _shared.drop(template)
+        raise CrashError("the process that reads foreign input ends as soon as it is started")
+
+
+class _Job:
+    """A connection to a process that does one job."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def finish(self, data: bytes) -> tuple[bytes, int]:
+        """The answer in all that came over the connection, and the signal that ended the process.
+
+        The template adds a byte; raises `ConnectionError` without it, as the template has gone.
+        """
+        if not data:
+            raise ConnectionError
+        return data[:-1], data[-1]
+
+
+class _Forked(_Job):
+    """A child of this very process."""
+
+    def __init__(self, connection: socket.socket, child: int) -> None:
+        super().__init__(connection)
+        self._child = child
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self._child:
+            os.kill(self._child, signal.SIGKILL)
+            os.waitpid(self._child, 0)
+
+    def finish(self, data: bytes) -> tuple[bytes, int]:
+        _, status = os.waitpid(self._child, 0)
+        self._child = 0
+        return data, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+class _Template:
+    """The template process of `schedmate.confine.template`, from the host's side."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        names, beginnings = _ENVIRONMENT
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name in names or name.startswith(beginnings)
+        }
+        path = json.dumps([str(Path(one).absolute()) for one in sys.path if one])
+        with theirs:
+            # -P: nothing of the current directory, which may be a job's repository, is imported
+            self._process = subprocess.Popen(
+                [get_executable(), "-P", "-c", _START, path, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**kept, **dict.fromkeys(_ONE_THREAD, "1")},
+                pass_fds=[theirs.fileno()],
+            )
+        self._loaded: set[str] = set()
+
+    def begin(self, work: str) -> _Job:
+        """Have a copy of the template begin a job; raises `OSError` when the template has gone."""
+        self.load(work)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"J"], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                raise
+        return _Job(ours)
+
+    def load(self, work: str) -> None:
+        """Have the template load what `work` needs, once."""
+        if work not in self._loaded:
+            self._loaded.add(work)
+            self._control.sendall(prepare(work))
+
+    def close(self) -> None:
+        """End the template, and by that its copies."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """Close what a forked host has inherited, of a process that is another's child."""
+        self._control.close()
+        self._process.returncode = 0  # or Python would warn that nobody waited for it
+
+
+def _exchange(connection: socket.socket, message: bytes, deadline: float | None) -> bytes:
+    """Send the message and read until the other end closes; raises `TimeoutError` if too late."""
+    parts, size = [], 0
+    try:
+        connection.settimeout(None if deadline is None else _left(deadline))
+        connection.sendall(message)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it ended before it had read everything: how, it says now
+    while size <= MOST + 1:
+        connection.settimeout(None if deadline is None else _left(deadline))
+        try:
+            part = connection.recv(1 << 20)
+        except ConnectionResetError:
+            break
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _left(deadline: float) -> float:
+    """Time until the deadline [s], never 0, which would be no waiting but another mode."""
+    return max(deadline - time.monotonic(), 1e-4)
+
+
+def _acquire(lock: threading.Lock | threading.BoundedSemaphore, deadline: float | None) -> bool:
+    return lock.acquire() if deadline is None else lock.acquire(timeout=_left(deadline))
+
+
+def _hint(number: int) -> str:
+    return ", as when a machine has no memory left" if number == signal.SIGKILL else ""
+
+
+def _too_slow(what: str, limits: Limits) -> str:
+    allowed = [
+        f"{seconds:.3g} s{of}"
+        for seconds, of in ((limits.wall_s, ""), (limits.cpu_s, " of CPU time"))
+        if seconds is not None
+    ]
+    return f"{what} takes more than {' or '.join(allowed)} to read; reading it was ended."
+
+
+class _Shared:
+    """The template of this process, and the confinements that use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._template: _Template | None = None
+        self._users: weakref.WeakSet[Confinement] = weakref.WeakSet()
+
+    def take(self, user: Confinement, deadline: float | None) -> _Template:
+        """The template, started if there is none; raises `TimeoutError` past the deadline."""
+        if not _acquire(self._lock, deadline):
+            raise TimeoutError
+        try:
+            self._users.add(user)
+            if self._template is None:
+                self._template = _Template()
+            return self._template
+        finally:
+            self._lock.release()
+
+    def release(self, user: Confinement) -> None:
+        """End the template if nobody else uses it."""
+        with self._lock:
+            self._users.discard(user)
+            template = None
+            if not self._users:
+                template, self._template = self._template, None
+        if template is not None:
+            template.close()
+
+    def drop(self, template: _Template) -> None:
+        """Make room for another template in place of one that has died."""
+        with self._lock:
+            if self._template is template:
+                self._template = None
+        template.close()
+
+    def end(self) -> None:
+        """End the template, at the end of this process."""
+        template, self._template = self._template, None
+        if template is not None:
+            template.close()
+
+    def forget(self) -> None:
+        """Begin again in a child that the host forked: the template is its parent's."""
+        if self._template is not None:
+            self._template.forget()
+        self.__init__()  # type: ignore[misc]
+
+
+_shared = _Shared()
+_alive: weakref.WeakSet[Confinement] = weakref.WeakSet()
+
+
+def _begin_again() -> None:
+    """In a child that the host forked: its parent's template, locks and threads are not its own."""
+    _shared.forget()
+    for one in list(_alive):
+        one._reset()  # noqa: SLF001 - the same module
+
+
+atexit.register(_shared.end)
+os.register_at_fork(after_in_child=_begin_again)

@@ -1,0 +1,95 @@
+"""What a process that reads foreign input may use; the kernel sees to it."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+MEMORY_MB = 2048
+"""Address space of one process unless a setting says otherwise [MiB]."""
+
+GRACE_S = 0.02
+"""How long after the deadline the kernel ends a process that has not ended by itself [s]."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one piece of work may use.
+
+    `wall_s` and `cpu_s` [s] count from the call; None for no limit. `memory_mb` [MiB] is address
+    space. `disk_mb` [MiB] is the longest file that it may write, such as a log that it unpacks.
+    """
+
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    memory_mb: int = MEMORY_MB
+    disk_mb: int = 0
+
+
+def keep(limits: Limits, left_s: float | None) -> None:
+    """Bind this process, which has a single thread, to `limits`, `left_s` [s] before the deadline.
+
+    The default actions of the signals end the process without asking its interpreter, which C code
+    may keep from answering.
+    """
+    for number in (signal.SIGALRM, signal.SIGXCPU, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, limits.disk_mb << 20)
+    _lower(resource.RLIMIT_AS, limits.memory_mb << 20)
+    if limits.cpu_s is not None:
+        seconds = math.ceil(limits.cpu_s)
+        _lower(resource.RLIMIT_CPU, seconds, seconds + 1)  # SIGXCPU, and only then SIGKILL
+    if left_s is not None:
+        signal.setitimer(signal.ITIMER_REAL, max(left_s + GRACE_S, 1e-6))
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process when the thread that made it ends; `parent` is that one's process id."""
+    if sys.platform == "linux":
+        _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended meanwhile
+        os._exit(1)
+
+
+def leave_network() -> bool:
+    """Put this process and its children where no network is; gives whether the system allows it.
+
+    Needs Linux, and either the right to make network namespaces or, for others than root, user
+    namespaces. Root without that right keeps its network: within a user namespace it could no
+    longer read everybody's files.
+    """
+    if sys.platform != "linux":
+        return False
+    libc = _libc()
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if libc.unshare(_CLONE_NEWNET) == 0:
+        return True
+    return os.geteuid() != 0 and libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _lower(which: int, soft: int, hard: int | None = None) -> None:
+    """Set a limit where it is lower than what is in force."""
+    wanted = soft, soft if hard is None else hard
+    pair = [
+        new if old == resource.RLIM_INFINITY else min(new, old)
+        for new, old in zip(wanted, resource.getrlimit(which), strict=True)
+    ]
+    with suppress(OSError, ValueError):  # macOS knows no limit of the address space
+        resource.setrlimit(which, (pair[0], pair[1]))

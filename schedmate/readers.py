@@ -1,0 +1,176 @@
+"""Everything that reads what a job's owner wrote, run where it can be killed.
+
+Each of the three has two halves: a function of JSON values that runs in a confined process, and a
+method of `Readers` that sends the request and makes the nouns of the answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from schedmate.agent.extraction import Extraction
+from schedmate.confine import Confinement, Limits
+from schedmate.confine.limits import MEMORY_MB
+from schedmate.errors import UsageError
+from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadMetadata
+
+UNPACKED_MB = 16 << 10
+"""Longest file that a packed log, or one from a pipe, may become while it is read [MiB]."""
+
+BACKSTOP = 2.0, 5.0
+"""CPU time after which an extraction is ended that does not end by itself: so many times its
+budget, and so much for what the budget does not count [s]."""
+
+EXTRACT = f"{__name__}:extract_work"
+TRACK = f"{__name__}:track_work"
+DIAGNOSE = f"{__name__}:diagnose_work"
+
+
+class Readers:
+    """Reads repositories and logs in confined processes; any number of threads at once.
+
+    Everything raises `LimitError` when a limit was reached, and `InputError` for what cannot be
+    read.
+    """
+
+    def __init__(self, memory_mb: int = MEMORY_MB, *, own_process: bool = False) -> None:
+        """`memory_mb` [MiB] bounds each process; `own_process` is that of `Confinement`."""
+        self._memory_mb = memory_mb
+        self._confinement = Confinement(own_process=own_process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def prepare(self) -> None:
+        """Load now what the first job would have to wait for."""
+        self._confinement.prepare(EXTRACT, TRACK, DIAGNOSE)
+
+    def close(self) -> None:
+        """End what runs."""
+        self._confinement.close()
+
+    def extract(self, spec: JobSpec, budget_s: float, wall_s: float | None = None) -> Extraction:
+        """What `schedmate.agent.static.extract` says of a job.
+
+        `budget_s` [s of CPU time] gives a partial answer with a warning, `wall_s` [s] none.
+        """
+        if not spec.repo:  # an empty path would be the current directory
+            raise UsageError("the job names no repository; set `repo` to the path of its code.")
+        times, more_s = BACKSTOP
+        limits = Limits(wall_s, times * budget_s + more_s, self._memory_mb)
+        request = {
+            "repo": spec.repo,
+            "command": spec.command,
+            "launch": spec.launch.model_dump(mode="json"),
+            "budget_s": budget_s,
+            "wall_s": wall_s,
+        }
+        answer = self._confinement.run(EXTRACT, request, limits, f"the repository {spec.repo}")
+        return Extraction(
+            WorkloadMetadata.model_validate(answer["metadata"]),
+            LaunchConfig.model_validate(answer["launch"]),
+            answer["warnings"],
+            answer["timing_s"],
+            answer["entry"],
+        )
+
+    def track(
+        self,
+        log: Path | str,
+        *,
+        since: int = 0,
+        batch_size: int | None = None,
+        wall_s: float | None = None,
+    ) -> Progress:
+        """How a job is going by its log; arguments as of `SchedMate.on_progress`."""
+        request = {"log": os.fspath(log), "since": since, "batch_size": batch_size}
+        return Progress.model_validate(self._read(TRACK, request, f"the log {log}", wall_s))
+
+    def diagnose(
+        self,
+        logs: Sequence[Path | str],
+        *,
+        node_logs: Sequence[Path | str] = (),
+        wall_s: float | None = None,
+    ) -> Diagnosis:
+        """What failed in a job by its logs; arguments as of `SchedMate.on_failure`."""
+        if not logs:
+            raise UsageError("a diagnosis needs at least one log.")
+        request = {
+            "logs": [os.fspath(one) for one in logs],
+            "node_logs": [os.fspath(one) for one in node_logs],
+        }
+        what = f"the log {logs[0]}" if len(logs) == 1 else f"the {len(logs)} logs of the job"
+        return Diagnosis.model_validate(self._read(DIAGNOSE, request, what, wall_s))
+
+    def _read(self, work: str, request: Any, what: str, wall_s: float | None) -> Any:
+        limits = Limits(wall_s, wall_s, self._memory_mb, UNPACKED_MB)
+        return self._confinement.run(work, request, limits, what)
+
+
+def extract_work(request: Any) -> Any:
+    """`Readers.extract` where it can be killed."""
+    from schedmate.agent.static import extract
+
+    found = extract(
+        Path(request["repo"]),
+        request["command"],
+        LaunchConfig.model_validate(request["launch"]),
+        budget_s=request["budget_s"],
+        wall_s=request["wall_s"],
+    )
+    return {
+        "metadata": found.metadata.model_dump(mode="json", by_alias=True),
+        "launch": found.launch.model_dump(mode="json"),
+        "warnings": found.warnings,
+        "timing_s": found.timing_s,
+        "entry": found.entry,
+    }
+
+
+def track_work(request: Any) -> Any:
+    """`Readers.track` where it can be killed."""
+    from schedmate.logparse.progress.tracker import track_log
+    from schedmate.logparse.reading import open_log
+
+    with open_log(request["log"]) as log:
+        progress, _ = track_log(log, batch=request["batch_size"], since=request["since"])
+    return progress.model_dump(mode="json")
+
+
+def diagnose_work(request: Any) -> Any:
+    """`Readers.diagnose` where it can be killed."""
+    from schedmate.logparse.failure import diagnose, open_job
+    from schedmate.logparse.reading import open_log
+
+    with open_job(request["logs"]) as log, ExitStack() as stack:
+        kernel = [stack.enter_context(open_log(path)) for path in request["node_logs"]]
+        return diagnose(log, node_logs=kernel).model_dump(mode="json")
+
+
+def warm(work: str) -> None:
+    """Do the work once, on a small sample, for its modules and tables to be there."""
+    sample = Path(__file__).parent / "sample"
+    if work == EXTRACT:
+        launch = LaunchConfig(gpus=8, nodes=1).model_dump(mode="json")
+        for command in ("torchrun train.py --config config.yaml --epochs 3", None):
+            extract_work(
+                {
+                    "repo": str(sample),
+                    "command": command,
+                    "launch": launch,
+                    "budget_s": 5.0,
+                    "wall_s": None,
+                }
+            )
+    elif work == TRACK:
+        track_work({"log": str(sample / "job.out"), "since": 0, "batch_size": None})
+    elif work == DIAGNOSE:
+        diagnose_work({"logs": [str(sample / "job.out")], "node_logs": []})

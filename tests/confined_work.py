@@ -1,0 +1,123 @@
+"""Work for confined processes that does what hostile input would make a reader do."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from schedmate.errors import InputError
+from schedmate.readers import extract_work
+
+
+def echo(request: Any) -> Any:
+    return request
+
+
+def hold_the_interpreter(_: Any) -> bool:
+    """C code that never lets another thread run, nor a signal's handler."""
+    return re.match("(?:a+)+b", "a" * 64) is None
+
+
+def spin(_: Any) -> None:
+    while True:
+        pass
+
+
+def sleep(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def sleep_deaf(_: Any) -> None:
+    """As code that handles every signal it can, and blocks the rest."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    time.sleep(300)
+
+
+def eat_memory(_: Any) -> int:
+    return len([bytes(1 << 20) for _ in range(1 << 20)])
+
+
+def crash(_: Any) -> None:
+    ctypes.string_at(0)
+
+
+def recurse(_: Any) -> int:
+    return 1 + recurse(_)
+
+
+def refuse(message: str) -> None:
+    raise InputError(message)
+
+
+def refuse_in_red(_: Any) -> None:
+    raise InputError("deep \x1b[31mred")
+
+
+def fail(message: str) -> None:
+    raise ZeroDivisionError(message)
+
+
+def leave(status: int) -> None:
+    os._exit(status)
+
+
+def exit_politely(_: Any) -> None:
+    sys.exit(0)
+
+
+def say_too_much(_: Any) -> str:
+    return "x" * (80 << 20)
+
+
+def unspeakable(_: Any) -> object:
+    return object()
+
+
+def print_noise(_: Any) -> str:
+    print("noise on standard output", flush=True)
+    print("noise on standard error", file=sys.stderr, flush=True)
+    return "done"
+
+
+def write_file(path: str) -> str:
+    try:
+        Path(path).write_text("written")
+    except OSError as error:
+        return f"refused: {error.errno}"
+    return "written"
+
+
+def connect(port: int) -> str:
+    """Whether a server on this machine can be reached."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError as error:
+        return f"refused: {error.errno}"
+    return "connected"
+
+
+def look_around(_: Any) -> dict[str, Any]:
+    return {
+        "environment": sorted(os.environ),
+        "threads": threading.active_count(),
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+        "parent": os.getppid(),
+        "directory": str(Path.cwd()),
+    }
+
+
+def die_for_die_py(request: Any) -> Any:
+    """Static extraction, except of a certain command."""
+    if "die.py" in request["command"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return extract_work({**request, "command": None})

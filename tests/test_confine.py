@@ -1,0 +1,223 @@
+"""Work on foreign input: whatever it does, the caller has an answer or a sentence in time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import LONG_S, all_ended
+
+from schedmate.confine import Confinement, Limits
+from schedmate.errors import InputError, LimitError, SchedmateError
+
+SHORT = Limits(wall_s=0.3)
+PLENTY = Limits(wall_s=LONG_S)
+ENDLESS = ("hold_the_interpreter", "spin", "sleep_deaf")
+
+
+@pytest.fixture(params=["template", "own process"])
+def confinement(request: pytest.FixtureRequest, confined: Confinement) -> Iterator[Confinement]:
+    """With a template; and forking this process, as a command with one thread does."""
+    if request.param == "template":
+        yield confined
+        return
+    with Confinement(own_process=True) as one:
+        one._forks = lambda: True  # type: ignore[method-assign]
+        yield one
+
+
+def run(confinement: Confinement, work: str, request: Any = None, limits: Limits = PLENTY) -> Any:
+    return confinement.run(f"confined_work:{work}", request, limits, "the repository /jobs/17")
+
+
+@pytest.mark.parametrize(
+    "request_", [None, {"a": [1, 2.5, "ä\udcff\ud800", float("inf")]}, "x" * 5_000_000]
+)
+def test_values_come_back_as_they_are(confinement: Confinement, request_: Any) -> None:
+    assert run(confinement, "echo", request_) == request_
+
+
+@pytest.mark.parametrize("work", ENDLESS)
+def test_the_caller_has_its_answer_at_the_deadline(confinement: Confinement, work: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(LimitError, match="/jobs/17 takes more than 0.3 s to read"):
+        run(confinement, work, limits=SHORT)
+    assert time.monotonic() - began < 0.5 * LONG_S  # and not for as long as it would take
+    assert run(confinement, "echo", 1) == 1
+
+
+def test_cpu_time_is_bounded_where_wall_time_is_not(confinement: Confinement) -> None:
+    with pytest.raises(LimitError, match="more than 1 s of CPU time"):
+        run(confinement, "hold_the_interpreter", limits=Limits(cpu_s=1))
+
+
+def test_memory_is_bounded(confinement: Confinement) -> None:
+    with pytest.raises(LimitError, match="more than 1,024 MiB of memory"):
+        run(confinement, "eat_memory", limits=Limits(wall_s=LONG_S, memory_mb=1024))
+
+
+@pytest.mark.parametrize(
+    ("work", "request_", "says"),
+    [
+        ("crash", None, "ended by signal 11"),
+        ("recurse", None, "RecursionError"),
+        ("fail", "because", r"ZeroDivisionError: because \(confined_work.py:"),
+        ("leave", 0, "its answer cannot be read"),
+        ("leave", 3, "its answer cannot be read"),
+        ("exit_politely", None, "its answer cannot be read"),
+        ("unspeakable", None, "TypeError"),
+        ("no_such_work", None, "AttributeError"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_sentence(
+    confinement: Confinement, work: str, request_: Any, says: str
+) -> None:
+    with pytest.raises(SchedmateError, match=says) as caught:
+        run(confinement, work, request_)
+    assert str(caught.value).startswith("the repository /jobs/17 cannot be read: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_refusals_stay_what_they_were(confinement: Confinement) -> None:
+    with pytest.raises(InputError, match=r"^/jobs/17: no such directory$"):
+        run(confinement, "refuse", "/jobs/17: no such directory")
+
+
+def test_an_answer_that_is_too_long_is_refused(confinement: Confinement) -> None:
+    with pytest.raises(InputError, match="of at most"):
+        run(confinement, "say_too_much")
+
+
+def test_no_file_is_written_and_no_core(confinement: Confinement, tmp_path: Path) -> None:
+    assert run(confinement, "write_file", str(tmp_path / "file")).startswith("refused")
+    wide = Limits(wall_s=LONG_S, disk_mb=1)
+    assert run(confinement, "write_file", str(tmp_path / "file"), wide) == "written"
+
+
+def test_the_template_has_no_network_no_secrets_and_nothing_of_the_hosts(
+    confined: Confinement, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(confined, "look_around")
+    assert not [name for name in found["environment"] if "KEY" in name or "TOKEN" in name]
+    assert found["threads"] == 1
+    assert found["descriptors"] < 12
+    assert found["directory"] == str(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = run(confined, "connect", server.getsockname()[1])
+    may_isolate = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
+    if may_isolate.returncode == 0:
+        assert answer.startswith("refused")
+
+
+def test_children_do_not_print(confined: Confinement, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(confined, "print_noise") == "done"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_hostile_jobs_do_not_hold_up_the_others(confined: Confinement) -> None:
+    def job(number: int) -> Any:
+        if number % 4 == 0:
+            with pytest.raises(LimitError):
+                run(confined, ENDLESS[number // 4 % 3], limits=SHORT)
+            return number
+        return run(confined, "echo", number)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(job, range(48))) == list(range(48))
+
+
+def test_who_waits_for_a_place_waits_no_longer_than_its_deadline() -> None:
+    with Confinement(at_once=1) as one, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(run, one, "sleep", 1.0)
+        while one._slots._value:  # type: ignore[attr-defined]
+            time.sleep(0.01)
+        with pytest.raises(LimitError, match="too much else is being read"):
+            run(one, "echo", limits=Limits(wall_s=0.05))
+        assert first.result() == 1.0
+
+
+def test_a_template_that_was_killed_is_replaced(confined: Confinement) -> None:
+    template = run(confined, "look_around")["parent"]
+    os.kill(template, 9)
+    assert run(confined, "look_around")["parent"] != template
+
+
+def test_a_closed_confinement_leaves_no_process_and_no_thread() -> None:
+    code = """
+import os, pathlib, threading
+from schedmate.confine import Confinement, Limits
+
+def children():
+    return pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+with Confinement() as one:
+    assert one.run("builtins:bool", 1, Limits(60.0)) is True
+    assert len(children()) == 1
+assert children() == []
+assert threading.active_count() == 1
+one.run("builtins:bool", 1, Limits(60.0))  # and one that is left open ends with the process
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+def test_nothing_outlives_a_host_that_is_killed(own_process: bool) -> None:
+    code = f"""
+import os, signal, threading, time
+from schedmate.confine import Confinement, Limits
+
+one = Confinement(own_process={own_process})
+if {own_process}:  # the job itself kills its parent
+    one.run("builtins:eval", "__import__('os').kill(__import__('os').getppid(), 9)", Limits(60.0))
+else:
+    work = "time:sleep", 300, Limits()
+    threading.Thread(target=one.run, args=work, daemon=True).start()
+    time.sleep(1)
+    os.kill(os.getpid(), 9)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as host:
+        assert host.wait(LONG_S) == -9
+    assert all_ended(host.pid)
+
+
+def test_a_child_that_the_host_forks_reads_by_itself(confined: Confinement) -> None:
+    """While other threads of the host use the same object, and hold what locks they do."""
+    host = run(confined, "look_around")["parent"]
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            run(confined, "echo", "busy")
+
+    busy = [threading.Thread(target=keep_busy) for _ in range(4)]
+    for one in busy:
+        one.start()
+    try:
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    status = int(run(confined, "look_around")["parent"] == host)
+                    confined.close()
+                finally:
+                    os._exit(status)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for one in busy:
+            one.join()
+    assert run(confined, "look_around")["parent"] == host
