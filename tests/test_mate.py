@@ -165,6 +165,7 @@ def test_nonsense_raises_nothing_into_the_scheduler(mate: SchedMate, job: Any) -
 
 def test_a_child_that_the_scheduler_forks_is_answered(mate: SchedMate) -> None:
     """As a scheduler that forks for each submission does, while its other threads go on."""
+
     def duration_s() -> float | None:
         found = mate.on_submit(SPEC)
         return found and found.duration_s

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.spawn import get_executable
@@ -30,6 +31,9 @@ _ENVIRONMENT = (
 """Variables, and beginnings of variables, that the template gets: no keys and tokens."""
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+
+WAITING = 2
+"""Copies of the template that are made before there is work for them."""
 
 _LIMITS = (signal.SIGALRM, signal.SIGXCPU)
 """Signals that mean that a limit was reached."""
@@ -198,10 +202,21 @@ class _Template:
                 pass_fds=[theirs.fileno()],
             )
         self._loaded: set[str] = set()
+        self._waiting: deque[_Job] = deque()
 
     def begin(self, work: str) -> _Job:
-        """Have a copy of the template begin a job; raises `OSError` when the template has gone."""
+        """A copy of the template for a job; raises `OSError` when the template has gone."""
         self.load(work)
+        try:
+            job = self._waiting.popleft()
+        except IndexError:
+            job = self._copy()
+        with suppress(OSError):  # then this one has gone as well, as its user will find
+            while len(self._waiting) < WAITING:
+                self._waiting.append(self._copy())
+        return job
+
+    def _copy(self) -> _Job:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -216,15 +231,24 @@ class _Template:
         if work not in self._loaded:
             self._loaded.add(work)
             self._control.sendall(prepare(work))
+            self._dismiss()  # as they do not have it
+
+    def _dismiss(self) -> None:
+        """Let the copies that wait for work end."""
+        with suppress(IndexError):
+            while True:
+                self._waiting.pop().connection.close()
 
     def close(self) -> None:
         """End the template, and by that its copies."""
+        self._dismiss()
         self._control.close()
         self._process.kill()
         self._process.wait()
 
     def forget(self) -> None:
         """Close what a forked host has inherited, of a process that is another's child."""
+        self._dismiss()
         self._control.close()
         self._process.returncode = 0  # or Python would warn that nobody waited for it
 
