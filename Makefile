@@ -45,7 +45,7 @@ docs: $(VENV)/dev.stamp ## Write docs/cli.md and most of docs/schemas anew, from
 	$(BIN)/python docs/generate_cli.py
 
 # Those that need nothing besides this repository; benchmarks/README.md has all.
-BENCH := startup static_speed batch reading redaction embedding history_index history_scale \
+BENCH := startup static_speed batch hostile reading redaction embedding history_index history_scale \
 	log_speed failure_nearest triage simulation_report schedulers_synthetic
 
 bench: $(VENV)/dev.stamp ## Run the benchmarks that need no other data; results go to benchmarks/results

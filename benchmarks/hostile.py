@@ -1,6 +1,6 @@
 """What hostile input can take: time, memory, and the answers of the jobs beside it.
 
-    python benchmarks/hostile.py [--inputs 20000] [--seed 0] [--at-once 2]
+    python benchmarks/hostile.py [--inputs 2000] [--seed 0] [--at-once 2]
 
 Three tables. `hostile` reads made-up hostile repositories and logs, a deadline of 0.5 s each, and
 counts overruns: an answer more than 50 ms after the deadline, or a process that has used more than
@@ -221,7 +221,7 @@ def cost(rounds: int = 3) -> None:
 def main() -> None:
     """Measure, print and record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=20_000)
+    parser.add_argument("--inputs", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at-once", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--only", choices=["attacks", "hook", "cost"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import pytest
 from processes import LONG_S, all_ended
 
 from schedmate.confine import Confinement, Limits
+from schedmate.confine.limits import bounded
 from schedmate.errors import InputError, LimitError, SchedmateError
 
 SHORT = Limits(wall_s=0.3)
@@ -156,6 +159,7 @@ def test_a_closed_confinement_leaves_no_process_and_no_thread() -> None:
     code = """
 import os, pathlib, threading
 from schedmate.confine import Confinement, Limits
+from schedmate.confine.limits import bounded
 
 def children():
     return pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -178,6 +182,7 @@ def test_nothing_outlives_a_host_that_is_killed(own_process: bool) -> None:
     code = f"""
 import os, signal, threading, time
 from schedmate.confine import Confinement, Limits
+from schedmate.confine.limits import bounded
 
 one = Confinement(own_process={own_process})
 if {own_process}:  # the job itself kills its parent
@@ -221,3 +226,28 @@ def test_a_child_that_the_host_forks_reads_by_itself(confined: Confinement) -> N
         for one in busy:
             one.join()
     assert run(confined, "look_around")["parent"] == host
+
+
+def test_a_process_can_bound_itself_for_a_while() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with (
+        pytest.raises(LimitError, match="the log takes more than 300 MiB of memory"),
+        bounded("the log", 300),
+    ):
+        bytes(400 << 20)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert len(bytes(400 << 20)) == 400 << 20
+
+
+def test_a_process_that_somebody_waits_for_ends_at_its_cpu_time() -> None:
+    code = """
+from schedmate.confine.limits import bounded
+
+with bounded("a quick log", cpu_s=60.0):
+    pass
+with bounded("a slow log", cpu_s=0.2):
+    while True:
+        pass
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -signal.SIGPROF

@@ -8,8 +8,12 @@ import os
 import resource
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+
+from schedmate.errors import LimitError
 
 MEMORY_MB = 2048
 """Address space of one process unless a setting says otherwise [MiB]."""
@@ -56,6 +60,42 @@ def keep(limits: Limits, left_s: float | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, max(left_s + GRACE_S, 1e-6))
 
 
+@contextmanager
+def bounded(what: str, memory_mb: int = MEMORY_MB, cpu_s: float | None = None) -> Iterator[None]:
+    """Bound this very process meanwhile, for a command or a pool that reads logs itself.
+
+    `memory_mb` [MiB] is address space beyond what it has; `LimitError` says of `what` that it takes
+    more. After `cpu_s` [s] of CPU time the process is ended, by the signal SIGPROF: only for those
+    that somebody else waits for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = _address_space() + (memory_mb << 20)
+    if cpu_s is not None:
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    try:
+        if soft == resource.RLIM_INFINITY or wanted < soft:
+            _set(resource.RLIMIT_AS, wanted, hard)
+        yield
+    except MemoryError:
+        raise LimitError(
+            f"{what} takes more than {memory_mb:,} MiB of memory to read; reading it was ended."
+        ) from None
+    finally:
+        _set(resource.RLIMIT_AS, soft, hard)
+        if cpu_s is not None:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _address_space() -> int:
+    """What this process has [bytes]; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (OSError, ValueError):
+        return 0
+    return pages * resource.getpagesize()
+
+
 def end_with_parent(parent: int) -> None:
     """End this process when the thread that made it ends; `parent` is that one's process id."""
     if sys.platform == "linux":
@@ -91,5 +131,9 @@ def _lower(which: int, soft: int, hard: int | None = None) -> None:
         new if old == resource.RLIM_INFINITY else min(new, old)
         for new, old in zip(wanted, resource.getrlimit(which), strict=True)
     ]
+    _set(which, pair[0], pair[1])
+
+
+def _set(which: int, soft: int, hard: int) -> None:
     with suppress(OSError, ValueError):  # macOS knows no limit of the address space
-        resource.setrlimit(which, (pair[0], pair[1]))
+        resource.setrlimit(which, (soft, hard))
