@@ -87,5 +87,34 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str
 
 
 def say(message: str) -> None:
-    """One line to standard error, where talk belongs, cleaned; data goes to standard output."""
-    print(clean(message), file=sys.stderr, flush=True)
+    """One line to standard error, where talk belongs, cleaned; data goes to standard output.
+
+    Talk that nobody reads any more ends no work.
+    """
+    try:
+        print(clean(message), file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+@contextmanager
+def outlasting(stream: TextIO) -> Iterator[Callable[[str], None]]:
+    """Gives a function that writes a line at once, and goes on without its reader.
+
+    For work that also stores something: when the reader leaves, as `head` does, or the disk is
+    full, what follows is dropped, and the `OSError` is raised when the block has ended well.
+    """
+    failure: OSError | None = None
+
+    def write(line: str) -> None:
+        nonlocal failure
+        if failure is None:
+            try:
+                stream.write(line + "\n")
+                stream.flush()
+            except OSError as error:
+                failure = error
+
+    yield write
+    if failure is not None:
+        raise failure

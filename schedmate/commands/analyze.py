@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +17,7 @@ from schedmate.commands.options import PlainOption
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
-from schedmate.terminal import progress
+from schedmate.terminal import outlasting, progress
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobSpec
@@ -227,16 +229,16 @@ def _one(
             say(f"note: the language model did not answer: {use.reason}")
             say("note: this is what static analysis says")
         with open_output(output) as stream:
+            if record:  # before anything is printed: whoever reads it may leave
+                job = clean(mate.store(analysis.record()))
+                say(
+                    f"recorded as {job}; when it has ended: schedmate history finish {job} "
+                    "--duration SECONDS --state COMPLETED"
+                )
             if as_json:
                 stream.write(json.dumps(analysis.document(), indent=2, allow_nan=False) + "\n")
             else:
                 show(analysis, console(stream, plain=plain))
-        if record:
-            job = clean(mate.store(analysis.record()))
-            say(
-                f"recorded as {job}; when it has ended: schedmate history finish {job} "
-                "--duration SECONDS --state COMPLETED"
-            )
     return analysis.estimate.abstained
 
 
@@ -261,6 +263,9 @@ def _many(
                 f"cannot read {batch}: {error.strerror}; --batch takes a file of JSON lines or -."
             ) from None
         stream = stack.enter_context(open_output(output))
+        write: Callable[[str], None] = partial(print, file=stream, flush=True)
+        if record:  # every job is, also when nobody reads the answers any more
+            write = stack.enter_context(outlasting(stream))
         mate = stack.enter_context(SchedMate(settings))
         advance = stack.enter_context(progress("analysing"))
         for done, result in enumerate(analyze_many(lines, mate, processes), start=1):
@@ -268,7 +273,6 @@ def _many(
             abstained += result.abstained
             if record and result.record is not None:
                 result.document["recorded_as"] = mate.store(result.record)
-            stream.write(json.dumps(result.document, allow_nan=False) + "\n")
-            stream.flush()
+            write(json.dumps(result.document, allow_nan=False))
             advance(done, f"{done:,} jobs")
     return failed, abstained

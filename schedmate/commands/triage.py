@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +17,7 @@ import typer
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
-from schedmate.terminal import counted, progress, say
+from schedmate.terminal import counted, outlasting, progress, say
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis
@@ -107,26 +109,30 @@ def triage(
     for path in (out, table):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"cannot write {path}: there is no such directory; make it first.")
-    found = _batch(
-        find_targets(source),
-        ledger or data_dir() / "triage.sqlite",
-        settings,
-        ask=ask,
-        processes=processes or len(os.sched_getaffinity(0)),
-        ray=ray,
-        told=_print_line if as_lines else lambda _verdict: None,
-    )
-    if table is not None:
-        with open_output(table) as stream:
-            write_csv(found, stream)
-    if out is not None:
-        from schedmate.report.triage import triage_page
+    with ExitStack() as stack:
+        write: Callable[[str], None] = partial(print, flush=True)
+        if out is not None or table is not None:  # they are written whoever reads the lines
+            write = stack.enter_context(outlasting(sys.stdout))
+        found = _batch(
+            find_targets(source),
+            ledger or data_dir() / "triage.sqlite",
+            settings,
+            ask=ask,
+            processes=processes or len(os.sched_getaffinity(0)),
+            ray=ray,
+            told=(lambda verdict: write(_line(verdict))) if as_lines else lambda _verdict: None,
+        )
+        if table is not None:
+            with open_output(table) as stream:
+                write_csv(found, stream)
+        if out is not None:
+            from schedmate.report.triage import triage_page
 
-        page = triage_page(found, _strip_of)
-        with open_output(out) as stream:
-            stream.write(page)
-    for warning in found.warnings[:20]:
-        say(f"note: {warning}")
+            page = triage_page(found, _strip_of)
+            with open_output(out) as stream:
+                stream.write(page)
+        for warning in found.warnings[:20]:
+            say(f"note: {warning}")
     if as_json:
         typer.echo(json.dumps(found.document(), indent=2, allow_nan=False))
     elif not as_lines:
@@ -178,9 +184,9 @@ def _batch(
     return found
 
 
-def _print_line(verdict: JobVerdict) -> None:
+def _line(verdict: JobVerdict) -> str:
     row = verdict.model_dump(mode="json", exclude={"group"})
-    typer.echo(json.dumps({"schema": JOB_SCHEMA, **row}))
+    return json.dumps({"schema": JOB_SCHEMA, **row})
 
 
 def _strip_of(verdict: JobVerdict) -> Strip | None:
@@ -198,8 +204,6 @@ def _strip_of(verdict: JobVerdict) -> Strip | None:
 
 
 def _print(found: Triage) -> None:
-    import sys
-
     from rich import box
     from rich.table import Table
 
