@@ -8,7 +8,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -17,6 +17,17 @@ from schedmate.errors import InputError
 
 ABANDONED_S = 60.0
 """Age at which a temporary file that nobody holds was left by a process that was killed [s]."""
+
+
+def without_shared_folders(names: Iterable[str]) -> dict[str, str]:
+    """Each name of a file, and what tells it from the others: the folders of all are left out."""
+    parts = {name: Path(name).parts for name in names}
+    shared = 0
+    for level in zip(*(path[:-1] for path in parts.values()), strict=False):
+        if len(set(level)) > 1:
+            break
+        shared += 1
+    return {name: str(Path(*path[shared:])) for name, path in parts.items()}
 
 
 @contextmanager

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 from schedmate.durations import format_duration
 from schedmate.jobs import Estimate, ModelUse, Neighbour, WorkloadMetadata
 from schedmate.terminal import clean, counted
+from schedmate.terminal.screen import Screen, Table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from schedmate.analysis import Analysis
-
 
 NAMED = 3
 """Neighbours named in the headline."""
@@ -21,24 +18,26 @@ LISTED = 10
 """Neighbours listed in the table; JSON has all of them."""
 
 
-def show(analysis: Analysis, console: Console) -> None:
+def show(analysis: Analysis, screen: Screen) -> None:
     """Print the analysis; nothing that a repository says can control the terminal."""
-    for line in headline(analysis):
-        console.print(line, soft_wrap=True)
-    console.print()
-    console.print(_fields(analysis.metadata))
-    console.print()
+    what, how_long, why = headline(analysis)
+    screen.line(what)
+    screen.line(how_long, "doubtful" if analysis.estimate.abstained else "good")
+    screen.line(why)
+    screen.line()
+    screen.table(_fields(analysis.metadata))
+    screen.line()
     neighbours = analysis.estimate.neighbours
     if neighbours:
-        console.print(_neighbours(neighbours[:LISTED]))
+        screen.table(_neighbours(neighbours[:LISTED]))
     if len(neighbours) > LISTED:
-        console.print(f"and {len(neighbours) - LISTED} more past jobs, listed by --json")
+        screen.line(f"and {len(neighbours) - LISTED} more past jobs, listed by --json")
     if not analysis.estimate.abstained and analysis.estimate.reason:
-        console.print(f"note: {clean(analysis.estimate.reason)}", soft_wrap=True)
+        screen.line(f"note: {analysis.estimate.reason}")
     if analysis.model is not None:
-        console.print(_model(analysis.model), soft_wrap=True)
+        screen.line(_model(analysis.model))
     for warning in analysis.warnings:
-        console.print(f"warning: {clean(warning)}", soft_wrap=True)
+        screen.line(f"warning: {warning}")
 
 
 def headline(analysis: Analysis) -> tuple[str, str, str]:
@@ -51,7 +50,7 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
         return job, f"no similar job in {counted(size, 'record')}", f"because {reason}"
     neighbours = estimate.neighbours
     named = [
-        f"{clean(one.job_id, 40)} "
+        f"{clean(one.job_id, 200)} "
         + ("(same job)" if one.exact else f"(similarity {one.similarity:.2f})")
         for one in neighbours[:NAMED]
     ]
@@ -63,7 +62,7 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
 
 def _model(use: ModelUse) -> str:
     """One line on what a language model was asked."""
-    name = f"model {clean(use.model, 80)}"
+    name = f"model {clean(use.model, 200)}"
     if use.outcome == "not needed":
         return f"{name}: not asked, static analysis left nothing open"
     fields = ", ".join(one.rpartition(".")[2] for one in use.filled) or "nothing"
@@ -87,7 +86,7 @@ def _job(analysis: Analysis) -> str:
     gpus = analysis.launch.gpus
     if gpus is not None:
         parts.append(counted(gpus, "GPU"))
-    return " · ".join(clean(part, 80) for part in parts)
+    return " · ".join(clean(part, 200) for part in parts)
 
 
 def _forecast(estimate: Estimate) -> str:
@@ -109,33 +108,33 @@ def _forecast(estimate: Estimate) -> str:
 
 
 def _fields(metadata: WorkloadMetadata) -> Table:
-    rows = table("field", "value", "from", "sure")
+    table = Table("field", "value", "from", "sure")
     for section, values in metadata.sections().items():
         for key, value in values.items():
             name = f"{section}.{key}"
             evidence = metadata.evidence.get(name)
-            rows.add_row(
-                clean(name, 60),
-                "unknown" if value is None else clean(value, 100),
-                clean(evidence.where(), 200) if evidence else "",
+            table.add(
+                name,
+                "unknown" if value is None else value,
+                evidence.where() if evidence else "",
                 f"{evidence.confidence:.0%}" if evidence else "",
             )
-    return rows
+    return table
 
 
 def _neighbours(neighbours: list[Neighbour]) -> Table:
-    rows = table("past job", "similar", "share", "ran", "for this job", "ended", "what")
+    table = Table("past job", "similar", "share", "ran", "for this job", "ended", "what")
     for one in neighbours:
-        rows.add_row(
-            clean(one.job_id, 40),
+        table.add(
+            one.job_id,
             f"{one.similarity:.3f}" + " (same)" * one.exact,
             f"{one.weight:.0%}",
             format_duration(one.duration_s) + f" ({one.state})" * (one.state != "COMPLETED"),
             (">= " if one.censored else "") + format_duration(one.adjusted_duration_s),
             _ago(one.age_s),
-            clean(one.summary, 120),
+            one.summary,
         )
-    return rows
+    return table
 
 
 def _ago(age_s: float | None) -> str:
@@ -143,14 +142,3 @@ def _ago(age_s: float | None) -> str:
         return ""
     days = round(age_s / 86_400)
     return f"{days} d ago" if days >= 2 else f"{format_duration(age_s)} ago"
-
-
-def table(*columns: str) -> Table:
-    """A table in the one style of this command line; cells fold."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

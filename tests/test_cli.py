@@ -113,7 +113,7 @@ def test_config_show(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDMATE_TOP_K", "5")
     assert "top_k = 5\n" in cli("config", "show").out
     assert (
-        "top_k = 5  # SCHEDMATE_TOP_K in the environment\n" in cli("config", "show", "--origin").out
+        "top_k = 5 # SCHEDMATE_TOP_K in the environment\n" in cli("config", "show", "--origin").out
     )
     shown = json.loads(cli("config", "show", "--origin", "--json").out)["settings"]
     assert shown["top_k"] == {"value": 5, "origin": "SCHEDMATE_TOP_K in the environment"}

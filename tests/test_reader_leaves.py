@@ -1,4 +1,4 @@
-"""Whoever reads the output may leave at any moment, as `head` does: nothing that is kept is lost."""
+"""Whoever reads the output may leave at any moment, as `head` does: nothing stored is lost."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.terminal import clean, console, counted, progress, say
+from schedmate.terminal import clean, counted, progress, say
+from schedmate.terminal.screen import Screen
 
 
 @pytest.mark.parametrize(
@@ -57,13 +58,13 @@ def test_what_is_clean_is_printable_and_stays_clean(text: str) -> None:
     assert clean(once) == once
 
 
-def test_the_console_reads_no_markup() -> None:
+def test_what_is_printed_holds_no_markup() -> None:
     stream = io.StringIO()
-    console(stream).print("[bold]x[/bold] :smile: [/nothing]")
+    Screen(stream).line("[bold]x[/bold] :smile: \x1b[31m[/nothing]")
     assert stream.getvalue() == "[bold]x[/bold] :smile: [/nothing]\n"
 
 
-class Screen(io.StringIO):
+class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -72,7 +73,7 @@ class Screen(io.StringIO):
 def test_progress_is_drawn_for_somebody_who_looks(
     monkeypatch: pytest.MonkeyPatch, total: int | None
 ) -> None:
-    screen = Screen()
+    screen = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", screen)
     with progress("reading", total) as advance:

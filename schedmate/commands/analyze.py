@@ -220,7 +220,8 @@ def _one(
 ) -> bool:
     """Analyse one job and print it; gives whether the estimate abstained."""
     from schedmate.render import show
-    from schedmate.terminal import clean, console, say
+    from schedmate.terminal import clean, say
+    from schedmate.terminal.screen import Screen
 
     with mate:
         analysis = mate.analyze(spec)
@@ -238,7 +239,7 @@ def _one(
             if as_json:
                 stream.write(json.dumps(analysis.document(), indent=2, allow_nan=False) + "\n")
             else:
-                show(analysis, console(stream, plain=plain))
+                show(analysis, Screen(stream, plain=plain))
     return analysis.estimate.abstained
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
@@ -28,7 +29,7 @@ def show(
 ) -> None:
     """Print every setting and, on request, where it comes from."""
     from schedmate.settings import explain_settings
-    from schedmate.terminal import clean
+    from schedmate.terminal.screen import Screen
 
     settings, origins = explain_settings()
     values = settings.model_dump(mode="json")
@@ -39,6 +40,7 @@ def show(
         }
         typer.echo(json.dumps({"schema": SCHEMA, "settings": shown}, indent=2))
         return
+    screen = Screen(sys.stdout)
     for name, value in values.items():
-        text = f"{name} = {clean(json.dumps(value))}"
-        typer.echo(f"{text}  # {clean(origins[name])}" if origin else text)
+        text = json.dumps(value)
+        screen.line(f"{text} # {origins[name]}" if origin else text, label=f"{name} = ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,14 +13,21 @@ import typer
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.commands.options import JsonOption
 from schedmate.errors import FAILED_JOB, UsageError
+from schedmate.files import without_shared_folders
+from schedmate.terminal import clean
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis, EvidenceLine
     from schedmate.logparse.reading import Log
     from schedmate.settings import Settings
+    from schedmate.terminal.layout import Tone
+    from schedmate.terminal.screen import Screen
 
 SCHEMA = "schedmate.diagnose/v1"
 QUOTED = 8
+"""Lines quoted."""
+QUOTED_LENGTH = 160
+"""Characters of a quoted line that a terminal shows; a pipe gets all of them."""
 
 
 def diagnose(
@@ -114,29 +121,39 @@ def document(found: Diagnosis) -> dict[str, object]:
 
 
 def _print(found: Diagnosis) -> None:
-    from schedmate.terminal import clean
+    from schedmate.terminal import say
+    from schedmate.terminal.screen import Screen
 
-    typer.echo(clean(headline(found)))
+    screen = Screen(sys.stdout)
+    screen.line(headline(found), _tone(found))
     if found.line is not None:
-        typer.echo(clean(f"{found.file}:{found.line}  {found.reason}"))
+        screen.line(found.reason, label=f"{clean(found.file)}:{found.line} ")
     elif found.reason:
-        typer.echo(clean(found.reason[:1].upper() + found.reason[1:] + "."))
+        screen.line(found.reason[:1].upper() + found.reason[1:] + ".")
     if found.plan is not None and (found.error_type != "none" or found.finished is False):
-        typer.echo(clean(f"Plan: {found.plan.summary}"))
+        screen.line(found.plan.summary, label="Plan: ")
         if found.plan.diagnose:
-            typer.echo(f"      check first: {clean(found.plan.diagnose)}")
+            screen.line(found.plan.diagnose, label="      check first: ")
     if found.evidence:
-        typer.echo("")
-        _lines(_most_telling(found.evidence))
+        screen.line()
+        _lines(_most_telling(found.evidence), screen)
     if found.ruled_out:
-        typer.echo("\nRuled out:")
-        _lines(found.ruled_out)
+        screen.line()
+        screen.line("Ruled out:")
+        _lines(found.ruled_out, screen)
     if found.rule:
-        typer.echo(clean(f"\nDecided by rule {found.rule}; see {found.reference}"))
+        screen.line()
+        screen.line(f"Decided by rule {found.rule}; see {found.reference}")
     if found.attempts > 1:
-        typer.echo(f"Attempt {found.attempt} of {found.attempts} in this log.")
+        screen.line(f"Attempt {found.attempt} of {found.attempts} in this log.")
     for warning in found.warnings:
-        typer.echo(clean(f"note: {warning}"), err=True)
+        say(f"note: {warning}")
+
+
+def _tone(found: Diagnosis) -> Tone:
+    if found.error_type != "none":
+        return "bad"
+    return "doubtful" if found.finished is False else "good"
 
 
 def headline(found: Diagnosis) -> str:
@@ -163,16 +180,15 @@ def _most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:
     return [lines[0], *lines[decided + 2 - QUOTED : decided + 1]]
 
 
-def _lines(lines: list[EvidenceLine]) -> None:
+def _lines(lines: list[EvidenceLine], screen: Screen) -> None:
     """Quoted lines with their numbers, and with their files where those are several."""
-    from schedmate.terminal import clean
-
-    files = {line.file for line in lines}
-    shared = len(os.path.commonpath(files)) + 1 if len(files) > 1 else 0
-    names = {file: f"{clean(file[shared:], 40)}:" if shared else "" for file in files}
-    width = 8 + max(map(len, names.values()), default=0)
+    names = {line.file: "" for line in lines}
+    if len(names) > 1:
+        names = {file: f"{clean(name)}:" for file, name in without_shared_folders(names).items()}
+    width = 7 + max(map(len, names.values()), default=0)
     for line in lines:
         mark = ">" if line.note == "decided" else " "
         indent = " " * min(8, len(line.text) - len(line.text.lstrip(" ")))
         place = f"{names[line.file]}{line.line}"
-        typer.echo(f"{mark} {place:>{width - 1}} | {indent}{clean(line.text, 160)}")
+        text = clean(line.text, None if screen.width is None else QUOTED_LENGTH)
+        screen.line(text, label=f"{mark} {place:>{width}} | {indent}")

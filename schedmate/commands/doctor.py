@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
     from schedmate.retrieval.history import JobHistory
     from schedmate.settings import Settings
+    from schedmate.terminal.layout import Tone
 
 SCHEMA = "schedmate.doctor/v1"
 MINIMUM_PYTHON = (3, 11)
 T = TypeVar("T")
 MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
+TONES: dict[str, Tone] = {"warning": "doubtful", "failed": "bad"}
 
 
 def doctor(
@@ -40,7 +42,7 @@ def doctor(
     Each finding says what to do. Exits with 1 when a check failed (✗); a warning (!) leaves the
     exit code at 0.
     """
-    from schedmate.terminal import clean
+    from schedmate.terminal.screen import Screen
 
     checks = list(examine())
     failed = any(check.status == "failed" for check in checks)
@@ -48,10 +50,12 @@ def doctor(
         document = {"schema": SCHEMA, "ok": not failed, "checks": [asdict(one) for one in checks]}
         typer.echo(json.dumps(document, indent=2))
     else:
+        screen = Screen(sys.stdout)
         for check in checks:
-            typer.echo(f"{MARKS[check.status]} {check.name}: {clean(check.fact)}")
+            mark, tone = MARKS[check.status], TONES.get(check.status)
+            screen.line(f"{mark} {check.name}: {check.fact}", tone)
             if check.fix:
-                typer.echo(f"    to mend: {clean(check.fix)}")
+                screen.line(check.fix, label="    to mend: ")
     if failed:
         raise typer.Exit(INTERNAL)
 

@@ -21,7 +21,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean, say
+from schedmate.terminal import say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.explain import Explanation
@@ -117,37 +117,33 @@ def _document(found: Explanation, workload: Workload, trace: str) -> dict[str, A
 def _show(found: Explanation) -> None:
     import math
 
-    from rich import box
-    from rich.table import Table
-
     from schedmate.report.axes import factor
-    from schedmate.terminal import console
+    from schedmate.terminal.screen import Screen, Table
 
-    screen = console(sys.stdout)
+    screen = Screen(sys.stdout)
     unit = "ended jobs" if found.model == "run-times" else "bins of ten minutes"
     what = {"run-times": "run times", "submissions": "submissions in ten minutes"}[found.model]
-    screen.print(f"{what}: a GA2M fitted on {found.fitted_on:,} {unit}", soft_wrap=True)
+    screen.line(f"{what}: a GA2M fitted on {found.fitted_on:,} {unit}")
     if found.local is not None:
         local = found.local
-        screen.print(
-            f"job {clean(local.job, 60)}: {format_duration(local.answer_s)} estimated, "
+        screen.line(
+            f"job {local.job}: {format_duration(local.answer_s)} estimated, "
             f"{format_duration(local.true_s)} in the trace",
-            soft_wrap=True,
+            "good",
         )
-        table = Table("term", "value", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("makes it", justify="right")
+        table = Table("term", "value", "makes it", right=["makes it"])
         for name, score in local.contributions.items():
             if name == "intercept":
-                table.add_row("all jobs", "", format_duration(math.exp(score)))
+                table.add("all jobs", "", format_duration(math.exp(score)))
             else:
                 known = [_value(part, local.values.get(part)) for part in name.split(" & ")]
-                table.add_row(name, ", ".join(known), factor(score))
+                table.add(name, ", ".join(known), factor(score))
     else:
-        table = Table("term", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("moves the answer by", justify="right")
+        table = Table("term", "moves the answer by", right=["moves the answer by"])
         for term in found.terms:
-            table.add_row(term.name, factor(term.importance))
-    screen.print(table)
+            table.add(term.name, factor(term.importance))
+    screen.line()
+    screen.table(table)
 
 
 def _value(feature: str, value: float | None) -> str:

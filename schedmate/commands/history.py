@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,8 +158,7 @@ def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         typer.echo(json.dumps({"schema": SCHEMA, "stats": numbers}, indent=2))
         return
-    for name, value in _flat(numbers):
-        typer.echo(f"{name} = {value}")
+    _list(_flat(numbers))
 
 
 @app.command()
@@ -267,20 +266,13 @@ def _show(record: JobRecord, as_json: bool) -> None:
         typer.echo(json.dumps({"schema": SCHEMA, "job": document}, indent=2))
         return
     document["metadata"].pop("evidence", None)
-    for name, value in _flat(document):
-        if value is not None:
-            typer.echo(f"{name} = {clean(value)}")
+    _list((name, value) for name, value in _flat(document) if value is not None)
 
 
 def _table(records: list[JobRecord]) -> None:
-    from rich import box
-    from rich.table import Table
+    from schedmate.terminal.screen import Screen, Table
 
-    from schedmate.terminal import console
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("job", "state", "ran", "GPUs", "model", "dataset", "name", "user"):
-        table.add_column(name, overflow="fold")
+    table = Table("job", "state", "ran", "GPUs", "model", "dataset", "name", "user")
     for record in records:
         cells = (
             record.job_id,
@@ -292,8 +284,16 @@ def _table(records: list[JobRecord]) -> None:
             record.name,
             record.user,
         )
-        table.add_row(*("" if cell is None else clean(cell, 60) for cell in cells))
-    console(sys.stdout).print(table)
+        table.add(*("" if cell is None else cell for cell in cells))
+    Screen(sys.stdout).table(table)
+
+
+def _list(values: Iterable[tuple[str, object]]) -> None:
+    from schedmate.terminal.screen import Screen
+
+    screen = Screen(sys.stdout)
+    for name, value in values:
+        screen.line(value, label=f"{clean(name)} = ")
 
 
 def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

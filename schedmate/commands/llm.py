@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -78,43 +79,44 @@ def _totals(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print(calls: list[dict[str, Any]], totals: list[dict[str, Any]], count: int) -> None:
-    import sys
+    from schedmate.terminal.screen import Screen, Table
 
-    from schedmate.render import table
-    from schedmate.terminal import clean, console
-
+    screen = Screen(sys.stdout)
     if not calls:
-        typer.echo("no model has been called yet.")
+        screen.line("no model has been called yet.")
         return
-    out = console(sys.stdout)
     tokens = sum(one["input_tokens"] + one["output_tokens"] for one in totals)
     seconds = sum(one["seconds"] for one in totals)
-    out.print(f"{count:,} calls, {tokens:,} tokens, {seconds:,.1f} s")
-    sums = table("model", "at", "for", "calls", "cached", "failed", "tokens in", "out", "s", "cost")
+    screen.line(f"{count:,} calls, {tokens:,} tokens, {seconds:,.1f} s")
+    numbers = ("calls", "cached", "failed", "tokens in", "out", "s", "cost")
+    sums = Table("model", "at", "for", *numbers, right=numbers)
     for one in totals:
-        sums.add_row(
-            clean(one["model"], 60),
-            clean(one["endpoint"], 60),
-            clean(one["purpose"], 20),
+        sums.add(
+            one["model"],
+            one["endpoint"],
+            one["purpose"],
             *(f"{one[name]:,}" for name in ("calls", "from_cache", "failed")),
             *(f"{one[name]:,}" for name in ("input_tokens", "output_tokens")),
             f"{one['seconds']:,.1f}",
             f"{one['cost']:,.4f}",
         )
-    out.print(sums)
-    listed = table("time (UTC)", "for", "job", "model", "verdict", "in", "out", "s", "why")
+    screen.line()
+    screen.table(sums)
+    columns = ("time (UTC)", "for", "job", "model", "verdict", "in", "out", "s", "why")
+    listed = Table(*columns, right=("in", "out", "s"))
     for call in calls:
         moment = datetime.fromtimestamp(call["time"], UTC)
-        listed.add_row(
+        listed.add(
             moment.strftime("%Y-%m-%d %H:%M:%S"),
-            clean(call["purpose"], 20),
-            clean(call["job"] or "", 40),
-            clean(call["model"], 60),
+            call["purpose"],
+            call["job"] or "",
+            call["model"],
             call["verdict"]
             + (" (cache)" if call["attempts"] == 0 else "") * (call["verdict"] == "ok"),
             f"{call['input_tokens']:,}",
             f"{call['output_tokens']:,}",
             f"{call['seconds']:.1f}",
-            clean(call["detail"] or "", 120),
+            call["detail"] or "",
         )
-    out.print(listed)
+    screen.line()
+    screen.table(listed)

@@ -8,16 +8,12 @@ import sys
 import typer
 
 from schedmate.commands.options import JsonOption
-from schedmate.terminal import clean
 
 
 def policies(as_json: JsonOption = False) -> None:
     """List the scheduling policies and their settings."""
-    from rich import box
-    from rich.table import Table
-
     from schedmate.schedulers import registry
-    from schedmate.terminal import console
+    from schedmate.terminal.screen import Screen, Table
 
     rows = []
     for name in registry.names():
@@ -25,19 +21,17 @@ def policies(as_json: JsonOption = False) -> None:
         rows.append(
             {
                 "name": name,
-                "what": (found.__doc__ or "").strip().partition("\n")[0],
+                "what": " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split()),
                 "settings": {one.name: one.default for one in registry.parameters(found)},
             }
         )
     if as_json:
         typer.echo(json.dumps({"schema": "schedmate.policies/v1", "policies": rows}, indent=1))
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("policy", "what", "settings"):
-        table.add_column(column, overflow="fold")
+    table = Table("policy", "what", "settings")
     for row in rows:
         settings = row["settings"]
         assert isinstance(settings, dict)
         text = ", ".join(f"{key}={value}" for key, value in settings.items())
-        table.add_row(clean(row["name"]), clean(row["what"]), clean(text))
-    console(sys.stdout).print(table)
+        table.add(row["name"], row["what"], text)
+    Screen(sys.stdout).table(table)

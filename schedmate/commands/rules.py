@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ def list_rules(
 ) -> None:
     """List the rules: what each knows, what it means, its source."""
     from schedmate.logparse.failure.rules import load_rules
+    from schedmate.terminal.screen import Screen
 
     rules = load_rules().rules
     if word is not None:
@@ -32,18 +34,20 @@ def list_rules(
         entries = [rule.model_dump(mode="json") for rule in rules]
         typer.echo(json.dumps({"schema": SCHEMA, "rules": entries}, indent=2))
         return
+    screen = Screen(sys.stdout)
     area = None
     for rule in rules:
         if rule.area != area:
             area = rule.area
-            typer.echo(f"{area}:")
+            screen.line(f"{area}:", "heading")
         what = f"{rule.name or '-'}, {rule.type}"
         if rule.component:
             what += f", {rule.component}"
-        typer.echo(f"  {rule.id}: {what}" + ("" if rule.role == "cause" else f" [{rule.role}]"))
-        typer.echo(f"      {rule.why}")
-        typer.echo(f"      {rule.source}")
-    typer.echo(f"{len(rules)} rules")
+        role = "" if rule.role == "cause" else f" [{rule.role}]"
+        screen.line(f"{rule.id}: {what}{role}", label="  ")
+        screen.line(rule.why, label="      ")
+        screen.line(rule.source, label="      ")
+    screen.line(f"{len(rules)} rules")
 
 
 @app.command("test")
@@ -58,16 +62,23 @@ def check_rules(
     Exits with 1 when an example fails, or when no rule knows the line.
     """
     from schedmate.logparse.failure.rules import failed_examples, load_rules, match_text
-    from schedmate.terminal import clean
+    from schedmate.terminal.screen import Screen
 
+    screen = Screen(sys.stdout)
     rules = load_rules()
     if line is not None:
         rule = match_text(rules, line)
-        typer.echo(f"{rule.id}: {rule.why}" if rule else "no rule knows this line")
+        if rule is None:
+            screen.line("no rule knows this line", "doubtful")
+        else:
+            screen.line(f"{rule.id}: {rule.why}", "good")
         raise typer.Exit(0 if rule else INTERNAL)
     problems = failed_examples(rules)
     for problem in problems:
-        typer.echo(clean(problem))
+        screen.line(problem)
     examples = sum(len(rule.examples) + len(rule.counter_examples) for rule in rules.rules)
-    typer.echo(f"{len(rules.rules)} rules, {examples} examples, {len(problems)} problems")
+    screen.line(
+        f"{len(rules.rules)} rules, {examples} examples, {len(problems)} problems",
+        "bad" if problems else "good",
+    )
     raise typer.Exit(INTERNAL if problems else 0)

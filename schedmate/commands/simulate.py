@@ -24,7 +24,7 @@ from schedmate.commands.trace_options import (
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
-from schedmate.terminal import clean, progress, say
+from schedmate.terminal import progress, say
 
 SCHEMA = "schedmate.simulate/v1"
 
@@ -231,9 +231,6 @@ def simulate(
 
 def show(runs: list[dict[str, Any]]) -> None:
     """The comparison as a table, the best average JCT first in words."""
-    from rich import box
-    from rich.table import Table
-
     from schedmate.schedulers.sim.comparison import over_seeds
     from schedmate.schedulers.sim.outcome.words import (
         differences,
@@ -242,35 +239,31 @@ def show(runs: list[dict[str, Any]]) -> None:
         varied,
         warnings,
     )
-    from schedmate.terminal import console
+    from schedmate.terminal.screen import Screen, Table
 
-    screen = console(sys.stdout)
-    for line in headlines(runs):
-        screen.print(clean(line), soft_wrap=True)
+    screen = Screen(sys.stdout)
+    for number, line in enumerate(headlines(runs)):
+        screen.line(line, None if number else "good")
     settings = varied(runs)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("policy", *settings):
-        table.add_column(name)
-    for title, _, _ in _COLUMNS:
-        table.add_column(title, justify="right")
+    titles = [title for title, _, _ in _COLUMNS]
+    table = Table("policy", *settings, *titles, right=titles)
     for run in runs:
-        table.add_row(
-            *(clean(run[key], 60) for key in ("policy", *settings)),
+        table.add(
+            *(run[key] for key in ("policy", *settings)),
             *(form.format(run[key]) for _, key, form in _COLUMNS),
         )
-    screen.print(table)
+    screen.line()
+    screen.table(table)
+    screen.line()
     for line in differences(runs):
-        screen.print(clean(line), soft_wrap=True)
+        screen.line(line)
     for line in warnings(runs):
-        screen.print(clean(f"warning: {line}"), soft_wrap=True)
+        screen.line(f"warning: {line}", "doubtful")
     for mean in over_seeds(runs):
         jct, deviation = mean["avg_jct_h"]
-        screen.print(
-            clean(
-                f"{label(mean, [key for key in settings if key != 'seed'])}: average JCT "
-                f"{jct:.2f} h ± {deviation:.2f} over {len(mean['seeds'])} seeds"
-            ),
-            soft_wrap=True,
+        screen.line(
+            f"{label(mean, [key for key in settings if key != 'seed'])}: average JCT "
+            f"{jct:.2f} h ± {deviation:.2f} over {len(mean['seeds'])} seeds"
         )
 
 

@@ -22,7 +22,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean, say
+from schedmate.terminal import say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.traces.calibration import Calibration, Match
@@ -44,13 +44,15 @@ def list_() -> None:
     from schedmate.schedulers.sim.traces import formats
     from schedmate.schedulers.sim.traces.calibration import Calibration, calibrations
     from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
+    from schedmate.terminal.screen import Screen
 
+    screen = Screen(sys.stdout)
     for layout in formats():
-        typer.echo(f"{layout['name']}: {layout['title']} (columns {', '.join(layout['needs'])})")
+        screen.line(f"{layout['name']}: {layout['title']} (columns {', '.join(layout['needs'])})")
     for name in recipes():
-        typer.echo(f"--workloads {name}: {Recipe.read(name).title}")
+        screen.line(f"--workloads {name}: {Recipe.read(name).title}")
     for name in calibrations():
-        typer.echo(f"synthesize {name}: after {Calibration.read(name).title}")
+        screen.line(f"synthesize {name}: after {Calibration.read(name).title}")
 
 
 @app.command()
@@ -80,10 +82,13 @@ def check(
         }
         typer.echo(json.dumps(document, indent=1))
         return
+    from schedmate.terminal.screen import Screen
+
+    screen = Screen(sys.stdout)
     for name, value in _said(workload).items():
-        typer.echo(f"{name} = {clean(value)}")
-    typer.echo(f"number columns = {clean(', '.join(workload.columns) or 'none')}")
-    typer.echo(f"origin = {clean('; '.join((workload.origin, *workload.made_up)))}")
+        screen.line(value, label=f"{name} = ")
+    screen.line(", ".join(workload.columns) or "none", label="number columns = ")
+    screen.line("; ".join((workload.origin, *workload.made_up)), label="origin = ")
 
 
 @app.command()
@@ -247,25 +252,21 @@ def synthesize(
 
 
 def _matched(rows: list[Match], calibration: Calibration, stream: TextIO) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from schedmate.terminal import console
+    from schedmate.terminal.screen import Screen, Table
 
     worst = max(rows, key=lambda row: 0.0 if "at most" in row.target else abs(row.off))
-    screen = console(stream)
-    screen.print(
-        f"Synthetic, after {clean(calibration.title)}: {len(rows)} published figures met within "
-        f"{abs(worst.off):.1%} ({worst.target})",
-        soft_wrap=True,
+    screen = Screen(stream)
+    screen.line(
+        f"Synthetic, after {calibration.title}: {len(rows)} published figures met within "
+        f"{abs(worst.off):.1%} ({worst.target})"
     )
-    screen.print(f"--cluster {clean(calibration.cluster)}", soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("figure", "published", "drawn", "off"):
-        table.add_column(name, justify="left" if name == "figure" else "right")
+    screen.line(f"--cluster {calibration.cluster}")
+    numbers = ("published", "drawn", "off")
+    table = Table("figure", *numbers, right=numbers)
     for row in rows:
-        table.add_row(row.target, f"{row.published:,.5g}", f"{row.drawn:,.5g}", f"{row.off:+.1%}")
-    screen.print(table)
+        table.add(row.target, f"{row.published:,.5g}", f"{row.drawn:,.5g}", f"{row.off:+.1%}")
+    screen.line()
+    screen.table(table)
 
 
 def _said(workload: Workload) -> dict[str, str]:

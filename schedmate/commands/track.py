@@ -18,11 +18,10 @@ from schedmate.errors import ABSTAINED, UsageError
 from schedmate.files import open_output
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from schedmate.jobs import Progress
     from schedmate.logparse.reading import LogFile
     from schedmate.settings import Settings
+    from schedmate.terminal.screen import Screen
 
 SCHEMA = "schedmate.track/v1"
 COMPARISON = "schedmate.track-compare/v1"
@@ -91,7 +90,7 @@ def track(
     from schedmate.logparse.progress.render import comparison, show
     from schedmate.logparse.reading.log import is_directory
     from schedmate.settings import load_settings
-    from schedmate.terminal import console
+    from schedmate.terminal.screen import Screen
 
     settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
     if settings.mode != "static":
@@ -108,14 +107,14 @@ def track(
                 document = {"schema": COMPARISON, "compare": [str(path) for path in compare]}
                 _write(stream.write, {**document, **slowdown.model_dump(mode="json")})
             else:
-                comparison(before, after, slowdown, console(stream, plain=plain))
+                comparison(before, after, slowdown, Screen(stream, plain=plain))
         if fail_on_abstain and slowdown.ratio is None:
             raise typer.Exit(ABSTAINED)
         return
     assert log is not None
     if follow:
         _follow(
-            Path(log), since, batch_size, every, as_json, settings, console(sys.stdout, plain=plain)
+            Path(log), since, batch_size, every, as_json, settings, Screen(sys.stdout, plain=plain)
         )
         return
     progress, document = _track(log, since, batch_size, settings)
@@ -123,7 +122,7 @@ def track(
         if as_json:
             _write(stream.write, document, indent=2)
         else:
-            show(progress, console(stream, plain=plain))
+            show(progress, Screen(stream, plain=plain))
     if fail_on_abstain and progress.abstained:
         raise typer.Exit(ABSTAINED)
 
@@ -182,7 +181,7 @@ def _follow(
     every: float,
     as_json: bool,
     settings: Settings,
-    console: Console,
+    screen: Screen,
 ) -> None:
     """Answer anew whenever the log has grown, until the process is stopped."""
     from schedmate.logparse.progress.render import headline
@@ -212,5 +211,5 @@ def _follow(
         if as_json:
             _write(sys.stdout.write, document)
         else:
-            console.print(" · ".join(lines), soft_wrap=True)
+            screen.line(" · ".join(lines))
         sys.stdout.flush()

@@ -204,14 +204,14 @@ def _strip_of(verdict: JobVerdict) -> Strip | None:
 
 
 def _print(found: Triage) -> None:
-    from rich import box
-    from rich.table import Table
-
     from schedmate.logparse.triage.words import LISTED, headlines, kinds, model_words, title
-    from schedmate.terminal import clean, console
+    from schedmate.terminal.screen import Screen, Table
 
-    for line in headlines(found):
-        typer.echo(clean(line))
+    screen = Screen(sys.stdout)
+    verdict, *further = headlines(found)
+    screen.line(verdict, "bad" if found.totals.failed else "good")
+    for line in further:
+        screen.line(line)
     if not found.groups:
         return
     jobs = {job.index: job for job in found.jobs}
@@ -225,27 +225,28 @@ def _print(found: Triage) -> None:
             (title(one), len(one.jobs), one.gpu_hours if one.gpu_hours_known else None, [one])
             for one in ordered
         ]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("jobs", *(["causes"] if by_kind else []), "GPU-h"):
-        table.add_column(column, justify="right")
-    table.add_column("kind of failure" if by_kind else "root cause")
-    table.add_column("for example", overflow="fold")
+    numbers = ("jobs", *(["causes"] if by_kind else []), "GPU-h")
+    table = Table(
+        *numbers, "kind of failure" if by_kind else "root cause", "for example", right=numbers
+    )
     for name, count, hours, groups in rows[:LISTED]:
-        table.add_row(
+        table.add(
             f"{count:,}",
             *([f"{len(groups):,}"] if by_kind else []),
             "?" if hours is None else f"{hours:,.1f}",
-            clean(name, 60),
-            clean(_place(jobs[groups[0].example].diagnosis), 90),
+            name,
+            _place(jobs[groups[0].example].diagnosis),
         )
-    console(sys.stdout).print(table)
+    screen.line()
+    screen.table(table)
+    screen.line()
     if by_kind:
         rest = len(rows) - LISTED
         more = f"{counted(rest, 'more kind')} and each" if rest > 0 else "Each"
-        typer.echo(f"{more} of the {len(ordered):,} root causes: see --out FILE or --json.")
-    typer.echo(clean(f"New: {found.novelty.reason}"))
+        screen.line(f"{more} of the {len(ordered):,} root causes: see --out FILE or --json.")
+    screen.line(f"New: {found.novelty.reason}")
     if found.model is not None:
-        typer.echo(clean(f"Model: {model_words(found.model)}"))
+        screen.line(f"Model: {model_words(found.model)}")
 
 
 def _place(found: Diagnosis | None) -> str:

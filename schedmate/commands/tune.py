@@ -20,7 +20,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
-from schedmate.terminal import clean, progress
+from schedmate.terminal import progress
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.tuner import Trial
@@ -130,15 +130,12 @@ def _parse(text: str) -> tuple[str, list[Any]]:
 
 
 def _show(document: dict[str, Any], moment: str) -> None:
-    from rich import box
-    from rich.table import Table
+    from schedmate.terminal.screen import Screen, Table
 
-    from schedmate.terminal import console
-
-    screen = console(sys.stdout)
+    screen = Screen(sys.stdout)
     past, later, metric = document["past"], document["later"], document["metric"]
     mean, low, high = later["jct_less_default_h"]
-    settings, jobs = clean(document["policy"]), f"{past['jobs']:,}"
+    settings, jobs = document["policy"], f"{past['jobs']:,}"
     after = f"{later['default']:.3f} with the defaults, {later['tuned']:.3f} tuned"
     lines = [
         f"{settings}: best of {past['simulations']} simulations of the {jobs} jobs before {moment}",
@@ -146,11 +143,11 @@ def _show(document: dict[str, Any], moment: str) -> None:
         f"on the {later['jobs']:,} jobs after it {after}",
         f"their JCT {mean:+.3f} h a job (95 %: {low:+.3f} to {high:+.3f})",
     ]
-    screen.print("\n".join(lines), soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("settings that were better than all before")
-    table.add_column(metric, justify="right")
+    for number, line in enumerate(lines):
+        screen.line(line, None if number else "good")
+    table = Table("settings that were better than all before", metric, right=[metric])
     for trial in document["trials"]:
         if trial["best"]:
-            table.add_row(clean(trial["policy"], 100), f"{trial[metric]:.3f}")
-    screen.print(table)
+            table.add(trial["policy"], f"{trial[metric]:.3f}")
+    screen.line()
+    screen.table(table)

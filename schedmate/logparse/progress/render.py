@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from schedmate.durations import format_duration
 from schedmate.jobs import Progress
 from schedmate.terminal import clean, counted
+from schedmate.terminal.screen import Screen
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from schedmate.logparse.progress.ratio import Slowdown
 
 _SOURCES = {
@@ -29,12 +28,14 @@ SUREST = 0.999
 """No confidence above this is shown."""
 
 
-def show(progress: Progress, console: Console) -> None:
+def show(progress: Progress, screen: Screen) -> None:
     """Print the three lines, then notes on how units were decided."""
-    for line in headline(progress):
-        console.print(line, soft_wrap=True)
+    place, speed, because = headline(progress)
+    screen.line(place)
+    screen.line(speed, "doubtful" if progress.step_time_s is None else "good")
+    screen.line(because)
     for note in progress.notes:
-        console.print(f"note: {clean(note)}", soft_wrap=True)
+        screen.line(f"note: {note}")
 
 
 def headline(progress: Progress) -> tuple[str, str, str]:
@@ -42,24 +43,22 @@ def headline(progress: Progress) -> tuple[str, str, str]:
     return _place(progress), _speed(progress), _because(progress)
 
 
-def comparison(before: Progress, after: Progress, slowdown: Slowdown, console: Console) -> None:
+def comparison(before: Progress, after: Progress, slowdown: Slowdown, screen: Screen) -> None:
     """Print what the two windows say and how they compare."""
     if slowdown.ratio is None:
-        console.print("no comparison", soft_wrap=True)
-        console.print(f"because {clean(slowdown.reason)}", soft_wrap=True)
+        screen.line("no comparison", "doubtful")
+        screen.line(f"because {slowdown.reason}")
         return
     change = (slowdown.ratio - 1) * 100
     word = "slowed down" if slowdown.slowed else "not slowed down"
-    console.print(f"{word}: throughput {change:+.1f} %", soft_wrap=True)
-    console.print(
-        f"{_seconds(before.step_time_s)} a step before, {_seconds(after.step_time_s)} after",
-        soft_wrap=True,
+    screen.line(f"{word}: throughput {change:+.1f} %", "bad" if slowdown.slowed else "good")
+    screen.line(
+        f"{_seconds(before.step_time_s)} a step before, {_seconds(after.step_time_s)} after"
     )
-    console.print(
+    screen.line(
         f"because of {before.readings} and {after.readings} readings; that is a loss of "
         f"{'at least' if slowdown.slowed else 'less than'} {slowdown.threshold:.0%}, "
-        f"{min(slowdown.confidence or 0.0, SUREST):.1%} sure",
-        soft_wrap=True,
+        f"{min(slowdown.confidence or 0.0, SUREST):.1%} sure"
     )
 
 

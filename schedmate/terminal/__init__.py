@@ -7,10 +7,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from schedmate.terminal.layout import coloured, width_of, wrapped
 
 # Escape sequences (CSI, OSC and other strings, two-character ones), then what is left of the
 # C0 and C1 controls, then the invisible characters that reorder or hide text (Unicode TR 36).
@@ -27,34 +26,16 @@ def strip_escapes(text: str) -> str:
     return _SEQUENCE.sub("", text)
 
 
-def clean(text: object, limit: int = 2000) -> str:
-    """One line of printable text, at most `limit` characters, without control sequences."""
+def clean(text: object, limit: int | None = 2000) -> str:
+    """One line of printable text without control sequences, cut off after `limit` characters."""
     line = _CONTROL.sub(" ", strip_escapes(str(text)))
     line = " ".join(line.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
 def counted(number: float, thing: str) -> str:
     """`1 job`, `2,000 jobs`."""
     return f"{number:,.12g} {thing}{'s' * (number != 1)}"
-
-
-def console(stream: TextIO, *, plain: bool = False) -> Console:
-    """A console that never reads markup, emoji codes or highlights in what it prints.
-
-    No colour with `plain`, with the NO_COLOR variable, or when `stream` is no terminal.
-    """
-    from rich.console import Console
-
-    fixed_width = not stream.isatty() and "COLUMNS" not in os.environ
-    return Console(
-        file=stream,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        color_system=None if plain else "auto",
-        width=120 if fixed_width else None,
-    )
 
 
 @contextmanager
@@ -67,6 +48,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str
     if not sys.stderr.isatty():
         yield lambda _done, _text: None
         return
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         Progress,
@@ -81,7 +63,14 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str
         TextColumn("{task.fields[text]}", markup=False),
         TimeElapsedColumn() if total is None else TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+    console = Console(
+        file=sys.stderr,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        color_system="auto" if coloured(sys.stderr) else None,
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total, text="")
         yield lambda done, text: bar.update(task, completed=done, text=clean(text))
 
@@ -92,7 +81,8 @@ def say(message: str) -> None:
     Talk that nobody reads any more ends no work.
     """
     try:
-        print(clean(message), file=sys.stderr, flush=True)
+        for line in wrapped(clean(message), width_of(sys.stderr), hang=2):
+            print(line, file=sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
