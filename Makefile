@@ -41,8 +41,9 @@ fix: $(VENV)/dev.stamp ## Repair style and formatting where that is safe
 types: $(VENV)/dev.stamp ## Check types
 	$(BIN)/mypy
 
-docs: $(VENV)/dev.stamp ## Write docs/cli.md and most of docs/schemas anew, from the code
+docs: $(VENV)/dev.stamp ## Write docs/cli.md, most of docs/schemas and the README's samples anew
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_readme.py
 
 # Those that need nothing besides this repository; benchmarks/README.md has all.
 BENCH := startup static_speed batch hostile reading redaction embedding history_index history_scale \
@@ -51,5 +52,5 @@ BENCH := startup static_speed batch hostile reading redaction embedding history_
 bench: $(VENV)/dev.stamp ## Run the benchmarks that need no other data; results go to benchmarks/results
 	@set -e; for name in $(BENCH); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
 
-clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+clean: ## Remove the virtual environment, caches and what `make demo` left
+	rm -rf demo $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
