@@ -2,6 +2,7 @@
 
 SchedmateError            1  an internal error, or a policy that fails
 ├── UsageError            2  a wrong flag, setting or combination of them
+│   ├── MissingExtraError 2  packages of an extra that is not installed
 │   └── SettingsError     2  a settings file or environment variable that does not parse
 ├── InputError            3  an input that is missing, unreadable or not what it should be
 │   └── LimitError        3  an input that takes more time or memory than reading it may take
@@ -13,6 +14,8 @@ after `error:` and exits with `exit_code`; the whole table is `EXIT_CODES`.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 OK = 0
@@ -58,6 +61,13 @@ class SettingsError(UsageError):
     """A settings source cannot be read or holds a value that does not fit."""
 
 
+class MissingExtraError(UsageError):
+    """Packages that come with one of schedmate's extras are not installed."""
+
+    def __init__(self, what: str, packages: Iterable[str], extra: str) -> None:
+        super().__init__(f"{what} needs {', '.join(packages)}: {installing(extra)}.")
+
+
 class InputError(SchedmateError):
     """An input is missing, unreadable or not what it should be."""
 
@@ -66,6 +76,64 @@ class InputError(SchedmateError):
 
 class LimitError(InputError):
     """Reading an input took more time or memory than allowed, and was ended."""
+
+
+def require(what: str, extra: str, *packages: str) -> None:
+    """Raise `MissingExtraError` when one of these cannot be imported; `what` needs them."""
+    missing = [package for package in packages if not _is_there(package)]
+    if missing:
+        raise MissingExtraError(what, missing, extra)
+
+
+def _is_there(package: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` with the names that `name` may be a slip for, or nothing."""
+    from difflib import get_close_matches
+
+    lowered = {one.lower(): one for one in known}
+    near = [lowered[one] for one in get_close_matches(name.lower(), lowered, 3, 0.7)]
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def similar_file(path: str | os.PathLike[str]) -> str:
+    """`; did you mean X?` with names beside a path at which nothing is, or nothing."""
+    folder, name = os.path.split(os.fspath(path))
+    try:
+        beside = os.listdir(folder or ".")  # noqa: PTH208 - keeps the path as it was given
+    except OSError:
+        return ""
+    return did_you_mean(name, beside).replace("mean ", f"mean {folder}/" if folder else "mean ")
+
+
+def installing(extra: str) -> str:
+    """The command that adds an extra to this installation: from the index, or from a clone."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    place = _clone()
+    what = f"-e '{place}[{extra}]'" if place else f"'schedmate[{extra}]'"
+    pip = shutil.which("pip")
+    own = pip is not None and Path(pip).parent == Path(sys.executable).parent
+    return f"{'pip' if own else f'{sys.executable} -m pip'} install {what}"
+
+
+def _clone() -> str | None:
+    """The folder of the source code that this runs from, `.` where that is the current one."""
+    from pathlib import Path
+
+    root = Path(__file__).resolve().parent.parent
+    if not (root / "pyproject.toml").is_file():
+        return None
+    return "." if root == Path.cwd() else str(root)
 
 
 Verdict = Literal[

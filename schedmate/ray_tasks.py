@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, require
 
 AHEAD = 4
 """Tasks submitted for each core of the cluster."""
@@ -16,6 +16,11 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
+def require_ray() -> None:
+    """Raise `MissingExtraError` when Ray is not installed."""
+    require("--ray", "ray", "ray")
+
+
 def on_ray(
     work: Callable[[T, S], R], items: Iterable[T], shared: S, address: str
 ) -> Iterator[tuple[T, R | None]]:
@@ -23,12 +28,11 @@ def on_ray(
 
     `address` is what `ray.init` takes: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local` for a
     cluster of this machine alone. Its machines need schedmate. Raises what `work` raises,
-    `UsageError` without Ray and `InputError` without cluster.
+    `MissingExtraError` without Ray and `InputError` without cluster.
     """
-    try:
-        import ray
-    except ImportError:
-        raise UsageError("--ray needs Ray; pip install 'schedmate[ray]'.") from None
+    require_ray()
+    import ray
+
     _reachable(address)
     mine = not ray.is_initialized()
     if mine:

@@ -10,6 +10,7 @@ import pytest
 from cli_runner import Cli
 
 from schedmate.commands import doctor
+from schedmate.errors import installing
 from schedmate.retrieval import disk, index, vectors
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -142,7 +143,7 @@ def test_an_embedder_whose_extra_is_missing(cli: Cli, monkeypatch: pytest.Monkey
     code, found = checks(cli)
     assert code == 1
     assert found["extra bge"]["status"] == "failed"
-    assert found["extra bge"]["fix"] == "pip install 'schedmate[bge]'"
+    assert found["extra bge"]["fix"] == installing("bge")
 
 
 def test_a_damaged_history_is_a_failed_check(

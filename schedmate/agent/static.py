@@ -34,7 +34,7 @@ from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
 from schedmate.agent.values import Origin, Unknown, Value
-from schedmate.errors import InputError
+from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 
 _PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
@@ -140,7 +140,8 @@ def _placed(value: Value) -> Value:
 
 def _repository(repo: Path) -> Path:
     if not repo.exists():
-        raise InputError(f"{repo}: no such directory; give the path of the job's source code")
+        hint = similar_file(repo) or "; give the path of the job's source code"
+        raise InputError(f"{repo}: no such directory{hint}")
     if not repo.is_dir():
         raise InputError(f"{repo}: not a directory; give the folder that holds the source code")
     if not any(repo.iterdir()):

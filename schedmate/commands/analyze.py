@@ -136,6 +136,10 @@ def analyze(
         llm_base_url=llm_base_url,
         llm_model=llm_model,
     )
+    if settings.embedder != "bundled":
+        from schedmate.retrieval.embedders import check_embedder
+
+        check_embedder(settings.embedder)
     if batch is not None:
         for name, given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
             if given:

@@ -19,7 +19,7 @@ import typer
 from schedmate.commands.checks import Check
 from schedmate.commands.options import JsonOption
 from schedmate.durations import format_duration
-from schedmate.errors import INTERNAL, SchedmateError
+from schedmate.errors import INTERNAL, SchedmateError, installing
 
 if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
@@ -147,7 +147,7 @@ def _extras(settings: Settings) -> Iterator[Check]:
             "failed" if needed else "ok",
             f"not installed ({', '.join(missing)}), "
             + ("but the setting `embedder` asks for it" if needed else "and not needed"),
-            f"pip install 'schedmate[{extra}]'" if needed else None,
+            installing(extra) if needed and extra else None,
         )
 
 

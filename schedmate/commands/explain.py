@@ -64,8 +64,10 @@ def explain(
         raise UsageError(f"--model {model!r} is none of {', '.join(MODELS)}.")
     if job is not None and model != "run-times":
         raise UsageError("--job takes an estimate of a run time apart; leave --model out.")
+    from schedmate.schedulers.learned.packages import require
     from schedmate.schedulers.sim.explain import explain_run_times, explain_submissions
 
+    require("interpret", what="`schedmate explain`")
     workload = load(trace, columns, skip_bad, workloads, origin=origin)
     if model == "run-times":
         found = explain_run_times(workload, job)

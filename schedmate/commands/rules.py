@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from schedmate.commands.options import JsonOption
-from schedmate.errors import INTERNAL
+from schedmate.errors import INTERNAL, did_you_mean
+from schedmate.terminal import say
 
 SCHEMA = "schedmate.rules/v1"
 
@@ -30,6 +31,10 @@ def list_rules(
     rules = load_rules().rules
     if word is not None:
         rules = [rule for rule in rules if word.lower() in rule.model_dump_json().lower()]
+        if not rules:
+            known = {part for rule in load_rules().rules for part in (rule.id, rule.area)}
+            words = {word for name in known for word in name.split("-")}
+            say(f"no rule has {word!r} in it{did_you_mean(word, sorted(known | words)) or '.'}")
     if as_json:
         entries = [rule.model_dump(mode="json") for rule in rules]
         typer.echo(json.dumps({"schema": SCHEMA, "rules": entries}, indent=2))

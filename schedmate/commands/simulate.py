@@ -22,7 +22,7 @@ from schedmate.commands.trace_options import (
     origin_of,
 )
 from schedmate.durations import parse_duration
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, installing
 from schedmate.files import open_output
 from schedmate.terminal import progress, say
 
@@ -175,9 +175,10 @@ def simulate(
     """
     from itertools import product
 
+    from schedmate.ray_tasks import require_ray
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.comparison import compare, over_seeds
-    from schedmate.schedulers.sim.runs import Plan
+    from schedmate.schedulers.sim.runs import Plan, check_plan
     from schedmate.schedulers.sim.tables import parquet_is_there
     from schedmate.schedulers.sim.world.failures import FailureRates
     from schedmate.schedulers.sim.world.phases import Phases
@@ -201,13 +202,17 @@ def simulate(
         Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, *worlds)
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
+    for plan in plans:
+        check_plan(plan)
+    if ray is not None:
+        require_ray()
+    if out is not None and not parquet_is_there():
+        say(f"note: no Parquet files are written beside the CSV; {installing('parquet')}.")
     workload = load(trace, columns, skip_bad, workloads, tables, origin)
     with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
         done = list(
             compare(workload, plans, out=out, processes=processes, ray=ray, progress=advance)
         )
-    if out is not None and not parquet_is_there():
-        say("note: no Parquet files are written beside the CSV; pip install 'schedmate[parquet]'.")
     numbers = [result.numbers for result in done]
     document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
     document |= origin_of(workload) | {"runs": numbers}

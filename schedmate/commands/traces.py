@@ -104,8 +104,9 @@ def convert(
 
     Example: schedmate traces convert cluster_log.csv -o venus.csv
     """
-    from schedmate.schedulers.sim.traces.writer import write_trace
+    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
 
+    require_writer(out)
     workload = load(trace, columns, skip_bad, workloads, origin=origin)
     write_trace(workload, out)
     _written(workload, out)
@@ -148,8 +149,9 @@ def sample(
     """
     from schedmate.durations import parse_duration
     from schedmate.schedulers.sim.traces.sample import count_of, share_of, up_to, window
-    from schedmate.schedulers.sim.traces.writer import write_trace
+    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
 
+    require_writer(out)
     whole = part = load(trace, columns, skip_bad, origin=origin)
     if since is not None or until is not None:
         end = float("inf") if until is None else parse_duration(until)
@@ -213,8 +215,9 @@ def synthesize(
     from schedmate.schedulers.sim.traces.recipe import parse
     from schedmate.schedulers.sim.traces.synthesize import read_arrivals
     from schedmate.schedulers.sim.traces.synthesize import synthesize as draw
-    from schedmate.schedulers.sim.traces.writer import write_trace
+    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
 
+    require_writer(out)
     if as_json and out is None:
         raise UsageError("--json says how well the trace matches; name a file for it with --out.")
     found = Calibration.read(calibration)

@@ -106,6 +106,10 @@ def triage(
         raise UsageError("--json and --jsonl exclude each other; give one of them.")
     if ray is not None and processes is not None:
         raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
+    if ray is not None:
+        from schedmate.ray_tasks import require_ray
+
+        require_ray()
     for path in (out, table):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"cannot write {path}: there is no such directory; make it first.")

@@ -75,11 +75,12 @@ def tune(
     """
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.parameters import HONEST
-    from schedmate.schedulers.sim.runs import Plan
+    from schedmate.schedulers.sim.runs import Plan, check_plan
     from schedmate.schedulers.sim.tuner import candidates, compare, search, spelled, split
 
     plan = Plan((policy,), Cluster.parse(cluster), estimator, HONEST, seed, check=False)
     wanted = candidates(policy) if not tries else dict(map(_parse, tries))
+    check_plan(plan)
     workload = load(trace, columns, skip_bad, workloads, origin=origin)
     span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
     moment = span * 2 / 3 if at is None else parse_duration(at)

@@ -134,6 +134,9 @@ class Policy:
     adapts_batch: ClassVar[bool] = False
     """Whether elastic jobs choose their batch size themselves; else they keep what they ask for."""
 
+    packs: bool = False
+    """Whether jobs share GPUs by how they use them, which somebody has to say."""
+
     def decide(self, view: View) -> Sequence[Decision]:
         """The decisions to carry out now, in this order."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-from schedmate.errors import UsageError
+from schedmate.errors import UsageError, did_you_mean
 from schedmate.schedulers.policy import Policy
 
 ENTRY_POINTS = "schedmate.policies"
@@ -61,7 +61,8 @@ def policy_class(name: str) -> type[Policy]:
         target = name
     if target is None:
         raise UsageError(
-            f"no policy {name!r}; there are {', '.join(names())}, or module:Class of your own."
+            f"no policy {name!r}; there are {', '.join(names())}, or module:Class of your own"
+            f"{did_you_mean(name, names()) or '.'}"
         )
     module, _, attribute = target.partition(":")
     try:
@@ -115,7 +116,8 @@ def make(text: str) -> Policy:
         if key not in known or not value:
             raise UsageError(
                 f"policy {name!r} has no setting {setting!r}; it has "
-                f"{', '.join(f'{one.name}={one.default}' for one in known.values()) or 'none'}."
+                f"{', '.join(f'{one.name}={one.default}' for one in known.values()) or 'none'}"
+                f"{did_you_mean(key, known) or '.'}"
             )
         values[key] = _parse(name, known[key], value)
     for one in known.values():

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import all_ended
 
+from schedmate.errors import installing
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.registry import BUNDLED
 from schedmate.schedulers.sim.comparison import compare
@@ -318,7 +319,7 @@ def test_without_pyarrow_csv_is_written_and_it_says_so(
     out = tmp_path / "out"
     run = cli("simulate", str(trace), "--cluster", "2x4", "--policy", "fifo", "--out", str(out))
     assert run.code == 0
-    assert "pip install 'schedmate[parquet]'" in run.err
+    assert installing("parquet") in run.err
     assert sorted(path.name for path in (out / "fifo").iterdir()) == [
         *("jobs.csv", "segments.csv", "summary.json", "trace.json")
     ]

@@ -14,6 +14,7 @@ from schedmate.agent.fields.words import is_whole
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Value
 from schedmate.errors import InputError
 
@@ -79,7 +80,7 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
             name = f"/{text.rpartition('/')[2]}"
             elsewhere = any(f"/{settings.name}".endswith(name) for settings in trace.settings)
             if _is_read(text, flag) and not elsewhere:
-                trace.warn(f"{text}: not in the repository, its settings are not known")
+                trace.warn(Repo(root).missing_settings(text))
             continue
         try:
             config = read_config(path, root, variables=plan.env)

@@ -128,6 +128,12 @@ class Repo:
         ]
         return list(dict.fromkeys(same + close))[:3]
 
+    def missing_settings(self, path: str) -> str:
+        """What is said of a file of settings that is not there, with what it may be a slip for."""
+        near = self.similar(posixpath.normpath(path))
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        return f"{path}: not in the repository, its settings are not known{hint}"
+
     def module(self, name: str, roots: Sequence[str]) -> str | None:
         """The file that `python -m name` runs, with `roots` before the usual places."""
         relative = name.replace(".", "/")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, similar_file
 
 BLOCK = 1 << 22
 """Bytes read at a time (4 MiB)."""
@@ -103,7 +103,8 @@ def store(path: Path) -> tuple[Storage, str | None]:
     try:
         if not path.is_file():
             kind = "is no regular file" if path.exists() else "does not exist"
-            raise LogError(f"{path} {kind}; give the path of a log file or of a directory of logs.")
+            hint = similar_file(path) or "; give the path of a log file or of a directory of logs."
+            raise LogError(f"{path} {kind}{hint}")
         with path.open("rb") as stream:
             head = stream.read(8)
     except OSError as error:

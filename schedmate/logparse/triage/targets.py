@@ -10,7 +10,7 @@ from pathlib import Path
 
 from schedmate.data import load
 from schedmate.durations import parse_duration
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, similar_file
 from schedmate.logparse.reading.trackers import of_tracker
 from schedmate.terminal import clean
 
@@ -75,9 +75,8 @@ def find_targets(source: str) -> Batch:
             return _plain(source, [Path(name) for name in sorted(found)])
     except OSError as error:
         raise InputError(f"cannot read {source}: {error.strerror}; check its rights.") from None
-    raise InputError(
-        f"there is no {source}; give a directory of logs, a quoted glob or a CSV list of jobs."
-    )
+    what = "; give a directory of logs, a quoted glob or a CSV list of jobs."
+    raise InputError(f"there is no {source}{similar_file(source) or what}")
 
 
 def _plain(source: str, paths: list[Path]) -> Batch:

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, require
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -46,6 +46,12 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
         """Vectors of shape (len(texts), dim), each of length 1. Raises `EmbedderError`."""
         ...
+
+
+def check_embedder(name: str) -> None:
+    """Raise `MissingExtraError` when the packages of a built-in embedder are not installed."""
+    if name == "bge":
+        require("the bge embedder", "bge", "FlagEmbedding")
 
 
 def load_embedder(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schedmate.errors import installing
 from schedmate.retrieval.embedders import UNMEASURED, EmbedderError
 from schedmate.retrieval.embedders.vectors import unit
 
@@ -34,7 +35,7 @@ class BgeEmbedder:
             from FlagEmbedding import BGEM3FlagModel, FlagModel
         except ImportError as error:
             raise EmbedderError(
-                f"the bge embedder needs FlagEmbedding ({error}): pip install 'schedmate[bge]'"
+                f"the bge embedder needs FlagEmbedding ({error}): {installing('bge')}"
             ) from error
         self._m3 = "m3" in Path(model).name.lower()
         try:

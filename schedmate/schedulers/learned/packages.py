@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from schedmate.errors import UsageError
+from schedmate import errors
 
 
-def require(*packages: str) -> None:
-    """Raises `UsageError` when one of these cannot be imported."""
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        raise UsageError(
-            f"this model needs {', '.join(missing)}: pip install 'schedmate[schedulers]'."
-        )
+def require(*packages: str, what: str = "this model") -> None:
+    """Raises `MissingExtraError` when one of these cannot be imported."""
+    errors.require(what, "schedulers", *packages)

@@ -20,6 +20,7 @@ class Horus(Policy):
     """
 
     name: ClassVar[str] = "horus"
+    packs = True
 
     def __init__(
         self, max_util: float = 100.0, gpu_memory_mb: float = 24_576.0, backfill: bool = False

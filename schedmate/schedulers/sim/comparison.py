@@ -21,7 +21,7 @@ from schedmate.schedulers import registry
 from schedmate.schedulers.sim.outcome.folder import read, write
 from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.outcome.results import Result, result_of
-from schedmate.schedulers.sim.runs import Plan, make_estimator, make_load, run_policy
+from schedmate.schedulers.sim.runs import Plan, check_plan, make_estimator, run_policy
 from schedmate.schedulers.sim.workload import Workload
 
 Progress = Callable[[int, str], None]
@@ -56,10 +56,8 @@ def compare(
     address `ray`. Raises before the first run for a policy or an estimator that does not exist.
     """
     for plan in plans:
-        for policy in plan.policies:
-            registry.make(policy)
+        check_plan(plan)
         make_estimator(plan.estimator, workload, plan.seed)
-        make_load(plan.load)
     digest = "" if out is None else _digest(workload)
     tasks = []
     for plan in plans:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from schedmate.errors import SchedmateError, UsageError
+from schedmate.errors import SchedmateError, UsageError, did_you_mean
 from schedmate.schedulers import registry
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean, noisy
 from schedmate.schedulers.load import Load
@@ -58,8 +58,13 @@ def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | 
     if name == "column":
         if argument not in workload.columns:
             has = ", ".join(workload.columns) or "none"
-            raise UsageError(f"the trace has no column {argument!r} of numbers; it has {has}.")
+            hint = did_you_mean(argument, workload.columns) or "."
+            raise UsageError(f"the trace has no column {argument!r} of numbers; it has {has}{hint}")
         return Table(workload.columns[argument], workload.profiles, method=text)
+    return _without_trace(text)
+
+
+def _without_trace(text: str) -> Estimator | None:
     if text == "limit":
         return TimeLimit()
     if text == "user-mean":
@@ -70,7 +75,9 @@ def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | 
         return Learned(text)
     if text == "none":
         return None
-    raise UsageError(f"no estimator {text!r}; there are {', '.join(ESTIMATORS)}.")
+    name = text.partition(":")[0]
+    hint = did_you_mean(name, [one.partition(":")[0] for one in ESTIMATORS]) or "."
+    raise UsageError(f"no estimator {text!r}; there are {', '.join(ESTIMATORS)}{hint}")
 
 
 def make_load(text: str) -> Load:
@@ -106,6 +113,19 @@ class Plan:
     """How jobs fail by themselves."""
     phases: Phases | None = None
     """How the GPU use of jobs changes; None: it does not."""
+
+
+def check_plan(plan: Plan) -> None:
+    """Find what is wrong with a plan before its trace is read.
+
+    Raises `UsageError` for an unknown policy, setting, estimator or forecast, and
+    `MissingExtraError` for one whose packages are not installed.
+    """
+    for policy in plan.policies:
+        registry.make(policy)
+    make_load(plan.load)
+    if plan.estimator.partition(":")[0] not in ("oracle", "noisy", "column"):
+        _without_trace(plan.estimator)
 
 
 @dataclass(frozen=True)
@@ -184,12 +204,24 @@ def run_policy(
         **summary(workload, simulation.cluster, outcome, per_job, became),
         "warnings": dict(simulation.view.warnings),
     }
+    if made.packs and workload.tables is None:
+        numbers["warnings"] |= _unpackable(workload)
     if counted := parts.report():
         numbers["warnings"].update(counted.pop("warnings", {}))
         numbers["schedmate"] = counted
     if outcome.bad_estimates:
         numbers["warnings"]["an estimate was no time that a job can take"] = outcome.bad_estimates
     return Run(policy, numbers, per_job, outcome, simulation.cluster, became)
+
+
+def _unpackable(workload: Workload) -> dict[str, int]:
+    """What a policy that packs jobs by their GPU use is not told, and of how many jobs."""
+    unknown = workload.profiles.count(None)
+    if unknown == len(workload):
+        what = "the trace does not say how jobs use their GPUs, so none of them can be packed"
+        return {f"{what}: name a column of utilisation with --map, or --workloads": 1}
+    what = "a job of which the trace does not say how it uses its GPUs, and which cannot be packed"
+    return {what: unknown} if unknown else {}
 
 
 def _failed(policy: Policy, error: Exception) -> Exception:

@@ -83,7 +83,8 @@ def compose_hydra(
         primary = sources.load(name)
         if primary is None:
             reason = sources.warnings[-1] if sources.warnings else "no such config"
-            raise ConfigError(f"{directory / name}: the primary config is missing ({reason})")
+            hint = sources.slip(name)
+            raise ConfigError(f"{directory / name}: the primary config is missing ({reason}){hint}")
         _extend_search_path(sources, primary.tree, line.overrides, root, config_dir, warnings)
     listed, settings = _defaults(sources, name, line.overrides, warnings)
     config = Value({})

@@ -134,7 +134,8 @@ class _Builder:
             if entry.name == "???":
                 self._warn(f"'{entry.key}' has no option yet; give one as {entry.key}=<option>")
             elif not entry.optional:
-                self._warn(f"config '{path}' is not in the repository; it was left out")
+                hint = self._sources.slip(path)
+                self._warn(f"config '{path}' is not in the repository; it was left out{hint}")
             return []
         here = Placed(path, entry.final_package())
         if path in ancestors:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from schedmate.agent.configs.files import ConfigError, Source, load
 from schedmate.agent.configs.trees import merge
 from schedmate.agent.configs.yaml_reader import read_yaml
 from schedmate.agent.values import Value
+from schedmate.errors import did_you_mean
 
 _HEADER = re.compile(r"#\s*@(\S+)\s+(\S+)\s*")
 
@@ -67,6 +69,19 @@ class Sources:
         if head == "hydra" and name in BUILT_IN:
             return True
         return any(stored.startswith(f"{group}/") for stored in self._stored)
+
+    def slip(self, path: str) -> str:
+        """`; did you mean X?` with configs beside `path`, or nothing."""
+        group, _, name = path.removesuffix(".yaml").rpartition("/")
+        beside = {
+            stored.rpartition("/")[2]
+            for stored in self._stored
+            if stored.rpartition("/")[0] == group
+        }
+        folder = self._below(group or ".", directory=True)
+        if folder is not None:
+            beside |= {file.stem for file in islice(folder.glob("*.y*ml"), 1000)}
+        return did_you_mean(name, sorted(beside))
 
     def _below(self, path: str, *, directory: bool) -> Path | None:
         base = self._root.resolve()

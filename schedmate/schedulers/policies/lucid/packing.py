@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Profile
 
 TINY, MEDIUM, JUMBO = range(3)
@@ -53,12 +54,9 @@ class Tree:
     """
 
     def __init__(self, rows: list[tuple[Profile, int]], ccp_alpha: float = 0.01) -> None:
-        try:
-            from sklearn.tree import DecisionTreeClassifier
-        except ImportError:
-            raise UsageError(
-                "scores learnt from a file need scikit-learn: pip install 'schedmate[schedulers]'."
-            ) from None
+        require("sklearn", what="learning scores from a file")
+        from sklearn.tree import DecisionTreeClassifier
+
         self._tree: Any = DecisionTreeClassifier(ccp_alpha=ccp_alpha, random_state=0)
         self._tree.fit([list(map(float, profile)) for profile, _ in rows], [s for _, s in rows])
         self._known: dict[Profile, int] = {}

@@ -81,6 +81,7 @@ class Lucid(Policy):
         self.time_aware = time_aware
         self.space_aware = space_aware
         self.capacity = capacity
+        self.packs = capacity >= 0
         self.gpu_memory_mb = gpu_memory_mb
         self.patience = patience
         self.lookahead_s = lookahead_s

@@ -52,7 +52,7 @@ def warnings(runs: Sequence[Numbers]) -> list[str]:
     """What went wrong and was worked around, and how often."""
     keys = varied(runs)
     return [
-        f"{label(run, keys)}: {what} ({count:,} times)"
+        f"{label(run, keys)}: {what}" + (f" ({count:,} times)" if count > 1 else "")
         for run in runs
         for what, count in sorted(run.get("warnings", {}).items())
     ]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 
 from schedmate.data import parse
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, did_you_mean, similar_file
 
 T = TypeVar("T")
 TRACES = Path(__file__).parent
@@ -34,7 +34,7 @@ def choose(what: str, folder: str, name: str, make: Callable[[str, Any], T]) -> 
     except (OSError, UnicodeDecodeError):
         raise UsageError(
             f"no {what} {name!r}; there are {', '.join(names(folder))}, or a YAML file of your own "
-            "with the same keys."
+            f"with the same keys{did_you_mean(name, names(folder)) or similar_file(name) or '.'}"
         ) from None
     try:
         return make(path.stem, parse(text))

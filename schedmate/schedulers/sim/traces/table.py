@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, require, similar_file
 
 
 def rows_of(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
@@ -19,7 +19,7 @@ def rows_of(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     except UnicodeDecodeError:
         raise InputError(f"{path} is no text in UTF-8; a trace is a CSV file.") from None
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+        raise InputError(f"cannot read {path}: {error.strerror}{similar_file(path)}") from None
     header, _, _ = text.partition("\n")
     delimiter = max(",|\t;", key=header.count)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
@@ -28,13 +28,10 @@ def rows_of(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
 
 
 def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    try:
-        from pyarrow import ArrowInvalid
-        from pyarrow.parquet import read_table
-    except ImportError:
-        raise UsageError(
-            f"{path} needs pyarrow: pip install 'schedmate[parquet]', or give a CSV file."
-        ) from None
+    require(str(path), "parquet", "pyarrow")
+    from pyarrow import ArrowInvalid
+    from pyarrow.parquet import read_table
+
     try:
         table = read_table(path)
     except (OSError, ArrowInvalid) as error:

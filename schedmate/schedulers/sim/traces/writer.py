@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from schedmate.errors import UsageError
-from schedmate.schedulers.sim.tables import parquet_is_there, write_csv, write_parquet
+from schedmate.errors import require
+from schedmate.schedulers.sim.tables import write_csv, write_parquet
 from schedmate.schedulers.sim.workload import Workload
 
 _ALWAYS = ("job_id", "submit_s", "duration_s", "gpus")
@@ -29,10 +29,14 @@ def write_trace(workload: Workload, path: Path | None) -> None:
     }
     if path is None or path.suffix != ".parquet":
         write_csv(path, table)
-    elif parquet_is_there():
-        write_parquet(path, table)
     else:
-        raise UsageError(f"{path} needs pyarrow: pip install 'schedmate[parquet]'.")
+        write_parquet(path, table)
+
+
+def require_writer(path: Path | None) -> None:
+    """Raise `MissingExtraError` when what writes to this path is not installed."""
+    if path is not None and path.suffix == ".parquet":
+        require(str(path), "parquet", "pyarrow")
 
 
 def _columns(workload: Workload) -> dict[str, list[Any]]:

@@ -45,7 +45,7 @@ def required(state: State, path: Value) -> Path | None:
     """The repository's file that a path value means, with a warning when it is not there."""
     found = locate(state, path)
     if found is None and isinstance(path.data, str) and path.data:
-        state.trace.warn(f"{path.data}: not in the repository, its settings are not known")
+        state.trace.warn(state.sources.repo.missing_settings(path.data))
     return found
 
 
@@ -56,7 +56,7 @@ def read_file(state: State, path: Value) -> Value | None:
         if isinstance(path.data, str) and re.fullmatch(
             r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data
         ):
-            state.trace.warn(f"{path.data}: not in the repository, its settings are not known")
+            state.trace.warn(state.sources.repo.missing_settings(path.data))
         return None
     if _is_table(found):
         return unknown(origin=path.origin)
