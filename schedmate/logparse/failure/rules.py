@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -71,7 +71,11 @@ R = TypeVar("R", bound=Rule)
 
 
 class RuleSet:
-    """All rules together. `first` in order of strength, then of their place in the files."""
+    """All rules together, compiled as far as they are asked for.
+
+    Most of the time that compiling takes goes into counted repetitions. So all patterns together
+    are compiled without them (`_loose`), and one by one, as they are, when they may match.
+    """
 
     def __init__(self, rules: list[Rule]) -> None:
         import re2
@@ -79,25 +83,48 @@ class RuleSet:
         self.rules = rules
         self.by_id = {rule.id: rule for rule in rules}
         self._lines = [rule for rule in rules if rule.pattern is not None]
-        self._exceptions = [
-            (re.compile(rule.exception), rule) for rule in rules if rule.exception is not None
-        ]
-        options = re2.Options()
-        options.max_mem = 1 << 26
-        options.log_errors = False
-        self._set = re2.Set.SearchSet(options)
-        for rule in self._lines:
-            self._set.Add(rule.pattern)
-        self._set.Compile()
+        self._exact: dict[int, Any] = {}
+        self._options = re2.Options()
+        self._options.max_mem = 1 << 26
+        self._options.log_errors = False
+
+    @cached_property
+    def prefilter(self) -> Any:
+        """Finds every line of some bytes that a rule which is not benign may know."""
+        import re2
+
         wanted = [_bare(rule.pattern or "") for rule in self._lines if rule.role != "benign"]
-        self.prefilter: Any = re2.compile(
-            ("(?m)" + "|".join([TRACEBACK, BARE, *wanted])).encode(), options
-        )
+        together = "(?m)" + "|".join(map(_loose, [TRACEBACK, BARE, *wanted]))
+        return re2.compile(together.encode(), self._options)
+
+    @cached_property
+    def _set(self) -> Any:
+        import re2
+
+        patterns = re2.Set.SearchSet(self._options)
+        for rule in self._lines:
+            patterns.Add(_loose(rule.pattern or ""))
+        patterns.Compile()
+        return patterns
+
+    @cached_property
+    def _exceptions(self) -> list[tuple[re.Pattern[str], Rule]]:
+        return [(re.compile(rule.exception), rule) for rule in self.rules if rule.exception]
 
     def line(self, text: str) -> Rule | None:
         """The rule for one line (`Line.text`); benign ones take precedence."""
-        numbers = self._set.Match(text[:4000].encode("utf-8", "replace"))
-        return best(self._lines[number] for number in sorted(numbers or ()))
+        start = text[:4000].encode("utf-8", "replace")
+        numbers = sorted(self._set.Match(start) or ())
+        return best(self._lines[number] for number in numbers if self._matches(number, start))
+
+    def _matches(self, number: int, text: bytes) -> bool:
+        import re2
+
+        exact = self._exact.get(number)
+        if exact is None:
+            pattern = (self._lines[number].pattern or "").encode()
+            exact = self._exact[number] = re2.compile(pattern, self._options)
+        return exact.search(text) is not None
 
     def exception(self, name: str) -> Rule | None:
         """The rule for an exception of that name, without its modules."""
@@ -113,6 +140,20 @@ def best(rules: Iterator[Rule]) -> Rule | None:
         if found is None or STRENGTH[rule.strength] > STRENGTH[found.strength]:
             found = rule
     return found
+
+
+def _loose(pattern: str) -> str:
+    """A pattern that matches wherever this one does within a line, and is compiled faster.
+
+    What is repeated some number of times may be repeated any number of times.
+    """
+    pattern = _COUNTED.sub(lambda match: "*" if match[1] == "0" else "+", pattern)
+    return _NEGATED.sub(r"[^\\n", pattern)
+
+
+# `{n,m}`, and the start of a negated class, which must not reach into further lines
+_COUNTED = re.compile(r"\{(\d+),\d+\}")
+_NEGATED = re.compile(r"(?<!\\)\[\^(?!\\n)")
 
 
 def _bare(pattern: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import re2
 
 from schedmate.data import load
 from schedmate.errors import InputError
@@ -13,6 +14,8 @@ from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import (
     Rule,
+    _loose,
+    best,
     failed_examples,
     load_rules,
     match_text,
@@ -119,3 +122,28 @@ def test_signs_know_their_examples(kind: str) -> None:
         found = signs(kind).sign(entry["example"].encode())
         assert found is not None, entry["example"]
         assert signs(kind).together.search(entry["example"].encode())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "loose"),
+    [
+        (r"a{1,80}b", "a+b"),
+        (r"[^)]{0,9}\)", r"[^\n)]*\)"),
+        (r"[^\n]{2,9}", r"[^\n]+"),
+        (r"\[^a{3}", r"\[^a{3}"),
+        (r"\{1,2\}", r"\{1,2\}"),
+    ],
+)
+def test_what_is_compiled_together_counts_no_repetitions(pattern: str, loose: str) -> None:
+    assert _loose(pattern) == loose
+
+
+def test_compiled_together_or_alone_the_rules_are_the_same() -> None:
+    rules = load_rules()
+    texts = [text for rule in rules.rules for text in (*rule.examples, *rule.counter_examples)]
+    patterns = [(re2.compile(rule.pattern), rule) for rule in rules.rules if rule.pattern]
+    for text in texts:
+        alone = best(rule for pattern, rule in patterns if pattern.search(text))
+        assert rules.line(text) is alone, text
+        if alone is not None and alone.role != "benign":
+            assert rules.prefilter.search(text.encode()) is not None, text
