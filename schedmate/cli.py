@@ -8,57 +8,35 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from schedmate import __version__
-from schedmate.commands import (
-    analyze,
-    config,
-    diagnose,
-    doctor,
-    explain,
-    history,
-    llm,
-    policies,
-    rules,
-    simulate,
-    traces,
-    track,
-    triage,
-    tune,
-)
 from schedmate.errors import EXIT_CODES, INPUT, INTERNAL, READER_LEFT, TERMINATED, SchedmateError
 from schedmate.garbage import collect_seldom
 from schedmate.terminal import say
 
-app = typer.Typer(
-    name="schedmate",
-    help="What a GPU scheduler does not know of its jobs: how long they will run, how fast they "
-    "go, why they failed. Read from source code, logs and the history of past jobs.",
-    epilog="Exit codes: " + "; ".join(f"{code} {what}" for code, what in EXIT_CODES.items()) + ".",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    # Plain help takes half the time, and is the text of docs/cli.md.
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+COMMANDS = (
+    "analyze",
+    "history",
+    "llm",
+    "track",
+    "diagnose",
+    "triage",
+    "rules",
+    "simulate",
+    "tune",
+    "explain",
+    "policies",
+    "traces",
+    "doctor",
+    "config",
 )
-app.command("analyze")(analyze.analyze)
-app.add_typer(history.app, name="history")
-app.add_typer(llm.app, name="llm")
-app.command("track")(track.track)
-app.command("diagnose")(diagnose.diagnose)
-app.command("triage")(triage.triage)
-app.add_typer(rules.app, name="rules")
-app.command("simulate")(simulate.simulate)
-app.command("tune")(tune.tune)
-app.command("explain")(explain.explain)
-app.command("policies")(policies.policies)
-app.add_typer(traces.app, name="traces")
-app.command("doctor")(doctor.doctor)
-app.add_typer(config.app, name="config")
+"""Each is a module of `schedmate.commands` with a function of its name, or an `app`: a group."""
 
 _debug = False
 
@@ -79,7 +57,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -92,6 +69,41 @@ def _options(
     _debug = debug
 
 
+def application(*names: str) -> typer.Typer:
+    """The command line with these commands, which alone are imported, or with all of them."""
+    app = typer.Typer(
+        name="schedmate",
+        help="What a GPU scheduler does not know of its jobs: how long they will run, how fast "
+        "they go, why they failed. Read from source code, logs and the history of past jobs.",
+        epilog=f"Exit codes: {'; '.join(f'{code} {what}' for code, what in EXIT_CODES.items())}.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        # Plain help takes half the time, and is the text of docs/cli.md.
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in names or COMMANDS:
+        module = import_module(f"schedmate.commands.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
+
+
+def __getattr__(name: str) -> typer.Typer:
+    if name == "app":  # all of it, for whoever documents or embeds it
+        return application()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _asked(arguments: Sequence[str]) -> list[str]:
+    """The command that is asked for, if nothing but options of `schedmate` itself is before it."""
+    first = next((word for word in arguments if word != "--debug"), "")
+    return [first] if first in COMMANDS else []
+
+
 def _terminated(_signal: int, _frame: object) -> None:
     # An exception, so that what was begun is tidied up as after Ctrl-C.
     sys.exit(TERMINATED)
@@ -100,7 +112,7 @@ def _terminated(_signal: int, _frame: object) -> None:
 def _run() -> None:
     try:
         try:
-            app()
+            application(*_asked(sys.argv[1:]))()
         finally:
             sys.stdout.flush()  # what Python finds when it ends, it can only complain of
     except (SystemExit, BrokenPipeError) as end:
