@@ -72,8 +72,11 @@ def _write(path: Path, document: dict[str, Any]) -> None:
         descriptor = os.open(
             temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        temporary.replace(path)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            temporary.replace(path)
+        except OSError:  # a full disk, or a process that may write no files
+            temporary.unlink(missing_ok=True)
     except (OSError, TypeError, ValueError):
         return

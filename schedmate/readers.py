@@ -21,6 +21,9 @@ from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadM
 UNPACKED_MB = 16 << 10
 """Longest file that a packed log, or one from a pipe, may become while it is read [MiB]."""
 
+TABLES_MB = 4
+"""Longest file that an extraction may write [MiB]: bundled tables that it keeps in the cache."""
+
 BACKSTOP = 2.0, 5.0
 """CPU time after which an extraction is ended that does not end by itself: so many times its
 budget, and so much for what the budget does not count [s]."""
@@ -64,7 +67,7 @@ class Readers:
         if not spec.repo:  # an empty path would be the current directory
             raise UsageError("the job names no repository; set `repo` to the path of its code.")
         times, more_s = BACKSTOP
-        limits = Limits(wall_s, times * budget_s + more_s, self._memory_mb)
+        limits = Limits(wall_s, times * budget_s + more_s, self._memory_mb, TABLES_MB)
         request = {
             "repo": spec.repo,
             "command": spec.command,
