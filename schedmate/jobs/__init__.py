@@ -1,30 +1,62 @@
 """The nouns every part of schedmate shares.
 
 Units are in each numeric field's description. Names are the field's and the SchedMate paper's
-(Figure 6 for the metadata). This package imports nothing from the rest of schedmate.
+(Figure 6 for the metadata). This package imports nothing from the rest of schedmate, and each of
+its modules on first use: what a model of pydantic's checks is compiled when its module is imported.
 """
 
-from schedmate.jobs.diagnosis import (
-    Checkpoint,
-    Diagnosis,
-    ErrorType,
-    EvidenceLine,
-    FaultyComponent,
-    Recovery,
-)
-from schedmate.jobs.estimate import Estimate, Neighbour
-from schedmate.jobs.metadata import (
-    DatasetConfig,
-    Evidence,
-    ModelConfig,
-    ModelUse,
-    Source,
-    TaskType,
-    TrainingConfig,
-    WorkloadMetadata,
-)
-from schedmate.jobs.progress import Progress
-from schedmate.jobs.record import CENSORED_STATES, JobRecord, JobSpec, JobState, LaunchConfig
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from schedmate.jobs.diagnosis import (
+        Checkpoint,
+        Diagnosis,
+        ErrorType,
+        EvidenceLine,
+        FaultyComponent,
+        Recovery,
+    )
+    from schedmate.jobs.estimate import Estimate, Neighbour
+    from schedmate.jobs.metadata import (
+        DatasetConfig,
+        Evidence,
+        ModelConfig,
+        ModelUse,
+        Source,
+        TaskType,
+        TrainingConfig,
+        WorkloadMetadata,
+    )
+    from schedmate.jobs.progress import Progress
+    from schedmate.jobs.record import CENSORED_STATES, JobRecord, JobSpec, JobState, LaunchConfig
+
+_HOMES = {
+    "CENSORED_STATES": "schedmate.jobs.record",
+    "Checkpoint": "schedmate.jobs.diagnosis",
+    "DatasetConfig": "schedmate.jobs.metadata",
+    "Diagnosis": "schedmate.jobs.diagnosis",
+    "ErrorType": "schedmate.jobs.diagnosis",
+    "Estimate": "schedmate.jobs.estimate",
+    "Evidence": "schedmate.jobs.metadata",
+    "EvidenceLine": "schedmate.jobs.diagnosis",
+    "FaultyComponent": "schedmate.jobs.diagnosis",
+    "JobRecord": "schedmate.jobs.record",
+    "JobSpec": "schedmate.jobs.record",
+    "JobState": "schedmate.jobs.record",
+    "LaunchConfig": "schedmate.jobs.record",
+    "ModelConfig": "schedmate.jobs.metadata",
+    "ModelUse": "schedmate.jobs.metadata",
+    "Neighbour": "schedmate.jobs.estimate",
+    "Progress": "schedmate.jobs.progress",
+    "Recovery": "schedmate.jobs.diagnosis",
+    "Source": "schedmate.jobs.metadata",
+    "TaskType": "schedmate.jobs.metadata",
+    "TrainingConfig": "schedmate.jobs.metadata",
+    "WorkloadMetadata": "schedmate.jobs.metadata",
+}
 
 __all__ = [
     "CENSORED_STATES",
@@ -50,3 +82,10 @@ __all__ = [
     "TrainingConfig",
     "WorkloadMetadata",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

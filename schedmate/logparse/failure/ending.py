@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.signs import last_sign, signs
-from schedmate.logparse.progress.collect import collect
-from schedmate.logparse.progress.tracker import conclude
 from schedmate.logparse.reading import Line, LogError
 from schedmate.logparse.templates import mask
 
@@ -58,6 +56,9 @@ def _succeeded(text: str) -> bool:
 
 def _counted(one: FileScan, tail: list[Line]) -> bool:
     """Whether what the log counts has reached the end that it states."""
+    from schedmate.logparse.progress.collect import collect
+    from schedmate.logparse.progress.tracker import conclude
+
     file = one.file
     if not any(_WHOLE.search(line.text) for line in tail):
         return False

@@ -11,7 +11,6 @@ from typing import Literal
 
 from schedmate.errors import UsageError
 from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
-from schedmate.logparse.failure.binary import probe
 from schedmate.logparse.failure.elastic import from_error_files
 from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.filters import Healthy, outliers
@@ -23,7 +22,6 @@ from schedmate.logparse.failure.locate import (
     decide,
     first_report,
 )
-from schedmate.logparse.failure.nearest import nearest
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.quotes import quote, quoted, quotes
 from schedmate.logparse.failure.rules import Rule, load_rules
@@ -100,6 +98,8 @@ def diagnose(
     for file in log.files:
         if locator == "binary":
             last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
+            from schedmate.logparse.failure.binary import probe
+
             last, used = probe(file, last)
             probes += used
         else:
@@ -254,6 +254,8 @@ def _open_end(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
 
 def _resemble(diagnosis: Diagnosis, root: Event) -> None:
     """Name a failure that no rule knows after the labelled example that it is nearest to."""
+    from schedmate.logparse.failure.nearest import nearest
+
     found = nearest(root)
     if found is None:
         return

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from schedmate.agent.configs.files import Source, load
-from schedmate.agent.configs.jsonnet.evaluate import Evaluator
-from schedmate.agent.configs.jsonnet.parser import Node, parse
 from schedmate.agent.configs.trees import ensure_bounded
 from schedmate.agent.values import Value
+
+if TYPE_CHECKING:
+    from schedmate.agent.configs.jsonnet.parser import Node
 
 MAX_IMPORTS = 50
 
@@ -31,6 +33,9 @@ def read_jsonnet(source: Source, root: Path, variables: Mapping[str, Value] | No
 
     Raises ConfigError, with file and line, for broken syntax and for what is too large.
     """
+    from schedmate.agent.configs.jsonnet.evaluate import Evaluator
+    from schedmate.agent.configs.jsonnet.parser import parse
+
     parsed: dict[Path, Node] = {}
 
     def imported(importer: Path, name: str) -> tuple[Node, Source] | None:
