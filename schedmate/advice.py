@@ -43,6 +43,13 @@ class Advice:
         if opened is not None:
             opened[0].close()
 
+    def prepare(self, *, create: bool) -> None:
+        """Open the history and load what makes vectors, if it can be loaded before it is used."""
+        opened = self.open(create=create)
+        prepare = None if opened is None else getattr(opened[0].embedder, "prepare", None)
+        if prepare is not None:
+            prepare()
+
     def open(self, *, create: bool) -> tuple[JobHistory, SchedulingAdvisor] | None:
         """The history and the advisor on it; None when there is no history and none is wanted."""
         with self._lock:

@@ -102,7 +102,7 @@ class SchedMate:
         Raises `InputError` for a history that cannot be read.
         """
         self._readers.prepare()
-        self._advice.open(create=self._record)
+        self._advice.prepare(create=self._record)
 
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
         """What the job will train, and how long it will run.

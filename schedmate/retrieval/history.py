@@ -198,8 +198,9 @@ class JobHistory(JobTable):
         text = render(metadata)
         if not text or k < 1:
             return []
-        self._vectors.texts()
-        vector = self._vectors.embed([text])[text]
+        texts = self._vectors.texts()
+        stored = texts.vectors(list(texts.ids([text]).values()))
+        vector = next(iter(stored.values())) if stored else self._vectors.embed([text])[text]
         fingerprint = metadata.fingerprint()
         matches: Matches = []
         with self._db.reading():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,13 +30,31 @@ MEANING = 0.3
 
 
 class BundledEmbedder:
-    """WordLlama l2_supercat from the files its package ships, beside n-grams of the names."""
+    """WordLlama l2_supercat from the files its package ships, beside n-grams of the names.
+
+    They are loaded with the first text: a history knows the vectors of what it has seen before.
+    """
 
     id = f"wordllama-{SHA256[:8]}-{WORDS}+ngrams-{NGRAMS}"
     dim = WORDS + NGRAMS
     threshold = 0.9
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: Any = None
+
+    def prepare(self) -> None:
+        """Load the word vectors now, not with the first text; raises `EmbedderError`."""
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._load()
+
+    @property
+    def _model(self) -> Any:
+        self.prepare()
+        return self._loaded
+
+    def _load(self) -> Any:
         try:
             wordllama = _import_quietly()
         except ImportError as error:
@@ -45,7 +64,7 @@ class BundledEmbedder:
         folder = Path(wordllama.__file__).parent
         verify(folder / WEIGHTS)
         # its own folder as cache: load() looks for the tokenizer on a model hub otherwise
-        self._model: Any = wordllama.WordLlama.load(
+        return wordllama.WordLlama.load(
             config="l2_supercat", cache_dir=folder, dim=WORDS, disable_download=True
         )
 
