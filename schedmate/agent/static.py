@@ -102,6 +102,7 @@ def _relative_to(root: Path, trace: Trace) -> None:
     """
     inside = f"{root}/"
     seen: set[int] = set()
+    lists: dict[int, list[Value]] = {}  # made anew, by the old one, which the trace keeps alive
 
     def told(value: Value) -> Value:
         data = value.data
@@ -116,7 +117,10 @@ def _relative_to(root: Path, trace: Trace) -> None:
         if isinstance(data, list) and any(
             isinstance(item.data, str) and item.data.startswith(inside) for item in data
         ):
-            return Value([told(item) for item in data], value.origin)
+            if id(data) not in lists:
+                lists[id(data)] = []
+                lists[id(data)].extend([told(item) for item in data])
+            return Value(lists[id(data)], value.origin)
         return value
 
     for event in trace.calls:

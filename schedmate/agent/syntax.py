@@ -6,7 +6,30 @@ import ast
 import threading
 import warnings
 
+MAX_MARKS = 200_000
+"""Most words and marks of a source that is parsed; the largest modules of libraries have 140,000.
+
+A syntax tree takes a kilobyte and some ten microseconds for each, whatever the text's size.
+"""
+MAX_BRACES = 20_000
+"""Most opening braces: up to Python 3.11 an f-string takes quadratic time in its fields."""
+
+_PUNCTUATION = ",;().[]{}:=+-*/%<>|&^~@"
 _LOCK = threading.Lock()
+
+
+class TooMuchSource(ValueError):  # noqa: N818 - not an error of the source's author
+    """A source is data rather than a program, and too much of it to be parsed."""
+
+
+def marks(text: str) -> int:
+    """About how many words and marks a source has."""
+    return len(text.split()) + sum(map(text.count, _PUNCTUATION))
+
+
+def _check(text: str) -> None:
+    if text.count("{") > MAX_BRACES or (len(text) > MAX_MARKS and marks(text) > MAX_MARKS):
+        raise TooMuchSource("too much data for source code")
 
 
 def parse(text: str) -> ast.Module:
@@ -14,8 +37,9 @@ def parse(text: str) -> ast.Module:
 
     Up to Python 3.12 the parser keeps its recursion depth in one place for all threads, and two
     at once make it fail (https://github.com/python/cpython/issues/106905). Raises what `ast.parse`
-    raises.
+    raises, and `TooMuchSource`.
     """
+    _check(text)
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text)
@@ -23,6 +47,7 @@ def parse(text: str) -> ast.Module:
 
 def parse_expression(text: str) -> ast.expr:
     """The expression that `text` is; like `parse`."""
+    _check(text)
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text.strip(), mode="eval").body

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from schedmate.agent.sizes import MAX_ITEMS, MAX_NESTING, is_plain, measure
 from schedmate.jobs import Source
 
 
@@ -38,53 +39,46 @@ class Value:
 
     @property
     def known(self) -> bool:
-        """Whether this is plain data all the way down."""
-        return _known(self.data, 0)
+        """Whether this is plain data all the way down, of a size that can be written out."""
+        return is_plain(self.data)
 
     def plain(self) -> Any:
-        """The data without origins; what is not known, or nested past `MAX_NESTING`, is None."""
-        return _plain(self.data, 0)
+        """The data without origins; what is not known, or expands too far, is None."""
+        return _plain(self.data) if _bounded(self.data) else None
 
-    def leaves(self, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Value]]:
-        """Every scalar below this value with its dotted path, in order."""
-        if depth > MAX_NESTING:
-            return
-        if isinstance(self.data, dict):
-            for key, item in self.data.items():
-                yield from item.leaves(f"{prefix}.{key}" if prefix else str(key), depth + 1)
-        elif isinstance(self.data, list | tuple):
-            for index, item in enumerate(self.data):
-                yield from item.leaves(f"{prefix}.{index}" if prefix else str(index), depth + 1)
-        else:
-            yield prefix, self
+    def leaves(self) -> Iterator[tuple[str, Value]]:
+        """Every scalar below this value with its dotted path, in order, `MAX_ITEMS` at most."""
+        return _leaves(self, "", 0, [MAX_ITEMS])
 
 
-MAX_NESTING = 40
-"""Deepest nesting looked into; a program's own data can contain itself."""
+def _bounded(data: Any) -> bool:
+    """Whether `data` does not expand too far, whatever kinds of values it holds."""
+    return not isinstance(data, dict | list | tuple) or measure(data) is not None
 
 
-def _known(data: Any, depth: int) -> bool:
-    if data is None or isinstance(data, bool | int | float | str | bytes):
-        return True
+def _plain(data: Any) -> Any:
     if isinstance(data, dict):
-        return depth < MAX_NESTING and all(_known(v.data, depth + 1) for v in data.values())
-    if isinstance(data, list | tuple):
-        return depth < MAX_NESTING and all(_known(v.data, depth + 1) for v in data)
-    return False
-
-
-def _plain(data: Any, depth: int) -> Any:
-    if data is None or isinstance(data, bool | int | float | str | bytes):
-        return data
-    if depth > MAX_NESTING:
-        return None
-    if isinstance(data, dict):
-        return {key: _plain(item.data, depth + 1) for key, item in data.items()}
+        return {key: _plain(item.data) for key, item in data.items()}
     if isinstance(data, list):
-        return [_plain(item.data, depth + 1) for item in data]
+        return [_plain(item.data) for item in data]
     if isinstance(data, tuple):
-        return tuple(_plain(item.data, depth + 1) for item in data)
-    return None
+        return tuple(_plain(item.data) for item in data)
+    return data if data is None or isinstance(data, bool | int | float | str | bytes) else None
+
+
+def _leaves(value: Value, prefix: str, depth: int, left: list[int]) -> Iterator[tuple[str, Value]]:
+    left[0] -= 1
+    if depth > MAX_NESTING or left[0] < 0:
+        return
+    data = value.data
+    if isinstance(data, dict):
+        for key, item in data.items():
+            yield from _leaves(item, f"{prefix}.{key}" if prefix else str(key), depth + 1, left)
+    elif isinstance(data, list | tuple):
+        for index, item in enumerate(data):
+            yield from _leaves(item, f"{prefix}.{index}" if prefix else str(index), depth + 1, left)
+    else:
+        yield prefix, value
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Regular expressions of a repository: applied to what names are made of, and only if harmless."""
+"""Regular expressions of a repository: applied to what names are made of, in linear time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from schedmate.agent.regex import for_text
 from schedmate.agent.static import extract
 
 SCRIPT = """
@@ -41,6 +42,44 @@ def test_a_name_is_made_as_the_program_makes_it(
     assert _model(tmp_path, pattern, replacement, text) == expected
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", r"(.)\1*b", "a*a*a*b", "(?P<x>a)", "("])
-def test_a_pattern_that_may_take_long_is_left_alone(tmp_path: Path, pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "a*a*a*b", "(?P<x>a)", "(?<=a)a"])
+def test_a_pattern_is_run_whatever_it_would_take_python(tmp_path: Path, pattern: str) -> None:
+    text = "aaaaaaaac"  # short enough for Python as well
+    expected = re.sub(pattern, "", text).split("-")[0]
+    assert _model(tmp_path, pattern, "", text) == expected
+    assert _model(tmp_path, pattern, "", "a" * 200) in ("a" * 200, "a", "", None)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(.)\1*b", "(?=a+)a", "(?x: (a+) +)b", "(", "a{,3}", "a" * 999]
+)
+def test_a_pattern_without_linear_time_is_left_alone(tmp_path: Path, pattern: str) -> None:
     assert _model(tmp_path, pattern, "", "a" * 200) is None
+
+
+SAME = [
+    r"^np.", r"_\w+-", "[A-Z]", "(.)([A-Z][a-z]+)", r"(?i)resnet(\d+)", "a|b", r"\.pth$", "^.*/",
+    r"(?P<n>\d+)(b|m)", "x*", "a{2,3}", r"\bnet\b", "(?<!^)(?=[A-Z])", "(x)?(y)?", r"[^\w]", "-|_",
+]  # fmt: skip
+TEXTS = ["np.resnet50-v1", "ResNetFooBar", "aaaa", "net net", "path/to/file.pth", "7b 13m", "xy"]
+
+
+@pytest.mark.parametrize("pattern", SAME)
+def test_what_is_found_is_what_python_finds(pattern: str) -> None:
+    for text in TEXTS:
+        found = for_text(pattern, text, every=True)
+        assert found is not None
+        assert found.sub("<>", text) == re.sub(pattern, "<>", text)
+        assert found.split(text) == re.split(pattern, text)
+        assert found.findall(text) == re.findall(pattern, text)
+        one, other = found.search(text), re.search(pattern, text)
+        assert (one is None) == (other is None)
+        assert one is None or other is None or one.groups() == other.groups()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [(r"\w+", "größe"), ("a$", "a\n"), ("$", "a"), ("a??", "aa"), ("[[:alpha:]]", "a")],
+)
+def test_where_the_engines_differ_nothing_is_said(pattern: str, text: str) -> None:
+    assert for_text(pattern, text, every=True) is None

@@ -21,7 +21,9 @@ _TOKEN = re.compile(
     |(?P<word>[^\s\[\]{},:="\#+]+|\+)""",
     re.VERBOSE | re.DOTALL,
 )
-_OPENS = re.compile(r"^\s*[\w.\"-]+\s*[=:]?\s*(\$\{[\w.]+\}\s*)?\{\s*$", re.MULTILINE)
+_OPENS = re.compile(
+    r"^[ \t]*+[\w.\"-]++[ \t]*+(?:[=:][ \t]*+)?(\$\{[\w.]++\}[ \t]*+)?\{[ \t]*+$", re.MULTILINE
+)
 
 
 def looks_like_hocon(text: str) -> bool:

@@ -13,15 +13,18 @@ from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES, ensure_bounded, 
 from schedmate.agent.values import Origin, Value
 
 _TOML_TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\#[^\n]*|[\[\]{}]|\n',
-    re.DOTALL,
+    r'"""(?:\\.|[^\\"]|"(?!""))*+(?:"""|\Z)|\'\'\'(?:[^\']|\'(?!\'\'))*+(?:\'\'\'|\Z)'
+    r'|"(?:\\.|[^"\\\n])*+(?:"|$|\Z)|\'[^\'\n]*+(?:\'|$)|\#[^\n]*+|[\[\]{}]|\n',
+    re.DOTALL | re.MULTILINE,
 )
+MAX_STATEMENTS = 50_000
+"""Most assignments, and most tables, of a TOML text."""
 _TOML_LINE = re.compile(r"at line (\d+)")
-_SECTION = re.compile(r"\[\s*([^\]]+?)\s*\]\s*(?:[#;].*)?")
-_PAIR = re.compile(r"([^=:]*?)\s*[=:]\s*(.*)")
-_FLAG_PAIR = re.compile(r"-{1,2}([A-Za-z][\w.-]*)(?:\s*=\s*|\s+|$)(.*)")
-_WORDS = re.compile(r"([A-Za-z][\w.-]*)(?:\s+(.*))?")
-_TRAILING_COMMENT = re.compile(r"\s[#;].*$")
+_SECTION = re.compile(r"\[([^\]]*+)\]\s*+(?:[#;].*)?")
+_PAIR = re.compile(r"([^=:]*+)[=:](.*)")
+_FLAG_PAIR = re.compile(r"-{1,2}([A-Za-z][\w.-]*+)(?:\s*+=\s*+|\s++|$)(.*)")
+_WORDS = re.compile(r"([A-Za-z][\w.-]*+)(?:\s++(.*))?")
+_TRAILING_COMMENT = re.compile(r"\s[#;].*+$")
 
 
 def read_toml(source: Source) -> Value:
@@ -29,20 +32,14 @@ def read_toml(source: Source) -> Value:
 
     Dates and times become text. Raises ConfigError with the line for broken syntax.
     """
-    unquoted = _TOML_TOKEN.sub(lambda token: token[0] if token[0] == "\n" else " ", source.text)
-    if any(part.count(".") > MAX_DEPTH for part in re.split(r"[=,\n]", unquoted)):
-        raise source.error(f"has a key of more than {MAX_DEPTH} parts; shorten it")
-    if unquoted.count("=") > MAX_NODES:
-        message = f"holds more than {MAX_NODES:,} values, too many for a configuration"
-        raise source.error(message)
     try:
-        tables = tomllib.loads(source.text)
+        tables = parse_toml(source.text)
     except tomllib.TOMLDecodeError as error:
         found = _TOML_LINE.search(str(error))
         line = int(found[1]) if found else None
         raise source.error(f"is not valid TOML ({error})", line) from error
-    except (RecursionError, ValueError) as error:
-        raise source.error("is not usable TOML (nested too deeply or a bad number)") from error
+    except ValueError as error:
+        raise source.error(str(error)) from error
     lines = _toml_lines(source.text)
     budget = [MAX_NODES]
 
@@ -62,6 +59,26 @@ def read_toml(source: Source) -> Value:
         return Value(data if isinstance(data, bool | int | float | str) else str(data), origin)
 
     return build(tables, (), 1)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """What a TOML text says.
+
+    Raises ValueError for what is not valid, and for what would take tomllib long.
+    """
+    unquoted = _TOML_TOKEN.sub(lambda token: token[0] if token[0] == "\n" else " ", text)
+    if any(part.count(".") > MAX_DEPTH for part in re.split(r"[=,\n]", unquoted)):
+        raise ValueError(f"has a key of more than {MAX_DEPTH} parts; shorten it")
+    if unquoted.count("=") > MAX_STATEMENTS or unquoted.count("\n[") > MAX_STATEMENTS:
+        raise ValueError(f"has more than {MAX_STATEMENTS:,} lines that say something; shorten it")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("is not usable TOML (nested too deeply)") from error
+    except ValueError as error:
+        if isinstance(error, tomllib.TOMLDecodeError):
+            raise
+        raise ValueError("is not usable TOML (a number too long)") from error
 
 
 def _toml_lines(text: str) -> dict[tuple[object, ...], int]:
@@ -151,6 +168,10 @@ class _Sections:
         self._store()
         defaults = self.top.get("DEFAULT") if self.ini else None
         if defaults is not None and isinstance(defaults.data, dict):
+            sections = [one for one in self.top.values() if isinstance(one.data, dict)]
+            if len(defaults.data) * len(sections) > MAX_NODES:
+                message = f"expands to more than {MAX_NODES:,} values, too many for a configuration"
+                raise self.source.error(message)
             for section in self.top.values():
                 if isinstance(section.data, dict):
                     section.data = {**defaults.data, **section.data}
@@ -167,8 +188,7 @@ class _Sections:
             return
         self._store()
         section = _SECTION.fullmatch(text)
-        if section:
-            name = section[1]
+        if section and (name := section[1].strip()):
             existing = self.top.get(name)
             if existing is None or not isinstance(existing.data, dict):
                 existing = self.top[name] = Value({}, self.source.origin(number))
@@ -179,7 +199,7 @@ class _Sections:
         bare = _WORDS.fullmatch(_without_comment(text)) if pair is None else None
         if pair is not None and pair[1].strip():
             key = pair[1].strip()
-            value = _without_comment(pair[2])
+            value = _without_comment(pair[2].strip())
             if not value and text.startswith("-"):
                 value = "true"
             self.pending = (key.lower() if self.ini else key, [value], number)

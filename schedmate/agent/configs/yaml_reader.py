@@ -30,6 +30,8 @@ ARGS = "__args__"
 """Key under which a sequence with an unknown tag keeps its items, next to `TAG`."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MAX_DIRECTIVES = 100
+"""Lines that begin with `%`: libyaml compares each `%TAG` with all before."""
 _MERGE_KEY = object()
 _PLAIN_SEQUENCES = {CORE + name for name in ("seq", "omap", "pairs", "python/list")}
 _PLAIN_MAPPINGS = {CORE + name for name in ("map", "set", "omap", "python/dict")}
@@ -181,6 +183,8 @@ def read_yaml(source: Source) -> Value:
     Raises ConfigError, with the line, for broken syntax and for aliases that expand too far.
     """
     builder = _Builder(source)
+    if source.text.count("\n%") > MAX_DIRECTIVES:
+        raise source.error(f"has more than {MAX_DIRECTIVES} directives; remove them")
     try:
         loader = _Loader(source.text)
         try:

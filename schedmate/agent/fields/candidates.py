@@ -11,6 +11,7 @@ from typing import Any
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function, Instance, Symbol
 from schedmate.agent.interp.trace import CallEvent, Settings, Trace, without_tables
+from schedmate.agent.sizes import MAX_NESTING
 from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.data import load
 from schedmate.jobs import Evidence
@@ -285,10 +286,11 @@ def text_of(value: Value | None) -> str | None:
     if value is None:
         return None
     data = value.data
+    for _ in range(MAX_NESTING):  # a list can contain itself
+        if isinstance(data, list | tuple) and data and isinstance(data[0], Value):
+            data = data[0].data
     if isinstance(data, str):
         return data
-    if isinstance(data, list | tuple) and data and isinstance(data[0], Value):
-        return text_of(data[0])
     if isinstance(data, Class | Function):
         return data.name
     if isinstance(data, Symbol) and re.fullmatch(r"[A-Za-z_][\w.]*", data.path):

@@ -19,6 +19,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Unknown, Value, unknown
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def _put_slice(
         for part in (node.lower, node.upper)
     ]
     known = all(part is None or isinstance(part, int) for part in parts)
-    if isinstance(base.data, list) and items is not None and node.step is None and known:
+    fits = items is not None and isinstance(base.data, list)
+    if fits and node.step is None and known and len(base.data) + len(items or ()) <= MAX_DATA:
+        state.charge(len(base.data))
         base.data[slice(*parts)] = items
 
 

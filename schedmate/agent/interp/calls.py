@@ -23,6 +23,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.trace import CallEvent, Settings
+from schedmate.agent.sizes import measure
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ LONG_BLIND = 500
 """Steps of a function followed in doubt and knowing nothing, that is not followed so again."""
 MANY_CALLS, MANY_STEPS = 40, 80_000
 """A function called so often, which took so much together, is left out of the second half."""
+MAX_NESTED = 4
+"""Sequences inside each other that are looked into for what they hand on."""
 MAX_EVENTS = 20_000
 """Calls noted in the trace."""
 
@@ -49,6 +52,7 @@ def call(
 ) -> Value:
     """Call `func`; what it does not know how to call yields an unknown or a `Call`."""
     state.tick()
+    state.look()
     data = func.data
     if isinstance(data, Native):
         return data.fn(state, args, kwargs, site)
@@ -85,8 +89,8 @@ def _wraps(state: State, made: Call) -> bool:
     return callable_ and f"{made.path}()" not in state.library.handlers
 
 
-def use(state: State, value: Value) -> None:
-    """Note that an object was handed to something."""
+def use(state: State, value: Value, depth: int = 0) -> None:
+    """Note that an object was handed to something, alone or in short sequences."""
     data = value.data
     if isinstance(data, Call | Instance):
         state.trace.used[id(data)] += 1
@@ -94,9 +98,9 @@ def use(state: State, value: Value) -> None:
             state.use(data.callee)
     elif isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call):
         state.use(data.base)
-    elif isinstance(data, list | tuple) and len(data) <= 8:
+    elif isinstance(data, list | tuple) and len(data) <= 8 and depth < MAX_NESTED:
         for item in data:
-            state.use(item)
+            state.use(item, depth + 1)
 
 
 def _call_instance(
@@ -262,8 +266,12 @@ def external(state: State, invocation: Invocation) -> Value:
     if handler is None and "." in path:
         handler = state.library.handlers.get("*." + path.rsplit(".", 1)[-1])
     if handler is not None:
+        invocation.args = list(map(_within, invocation.args))
+        invocation.kwargs = {key: _within(value) for key, value in invocation.kwargs.items()}
         answer = handler(state, invocation)
         if answer is not None:
+            if isinstance(answer.data, dict | list):
+                state.charge(measure(answer.data) or 0)
             return answer
     elif state.library.is_parser(invocation):
         # a library adds its options to the program's parser
@@ -274,6 +282,12 @@ def external(state: State, invocation: Invocation) -> Value:
     result = Value(Call(path, invocation.args, invocation.kwargs, callee=invocation.base), origin)
     state.record(path, invocation.args, invocation.kwargs, invocation.site, result)
     return result
+
+
+def _within(value: Value) -> Value:
+    """An argument that a model may go through: unknown to it where it expands too far."""
+    container = isinstance(value.data, dict | list | tuple)
+    return unknown(origin=value.origin) if container and measure(value.data) is None else value
 
 
 def _note_settings(state: State, path: str, invocation: Invocation) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp.builtins.data import in_order
 from schedmate.agent.interp.invocation import Invocation, Method
 from schedmate.agent.interp.objects import AttrDict, Instance
-from schedmate.agent.interp.operators import MAX_DATA, binary
+from schedmate.agent.interp.operators import binary
 from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.sizes import MAX_DATA, VALUE, measure
 from schedmate.agent.values import Origin, Value, lifted, unknown
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ def _append(state: State, base: Value, call: Invocation) -> Value:
 def _extend(state: State, base: Value, call: Invocation) -> Value:
     items = iterate(call.args[0]) if call.args else None
     if items and len(base.data) + len(items) < MAX_DATA:
+        state.charge(len(items))
         base.data.extend(items)
     return Value(None)
 
 
 def _insert(state: State, base: Value, call: Invocation) -> Value:
-    if len(call.args) == 2 and isinstance(call.args[0].data, int):
+    where = call.args[0].data if len(call.args) == 2 else None
+    if isinstance(where, int) and abs(where) <= MAX_DATA and len(base.data) < MAX_DATA:
         base.data.insert(call.args[0].data, call.args[1])
     return Value(None)
 
@@ -44,14 +47,19 @@ def _list_pop(state: State, base: Value, call: Invocation) -> Value:
 
 
 def _list_index(state: State, base: Value, call: Invocation) -> Value:
+    size = measure(base.data)
+    if size is None or not call.args or not call.args[0].known:
+        return unknown()
+    state.charge(size)
+    wanted = call.args[0].plain()
     for index, item in enumerate(base.data):
-        if call.args and item.known and call.args[0].known and item.plain() == call.args[0].plain():
+        if item.known and item.plain() == wanted:
             return Value(index, base.origin)
     return unknown()
 
 
 def _list_copy(state: State, base: Value, call: Invocation) -> Value:
-    return Value(list(base.data), base.origin)
+    return state.made(Value(list(base.data), base.origin))
 
 
 def _list_remove(state: State, base: Value, call: Invocation) -> Value:
@@ -85,6 +93,7 @@ def _combined(op: type[ast.operator]) -> Method:
             items = iterate(value)
             if items is None:
                 return unknown()
+            state.charge(len(items))
             base = binary(op, base, Value(items), Origin("code"))
         return base
 
@@ -106,14 +115,16 @@ def _get(state: State, base: Value, call: Invocation) -> Value:
 
 
 def _keys(state: State, base: Value, call: Invocation) -> Value:
+    state.charge(VALUE * len(base.data))
     return Value([lifted(key, item.origin) for key, item in base.data.items()], base.origin)
 
 
 def _values(state: State, base: Value, call: Invocation) -> Value:
-    return Value(list(base.data.values()), base.origin)
+    return state.made(Value(list(base.data.values()), base.origin))
 
 
 def _items(state: State, base: Value, call: Invocation) -> Value:
+    state.charge(2 * VALUE * len(base.data))
     pairs = [Value((lifted(key, item.origin), item)) for key, item in base.data.items()]
     return Value(pairs, base.origin)
 
@@ -122,6 +133,7 @@ def _dict_update(state: State, base: Value, call: Invocation) -> Value:
     for value in call.args:
         mapping = state.mapping(value)
         if mapping is not None:
+            state.charge(len(mapping))
             base.data.update(mapping)
             continue
         for pair in iterate(value) or []:
@@ -154,7 +166,7 @@ def _dict_pop(state: State, base: Value, call: Invocation) -> Value:
 
 
 def _dict_copy(state: State, base: Value, call: Invocation) -> Value:
-    return copy_shallow(base)
+    return state.made(copy_shallow(base))
 
 
 def copy_shallow(value: Value) -> Value:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.comprehensions import comprehension
 from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Site, Symbol
-from schedmate.agent.interp.operators import MAX_DATA, binary, compare
+from schedmate.agent.interp.operators import binary, compare
 from schedmate.agent.interp.passes import left_over
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
+from schedmate.agent.sizes import MAX_DATA, characters, joined, specification, whole
 from schedmate.agent.values import UNSET, Origin, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def _here(node: ast.expr, scope: Scope) -> Origin:
 
 
 def _constant(state: State, node: ast.Constant, scope: Scope) -> Value:
+    if not whole(node.value):
+        return unknown(origin=_here(node, scope))
     data = None if node.value is Ellipsis else node.value
     return Value(data, _here(node, scope))
 
@@ -59,7 +62,8 @@ def _joined(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
             continue
         assert isinstance(piece, ast.FormattedValue)
         value = evaluate(state, piece.value, scope)
-        if not value.known or isinstance(value.data, dict | list | tuple):
+        long = joined(parts) + characters(value.data) > MAX_DATA
+        if long or not value.known or isinstance(value.data, dict | list | tuple):
             for later in node.values[index + 1 :]:  # what it calls is called all the same
                 if isinstance(later, ast.FormattedValue):
                     evaluate(state, later.value, scope)
@@ -70,11 +74,11 @@ def _joined(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
             spec_value = evaluate(state, piece.format_spec, scope)
             spec = spec_value.data if isinstance(spec_value.data, str) else ""
         try:
-            parts.append(format(value.data, spec) if len(spec) < 8 else str(value.data))
+            parts.append(format(value.data, spec) if specification(spec) else str(value.data))
         except (ValueError, TypeError):
             parts.append(str(value.data))
         origin = origin or value.origin
-    return Value("".join(parts)[:MAX_DATA], origin or _here(node, scope))
+    return state.made(Value("".join(parts)[:MAX_DATA], origin or _here(node, scope)))
 
 
 def _sequence(state: State, elements: list[ast.expr], scope: Scope) -> list[Value]:
@@ -83,6 +87,7 @@ def _sequence(state: State, elements: list[ast.expr], scope: Scope) -> list[Valu
         if isinstance(element, ast.Starred):
             spread = iterate(evaluate(state, element.value, scope))
             items.extend(spread if spread is not None else [unknown()])
+            state.charge(len(spread or ()))
         else:
             items.append(evaluate(state, element, scope))
     return items
@@ -103,6 +108,7 @@ def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
         if key_node is None:
             mapping = state.mapping(value)
             if mapping:
+                state.charge(len(mapping))
                 items.update(mapping)
             continue
         key = plain_key(evaluate(state, key_node, scope))
@@ -116,7 +122,7 @@ def _binop(state: State, node: ast.BinOp, scope: Scope) -> Value:
     right = evaluate(state, node.right, scope)
     if left_over(node, left, right):
         return left
-    return binary(type(node.op), left, right, _here(node, scope))
+    return state.made(binary(type(node.op), left, right, _here(node, scope)))
 
 
 def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
@@ -203,7 +209,7 @@ def _slice(state: State, base: Value, node: ast.Slice, scope: Scope) -> Value:
             return unknown(origin=base.origin)
         ends.append(value.data)
     if isinstance(base.data, str | list | tuple) and ends[2] != 0:
-        return Value(base.data[slice(*ends)], base.origin)
+        return state.made(Value(base.data[slice(*ends)], base.origin))
     if isinstance(base.data, Unknown | Symbol | Call):
         return Value(Unknown(), base.origin)
     return unknown(origin=base.origin)
@@ -221,6 +227,7 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
             spread = iterate(evaluate(state, argument.value, scope))
             if spread is not None:
                 args.extend(spread)
+                state.charge(len(spread))
         else:
             args.append(evaluate(state, argument, scope))
     kwargs: dict[str, Value] = {}

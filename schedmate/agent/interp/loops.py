@@ -27,6 +27,7 @@ FULL_LIST = 300
 
 
 def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
+    state.look()
     source = evaluate(state, node.iter, scope)
     state.use(source)
     if isinstance(source.data, Call) and source.data.args:
@@ -56,6 +57,7 @@ def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | Non
 
 
 def while_(state: State, node: ast.While, scope: Scope) -> Flow | None:
+    state.look()
     decided = truth(evaluate(state, node.test, scope))
     note_bound(state, node.test, node.body, scope, kind="while", loop=node)
     if decided is False:

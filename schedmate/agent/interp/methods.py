@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from schedmate.agent.interp.containers import DICT, LIST, TUPLE
 from schedmate.agent.interp.invocation import Method, bound
 from schedmate.agent.interp.objects import FileHandle, Native, PathStr, Site
-from schedmate.agent.interp.operators import MAX_DATA
 from schedmate.agent.interp.paths import FILE, PATH, path_property
 from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.sizes import MAX_DATA, VALUE, fits, formatted, joined, replaced
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
@@ -25,8 +25,12 @@ _STR = frozenset((
     "isidentifier", "encode", "decode", "format", "center", "ljust", "rjust",
 ))  # fmt: skip
 
-_WIDE = re.compile(r":[^{}]*\d{4}")
-"""A width that would fill the memory."""
+_CODECS = frozenset((
+    "utf-8", "utf8", "utf_8", "utf-8-sig", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1",
+    "cp1252", "utf-16", "utf-16le", "utf-16be", "utf-32",
+))  # fmt: skip
+"""Encodings whose time grows with the text alone; punycode and IDNA are quadratic."""
+_WIDTHS = ("zfill", "center", "ljust", "rjust")
 _NUMBER = frozenset(["is_integer", "bit_length", "conjugate"])
 
 
@@ -94,20 +98,15 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
             parts = iterate(args[0])
             if parts is None or not all(isinstance(p.data, str) for p in parts):
                 return unknown(origin=base.origin)
-            return Value(str(text).join(p.data for p in parts)[:MAX_DATA], base.origin)
+            texts = [part.data for part in parts]
+            if joined(texts, text) > MAX_DATA:
+                return unknown(origin=base.origin)
+            return state.made(Value(str(text).join(texts), base.origin))
         if not all(a.known for a in [*args, *kwargs.values()]):
             start = str(text).split("{", 1)[0] if name == "format" else ""
             return begun(start, base.origin)
-        if name == "format" and _WIDE.search(text):
-            return unknown(origin=base.origin)
-        if name == "format" and ("{" not in text or "." in text.split("{", 1)[1].split("}")[0]):
-            return unknown(origin=base.origin)
-        width = args[0].data if args else None
-        if name in ("zfill", "center", "ljust", "rjust") and not (
-            isinstance(width, int) and width <= 100
-        ):
-            return unknown(origin=base.origin)
-        if name in ("encode", "decode") and isinstance(width, int):
+        state.charge(len(text) // 8)
+        if not _bearable(name, text, args, kwargs):
             return unknown(origin=base.origin)
         try:
             result = getattr(str(text), name)(
@@ -116,10 +115,43 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
         except (TypeError, ValueError, LookupError, UnicodeError, AttributeError):
             return unknown(origin=base.origin)
         if isinstance(result, list | tuple):
+            state.charge(VALUE * len(result))
             kind = type(result)
             return Value(kind(Value(item, base.origin) for item in result), base.origin)
         if isinstance(result, str) and len(result) > MAX_DATA:
             return unknown(origin=base.origin)
-        return Value(result, base.origin)
+        return state.made(Value(result, base.origin))
 
     return call
+
+
+def _bearable(name: str, text: str, args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """Whether a method's result will be no longer than a text or list may be."""
+    first = args[0].data if args else None
+    if name == "format":
+        given = [value.data for value in (*args, *kwargs.values())]
+        return "{" in text and fits(formatted(text, given))
+    if name in _WIDTHS:
+        return isinstance(first, int) and first <= 100
+    if name in ("encode", "decode"):
+        codec = kwargs["encoding"].data if "encoding" in kwargs else first or "utf-8"
+        return isinstance(codec, str) and codec.lower() in _CODECS
+    if name == "replace" and len(args) > 1 and isinstance(first, str):
+        new = args[1].data
+        return isinstance(new, str) and replaced(text, first, new) <= MAX_DATA
+    if name in ("split", "rsplit", "splitlines") and len(text) > MAX_DATA:
+        return _pieces(name, text, kwargs["sep"].data if "sep" in kwargs else first) <= MAX_DATA
+    return True
+
+
+def _pieces(name: str, text: str, separator: object) -> int:
+    """How many pieces a text is split into at most, told without making them."""
+    if name == "splitlines":
+        return 1 + sum(map(text.count, _ENDS))
+    if isinstance(separator, str) and separator:
+        return text.count(separator) + 1
+    return len(text.split(None, MAX_DATA))
+
+
+_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""Characters that end a line."""

@@ -37,6 +37,7 @@ def load(state: State, module: Module) -> None:
         _load_package(state, module)
     if module.loaded:  # its package may have loaded it
         return
+    state.look()
     module.loaded = True
     tree = state.sources.parse(module.path, state.trace)
     if tree is None:

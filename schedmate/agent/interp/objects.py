@@ -19,8 +19,18 @@ if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
 
+MAX_BASES = 64
+"""Bases of one class that are looked at."""
+MAX_NAME = 300
+"""Longest dotted path of a library's thing."""
+
 Args = list[Value]
 Kwargs = dict[str, Value]
+
+
+def _bounded(path: str) -> str:
+    """A dotted path, or one that says nothing where a program goes on and on: `x = x[0]`."""
+    return path if len(path) <= MAX_NAME else "?"
 
 
 class Scope:
@@ -59,6 +69,9 @@ class Symbol:
     path: str
     base: Value | None = None
 
+    def __post_init__(self) -> None:
+        self.path = _bounded(self.path)
+
 
 @dataclass(eq=False, slots=True)
 class Call:
@@ -69,6 +82,9 @@ class Call:
     kwargs: dict[str, Value]
     attrs: dict[str, Value] = field(default_factory=dict)
     callee: Value | None = None
+
+    def __post_init__(self) -> None:
+        self.path = _bounded(self.path)
 
 
 @dataclass(eq=False, slots=True)
@@ -128,14 +144,14 @@ class Class:
             if cls in order or len(order) > 64:
                 continue
             order.append(cls)
-            stack = [b.data for b in cls.bases if isinstance(b.data, Class)] + stack
+            stack = [b.data for b in cls.bases[:MAX_BASES] if isinstance(b.data, Class)] + stack
         return order
 
     def external_bases(self) -> list[str]:
         """Dotted paths of third-party classes among the ancestors."""
         paths = []
         for cls in self.mro():
-            for base in cls.bases:
+            for base in cls.bases[:MAX_BASES]:
                 if isinstance(base.data, Symbol | Call):
                     paths.append(base.data.path)
                 elif isinstance(base.data, Native):

@@ -21,13 +21,20 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key
+from schedmate.agent.sizes import (
+    MAX_DATA,
+    MAX_PATH,
+    MAX_WORK,
+    fits,
+    measure,
+    percent,
+    repeated,
+    whole,
+)
 from schedmate.agent.values import UNSAID, Origin, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
-
-MAX_DATA = 20_000
-"""Longest string or list an operation may build; anything longer becomes unknown."""
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -59,6 +66,8 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
     origin = origin_of(left, right) or here
     if op is ast.Div and isinstance(a, str):
         if isinstance(b, str):
+            if len(a) + len(b) > MAX_PATH:
+                return unknown(origin=origin)
             return Value(PathStr(b if b.startswith("/") else f"{a.rstrip('/')}/{b}"), origin)
         return begun(a, origin, joint="/")
     if op is ast.BitOr and isinstance(a, dict) and isinstance(b, dict):
@@ -79,45 +88,50 @@ def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin)
         if shared is None and op in (ast.Add, ast.Div) and not right.known:
             return begun(left, origin)
         return shared or unknown(origin=origin)
-    if op is ast.Mult and isinstance(a, str | bytes) | isinstance(b, str | bytes):
-        count = a if isinstance(a, int) else b if isinstance(b, int) else 0
-        if count > 1000:
-            return unknown(origin=origin)
+    if not (_fits(op, a, b) and whole(a) and whole(b)):
+        return unknown(origin=origin)
     try:
         if op is ast.Pow:
             small = isinstance(a, int | float) and isinstance(b, int | float)
             if not small or abs(b) > 1024 or abs(a) > 1e12:
                 return unknown(origin=origin)
-            return Value(a**b, origin)
-        if op is ast.LShift and (not isinstance(b, int) or b > 256):
+            result = a**b
+        elif op is ast.LShift and (not isinstance(b, int) or b > 256):
             return unknown(origin=origin)
-        result = _BINARY[op](a, b)
+        else:
+            result = _BINARY[op](a, b)
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         return unknown(origin=origin)
-    if isinstance(result, int) and result.bit_length() > 1024:
-        return unknown(origin=origin)
-    if isinstance(result, str | bytes) and len(result) > MAX_DATA:
+    if not whole(result):
         return unknown(origin=origin)
     if isinstance(a, PathStr) and isinstance(result, str):
         result = PathStr(result)
     return Value(result, origin)
 
 
-_WIDE = re.compile(r"%[^a-zA-Z%]*\d{4}")
-"""A width that would fill the memory."""
+def _fits(op: type[ast.operator], a: Any, b: Any) -> bool:
+    """Whether what two texts, or a text and a number, make is not too long."""
+    for text, other in ((a, b), (b, a)):
+        if isinstance(text, str | bytes):
+            if op is ast.Mult and isinstance(other, int):
+                return repeated(text, other) <= MAX_DATA
+            if op is ast.Add and isinstance(other, str | bytes):
+                return len(text) + len(other) <= MAX_DATA
+    return True
 
 
 _SLOT = re.compile(r"(%[^a-zA-Z%(]*[a-zA-Z])")
 
 
 def _percent(template: str, right: Value, origin: Origin) -> Value:
-    if len(template) > 500 or "*" in template or _WIDE.search(template):
+    if len(template) > 500:
         return unknown(origin=origin)
     if not right.known:
         return _percent_around(template, right, origin)
-    plain = right.plain()
+    if not fits(percent(template, right.data)):
+        return unknown(origin=origin)
     try:
-        return Value((template % plain)[:MAX_DATA], origin)
+        return Value(template % right.plain(), origin)
     except (TypeError, ValueError, KeyError, OverflowError):
         return unknown(origin=origin)
 
@@ -136,16 +150,17 @@ def _percent_around(template: str, right: Value, origin: Origin) -> Value:
     return unknown("".join(pieces), origin)
 
 
-_SETS: dict[type[ast.operator], Callable[..., list[Value]]] = {
-    ast.BitOr: lambda a, keys, b, others: (
-        a + [v for v, k in zip(b, others, strict=True) if k not in keys]
-    ),
-    ast.BitAnd: lambda a, keys, b, others: [v for v, k in zip(a, keys, strict=True) if k in others],
-    ast.Sub: lambda a, keys, b, others: [
-        v for v, k in zip(a, keys, strict=True) if k not in others
-    ],
-}
-"""Sets are lists of what they hold."""
+_SETS = (ast.BitOr, ast.BitAnd, ast.Sub)
+
+
+def _set_op(op: type[ast.operator], a: list[Value], b: list[Value]) -> list[Value]:
+    """`a | b`, `a & b` and `a - b` of sets, which are lists of what they hold."""
+    keys, others = [plain_key(value) for value in a], [plain_key(value) for value in b]
+    if op is ast.BitOr:
+        held = set(keys)
+        return a + [value for value, key in zip(b, others, strict=True) if key not in held]
+    held, wanted = set(others), op is ast.BitAnd
+    return [value for value, key in zip(a, keys, strict=True) if (key in held) is wanted]
 
 
 def _sequence_op(op: type[ast.operator], a: Any, b: Any, origin: Origin) -> Value:
@@ -155,10 +170,10 @@ def _sequence_op(op: type[ast.operator], a: Any, b: Any, origin: Origin) -> Valu
         kind = tuple if isinstance(a, tuple) else list
         return Value(kind([*a, *b]), origin)
     if op in _SETS and isinstance(a, list) and isinstance(b, list):
-        return Value(_SETS[op](a, [plain_key(v) for v in a], b, [plain_key(v) for v in b]), origin)
+        return Value(_set_op(op, a, b), origin)
     if op is ast.Mult:
         items, count = (a, b) if isinstance(a, list | tuple) else (b, a)
-        if isinstance(count, int) and 0 <= len(items) * count <= MAX_DATA:
+        if isinstance(count, int) and count >= 0 and repeated(items, count) <= MAX_DATA:
             return Value(items * count, origin)
     return unknown(origin=origin)
 
@@ -249,8 +264,10 @@ def _contains(state: State, item: Value, container: Value) -> bool | None:
             else False
         )
     items = iterate(container)
-    if items is None:
+    weight = measure(item.data)
+    if items is None or weight is None or weight * len(items) > MAX_WORK:
         return None
+    state.charge(weight * len(items) // 8)
     undecided = False
     for other in items:
         same = _same(item, other, False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp.invocation import Invocation, Method
 from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
+from schedmate.agent.sizes import MAX_PATH, VALUE, joined
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
 MAX_FILES = 500
 """Files listed of one pattern."""
+MAX_LINES = 5000
+"""Lines read of one file."""
 
 
 def path_property(path: PathStr, name: str) -> Any:
+    if len(path) > MAX_PATH:
+        return None
     pure = PurePosixPath(path)
     if name == "parent":
         return PathStr(pure.parent)
@@ -36,7 +41,10 @@ def _path_same(state: State, base: Value, call: Invocation) -> Value:
 def _path_join(state: State, base: Value, call: Invocation) -> Value:
     if not all(isinstance(a.data, str) for a in call.args):
         return unknown(origin=base.origin)
-    return Value(PathStr(PurePosixPath(base.data, *(a.data for a in call.args))), base.origin)
+    parts = [base.data, *(a.data for a in call.args)]
+    if joined(parts, "/") > MAX_PATH:
+        return unknown(origin=base.origin)
+    return Value(PathStr(PurePosixPath(*parts)), base.origin)
 
 
 def _path_with_suffix(state: State, base: Value, call: Invocation) -> Value:
@@ -55,13 +63,18 @@ def _path_glob(state: State, base: Value, call: Invocation) -> Value:
     """The files of a pattern: the repository's, else found when the program runs."""
     pattern = call.first.data
     found = state.sources.locate(base.data)
-    if not isinstance(pattern, str) or pattern.startswith("/"):
+    if not isinstance(pattern, str) or pattern.startswith("/") or not bearable(pattern):
         return unknown(origin=base.origin)
     if found is None or not found.is_dir() or "**" in pattern:
         place = Value(str(PurePosixPath(base.data, pattern)), base.origin)
         return state.call(Value(Symbol("glob.glob")), [place], {}, call.site)
     files = sorted(str(child) for child in islice(found.glob(pattern), MAX_FILES))
     return Value([Value(PathStr(file), base.origin) for file in files])
+
+
+def bearable(pattern: str) -> bool:
+    """Whether a pattern of files goes down only: `*/../*/../*` visits the same folders for ever."""
+    return len(pattern) <= MAX_PATH and ".." not in pattern.split("/")
 
 
 def _path_open(state: State, base: Value, call: Invocation) -> Value:
@@ -116,7 +129,7 @@ def _file_read(state: State, base: Value, call: Invocation) -> Value:
         text = decode(handle.path.read_bytes())
     except OSError:
         return unknown()
-    value = Value(text, base.origin)
+    value = state.made(Value(text, base.origin))
     state.texts[text] = handle.path
     return value
 
@@ -125,8 +138,9 @@ def _file_lines(state: State, base: Value, call: Invocation) -> Value:
     text = _file_read(state, base, call)
     if not isinstance(text.data, str):
         return text
-    lines = text.data.splitlines(keepends=True)
-    return Value([Value(line) for line in lines[:5000]])
+    lines = text.data.splitlines(keepends=True)[:MAX_LINES]
+    state.charge(VALUE * len(lines))
+    return Value([Value(line) for line in lines])
 
 
 PATH: dict[str, Method] = {

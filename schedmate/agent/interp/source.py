@@ -10,11 +10,13 @@ from pathlib import Path
 from schedmate.agent.interp.objects import Module, Site
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.syntax import parse
+from schedmate.agent.syntax import TooMuchSource, parse
 
 MAX_SOURCE_BYTES = 2_000_000
 EAGER_BYTES = 1_200_000
 MAX_REPAIRS = 60
+MAX_PARSED = 5_000_000
+"""Characters parsed of one file together, while it is repaired."""
 
 _ALIASES = (
     ("os.sys.", "sys."),
@@ -229,7 +231,7 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
     """Parse, replacing statements that are not valid in this version of Python by `pass`."""
     lines = text.split("\n")
     first_error: SyntaxError | None = None
-    for _ in range(MAX_REPAIRS):
+    for _ in range(max(1, min(MAX_REPAIRS, MAX_PARSED // (len(text) + 1)))):
         try:
             tree = parse("\n".join(lines))
         except SyntaxError as error:
@@ -243,6 +245,9 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
                 for rest in range(number + 1, _statement_end(lines, number) + 1):
                     lines[rest] = ""
             lines[number] = repaired
+        except TooMuchSource as error:
+            trace.warn(f"{file}: {error}, left out")
+            return None
         except (ValueError, RecursionError, MemoryError):
             trace.warn(f"{file}: cannot be parsed, left out")
             return None
@@ -258,7 +263,7 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
     return None
 
 
-_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|#.*""")
+_STRING = re.compile(r"""'(?:\\.|[^'\\])*+(?:'|$)|"(?:\\.|[^"\\])*+(?:"|$)|#.*""")
 _LONGEST = 40
 """Lines of a statement, of which no more are looked through for its end."""
 

@@ -39,15 +39,22 @@ if TYPE_CHECKING:
 N = TypeVar("N", bound=ast.AST)
 A = TypeVar("A")
 
+LOOK = 10_000
+"""Size of an operation after which the time is looked at."""
 TRY_REACH = 3
 """Calls between a `raise` and the `try` that is still taken to be meant for it."""
 
 
 @dataclass(slots=True)
 class Limits:
-    """How far to follow: evaluation steps and time."""
+    """How far to follow: evaluation steps, work by its size, and time.
+
+    `work` counts items and eighths of characters that are gone through or made, which bounds the
+    memory that a program's values take together.
+    """
 
     steps: int = 220_000
+    work: int = 40_000_000
     network_steps: int = 4_000
     time: Budget = field(default_factory=lambda: Budget(5.0))
 
@@ -96,6 +103,7 @@ class State:
         self.trace = Trace()
         self.frames: list[Frame] = []
         self.steps = 0
+        self.work = 0
         self.step_limit = self.limits.steps
         self.doubt = 0
         self.trying: list[tuple[int, set[str], bool]] = []
@@ -115,8 +123,30 @@ class State:
         self.steps += 1
         if self.steps > self.step_limit:
             raise BudgetSpent
-        if not self.steps & 511 and self.limits.time.spent():
+        if not self.steps & 15:
+            self.look()
+
+    def look(self) -> None:
+        """Stop where the time is over: between steps, and before one that may take long."""
+        if self.limits.time.spent():
             raise BudgetSpent
+
+    def charge(self, size: int) -> None:
+        """Count work by what it goes through or makes, beyond the step that it is."""
+        self.work += size
+        if self.work > self.limits.work:
+            raise BudgetSpent
+        if size > LOOK:
+            self.look()
+
+    def made(self, value: Value) -> Value:
+        """`value`, its container or text newly made and charged for."""
+        data = value.data
+        if isinstance(data, str | bytes):
+            self.charge(len(data) // 8)
+        elif isinstance(data, list | tuple | dict):
+            self.charge(len(data))
+        return value
 
     def once(self, question: Callable[[N], A], node: N) -> A:
         """What `question` answers of a node of the program, worked out the first time."""

@@ -22,6 +22,7 @@ from schedmate.agent.interp.modules import import_, import_from
 from schedmate.agent.interp.objects import Function, Instance, Scope, Site
 from schedmate.agent.interp.operators import binary
 from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Origin, Value
 
 if TYPE_CHECKING:
@@ -109,13 +110,18 @@ def _augassign(state: State, node: ast.AugAssign, scope: Scope) -> None:
     left = evaluate(state, load, scope)
     right = evaluate(state, node.value, scope)
     if isinstance(left.data, list) and isinstance(node.op, ast.Add):
-        left.data.extend(iterate(right) or [])
+        added = iterate(right) or []
+        if len(left.data) + len(added) <= MAX_DATA:
+            state.charge(len(added))
+            left.data.extend(added)
         return
     if isinstance(left.data, dict) and isinstance(node.op, ast.BitOr):
-        left.data.update(state.mapping(right) or {})
+        mapping = state.mapping(right) or {}
+        state.charge(len(mapping))
+        left.data.update(mapping)
         return
     here = Origin("code", scope.module.file, node.lineno)
-    state.assign(node.target, binary(type(node.op), left, right, here), scope)
+    state.assign(node.target, state.made(binary(type(node.op), left, right, here)), scope)
 
 
 def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:

@@ -16,6 +16,7 @@ from schedmate.agent.interp.objects import (
     Partial,
     RangeOf,
 )
+from schedmate.agent.sizes import MAX_KEY, measure
 from schedmate.agent.values import Origin, Value, lifted
 
 MAX_RANGE = 64
@@ -58,7 +59,7 @@ def iterate(value: Value) -> list[Value] | None:
         start, stop, step = data.start.data, data.stop.data, data.step.data
         if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step:
             numbers = range(start, stop, step)
-            if len(numbers) <= MAX_RANGE:
+            if not numbers[MAX_RANGE:]:
                 return [Value(number, value.origin) for number in numbers]
     return None
 
@@ -72,9 +73,7 @@ def plain_key(value: Value) -> Any:
     """`value` as a dict key, None when it is not known or not hashable."""
     data = value.data
     if isinstance(data, tuple):
-        # a tuple of lists is no key
-        flat = all(not isinstance(item.data, list | dict) for item in data)
-        return value.plain() if flat and value.known else None
+        return value.plain() if _is_key(data) else None
     if isinstance(data, bool | int | float | str | bytes):
         return data
     if isinstance(data, Class | Function):
@@ -82,6 +81,17 @@ def plain_key(value: Value) -> Any:
     if isinstance(data, Instance) and data in data.cls.members.values():
         return data
     return None
+
+
+def _is_key(data: tuple[Value, ...]) -> bool:
+    """Whether a tuple is a key: plain, of a modest size and without lists however deep."""
+    if measure(data, limit=MAX_KEY, plain=True) is None:
+        return False
+    return not any(
+        isinstance(item.data, list | dict)
+        or (isinstance(item.data, tuple) and not _is_key(item.data))
+        for item in data
+    )
 
 
 _FIRST = {"command": 0, "script": 0, "environment": 1, "launch": 1, "config": 2, "default": 3}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from schedmate.agent.launch import patterns
+from schedmate.agent.regex import for_text
 
 Decision = bool | None
 """None: cannot be decided."""
@@ -22,6 +23,8 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 _JOINTS = ("&&", "||", ")")
 _STRINGS = ("=", "==", "!=", "=~", "<", ">")
 _FILES = frozenset(["-e", "-f", "-d", "-s", "-r", "-x", "-w", "-L", "-h", "-a"])
+MAX_TEXT = 1_000
+"""Longest text that a regular expression of the script is applied to."""
 _SIMPLE_REGEX = re.compile(r"\^?(?:[\w\-/=:, ]|\[[\w\- ]+\]|\\[.d]|[.+*?])*\$?", re.ASCII)
 
 
@@ -143,11 +146,8 @@ class _Test:
 
 
 def _regex(text: str, regex: str) -> Decision:
-    """`=~` for patterns simple enough that matching cannot take long."""
-    quantifiers = sum(regex.count(char) for char in "+*?")
-    if len(text) > 1_000 or quantifiers > 2 or not _SIMPLE_REGEX.fullmatch(regex):
+    """`=~` for patterns that mean the same in the shell and here."""
+    if len(text) > MAX_TEXT or not _SIMPLE_REGEX.fullmatch(regex):
         return None
-    try:
-        return re.search(regex, text) is not None
-    except re.error:
-        return None
+    pattern = for_text(regex, text)
+    return None if pattern is None else pattern.search(text) is not None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from schedmate.agent.launch.entry import Call
     from schedmate.agent.launch.follow import Follower
 
-_ASSIGNMENT = re.compile(r"\s*([+\w.]+)\s*=(?!=)\s*(.*?)\s*")
+_ASSIGNMENT = re.compile(r"\s*+([+\w.]++)\s*+=(?!=)\s*+((?:.*\S)?)\s*")
 _QUEUE = re.compile(
     r"\s*queue\s+(?:\d+\s+)?(?P<names>\w+(?:\s*,\s*\w+)*)\s+(?P<how>in|from|matching(?:\s+files)?)\s+"
     r"\(?\s*(?P<items>.*?)\s*\)?\s*",

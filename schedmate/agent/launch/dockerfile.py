@@ -12,7 +12,7 @@ from schedmate.agent.values import Origin, Value
 if TYPE_CHECKING:
     from schedmate.agent.launch.repo import Repo
 
-_INSTRUCTION = re.compile(r"^(ENTRYPOINT|CMD)\s+(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_INSTRUCTION = re.compile(r"^(ENTRYPOINT|CMD)\s++(.*\S)", re.MULTILINE | re.IGNORECASE)
 
 
 def entrypoint(repo: Repo, arguments: list[Value]) -> list[Value]:

@@ -7,9 +7,9 @@ import shlex
 
 from schedmate.agent.values import Origin, Value
 
-_VARIABLE = re.compile(r"(?:export\s+)?([\w-]+)\s*:=\s*(.*)")
-_RECIPE = re.compile(r"@?([A-Za-z_][\w-]*)((?:\s+[^:]*)?):(?!=)\s*(.*)")
-_PARAMETER = re.compile(r"([*+$]*)([\w-]+)(?:=(\"[^\"]*\"|'[^']*'|[^\s]+))?")
+_VARIABLE = re.compile(r"(?:export\s++)?([\w-]++)\s*+:=\s*+(.*)")
+_RECIPE = re.compile(r"@?([A-Za-z_][\w-]*+)((?:\s[^:]*+)?):(?!=)\s*+(.*)")
+_PARAMETER = re.compile(r"(?<![*+$])([*+$]*+)([\w-]++)(?:=(\"[^\"]*\"|'[^']*'|[^\s]+))?")
 PARAMETERS = "__parameters__"
 
 

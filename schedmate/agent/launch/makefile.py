@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from schedmate.agent.launch.follow import Follower
 
 _NAMES = ("GNUmakefile", "makefile", "Makefile")
-_ASSIGNMENT = re.compile(r"(?:export\s+)?([\w.\-]+)\s*(\?|:{1,3}|\+)?=\s*(.*)")
-_RULE = re.compile(r"([^\s:#=][^:#=]*)::?(?!=)\s*([^;]*)(?:;(.*))?")
+_ASSIGNMENT = re.compile(r"(?:export\s++)?([\w.\-]++)\s*+(\?|:{1,3}|\+)?=\s*+(.*)")
+_RULE = re.compile(r"([^\s:#=][^:#=]*)::?(?!=)\s*+([^;]*)(?:;(.*))?")
 _REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$([A-Za-z@<^*])")
 MAX_DEPTH = 10
 

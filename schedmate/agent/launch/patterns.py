@@ -6,7 +6,13 @@ import re
 from fnmatch import fnmatchcase, translate
 from itertools import product
 
+from schedmate.agent.regex import compiled
+
 MAX_BRACES = 256
+MAX_GLOB = 200
+"""Longest pattern that is removed from a text's ends, which tries every length."""
+MAX_REPLACED = 10_000_000
+"""Length of a text times that of what replaces parts of it."""
 _RANGE = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
 
 
@@ -96,8 +102,10 @@ def _as_class(escaped: re.Match[str]) -> str:
     return f"[{escaped[1]}]" if escaped[1] in "*?[" else escaped[1]
 
 
-def remove(text: str, operator: str, pattern: str) -> str:
-    """`${text#pattern}`, `##`, `%`, `%%`."""
+def remove(text: str, operator: str, pattern: str) -> str | None:
+    """`${text#pattern}`, `##`, `%`, `%%`; None for a pattern too long to try at every length."""
+    if len(pattern) > MAX_GLOB:
+        return None
     lengths = range(len(text) + 1)
     longest = len(operator) == 2
     if operator[0] == "#":
@@ -112,13 +120,14 @@ def remove(text: str, operator: str, pattern: str) -> str:
 
 
 def replace(text: str, operation: str) -> str | None:
-    """`${text/pattern/new}` and `${text//pattern/new}`; None for more than two stars."""
+    """`${text/pattern/new}` and `${text//pattern/new}`; None where it would be too long."""
     everywhere = operation.startswith("//")
     pattern, _, new = operation.lstrip("/").partition("/")
     anchor = pattern[:1] if pattern[:1] in ("#", "%") else ""
     pattern = re.sub(r"\\(.)", _as_class, pattern[len(anchor) :], flags=re.DOTALL)
-    if pattern.count("*") > 2:  # keeps the search at most quadratic
+    # the shell takes the longest match, and no engine but RE2 is to look for it
+    regex = translate(pattern).removesuffix(r"\Z").removesuffix(r"\z").replace("(?>.*?", "(?:.*")
+    found = compiled({"#": rf"\A{regex}", "%": f"{regex}$"}.get(anchor, regex))
+    if found is None or len(text) * len(new) > MAX_REPLACED:
         return None
-    regex = translate(pattern).removesuffix(r"\Z").removesuffix(r"\z")
-    regex = {"#": rf"\A{regex}", "%": rf"{regex}\Z"}.get(anchor, regex)
-    return re.sub(regex, lambda _: new, text, count=0 if everywhere else 1)
+    return str(found.sub(lambda _: new, text, 0 if everywhere else 1))

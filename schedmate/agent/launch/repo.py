@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-import configparser
 import difflib
 import os
 import posixpath
 import re
 import sys
-import textwrap
-import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from schedmate.agent.configs.text_reader import parse_toml
 from schedmate.agent.syntax import parse
 
 MAX_BYTES = 2_000_000
@@ -34,6 +32,9 @@ _SIBLING = re.compile(
 _FROM_BELOW = re.compile(
     r"^(?:from|import)[ \t]+([A-Za-z]\w*)\.([\w.]+)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE
 )
+
+
+_URL = re.compile(r"^[ \t]*+url[ \t]*+=[ \t]*+(\S++)", re.MULTILINE)
 
 
 class Repo:
@@ -230,7 +231,7 @@ class Repo:
     @cached_property
     def _remote(self) -> str:
         """The name that the repository goes by where it was cloned from."""
-        config = re.search(r"^\s*url\s*=\s*(\S+)", self.read(".git/config") or "", re.MULTILINE)
+        config = _URL.search(self.read(".git/config") or "")
         return posixpath.basename(config[1]).removesuffix(".git") if config else ""
 
     @cached_property
@@ -250,8 +251,8 @@ def _constant(node: ast.expr | None) -> str:
 
 def _from_pyproject(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
     try:
-        data = tomllib.loads(repo.read(posixpath.join(folder, "pyproject.toml")) or "")
-    except tomllib.TOMLDecodeError:
+        data = parse_toml(repo.read(posixpath.join(folder, "pyproject.toml")) or "")
+    except ValueError:
         return
     for path in (("tool", "poetry", "scripts"), ("project", "scripts")):
         table: object = data
@@ -266,19 +267,29 @@ def _from_pyproject(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _from_setup_cfg(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
-    config = _ini(repo.read(posixpath.join(folder, "setup.cfg")) or "")
-    lines = config.get("options.entry_points", "console_scripts", fallback="")
-    yield from _entries(lines.splitlines())
+    text = repo.read(posixpath.join(folder, "setup.cfg")) or ""
+    inside = False
+    for line in _section(text, "options.entry_points"):
+        name, _, value = line.partition("=")
+        if not line[0].isspace():
+            inside = name.strip() == "console_scripts"
+            yield from _entries([value] if inside else [])
+        elif inside:
+            yield from _entries([line])
 
 
-def _ini(text: str) -> configparser.RawConfigParser:
-    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    try:
-        parser.read_string(text)
-    except configparser.Error:
-        parser.clear()
-    return parser
+def _section(text: str, wanted: str) -> Iterator[str]:
+    """The lines of one section of an INI text, without comments.
+
+    Not by configparser, whose expressions take quadratic time on a line of blanks.
+    """
+    inside = False
+    for line in text.splitlines():
+        bare = line.strip()
+        if line.startswith("["):
+            inside = line[1:].partition("]")[0].strip() == wanted
+        elif inside and bare and bare[0] not in "#;":
+            yield line
 
 
 def _from_setup_py(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
@@ -293,9 +304,9 @@ def _from_setup_py(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
                     yield from _entries(_strings(value))
         elif isinstance(node, ast.keyword) and node.arg == "entry_points":
             text = node.value.value if isinstance(node.value, ast.Constant) else None
-            parser = _ini(textwrap.dedent(text) if isinstance(text, str) else "")
-            if parser.has_section("console_scripts"):
-                yield from parser.items("console_scripts")
+            lines = (text if isinstance(text, str) else "").splitlines()
+            stripped = "\n".join(line.strip() for line in lines)
+            yield from _entries(list(_section(stripped, "console_scripts")))
 
 
 def _strings(node: ast.expr) -> list[str]:

@@ -12,11 +12,15 @@ from schedmate.agent.launch.builtins import BUILTINS, Invocation
 from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.state import Piece, Text, joined, plain
 from schedmate.agent.launch.words import Substitution
+from schedmate.agent.regex import for_text
 
 if TYPE_CHECKING:
     from schedmate.agent.launch.shell import Shell
 
 MAX_SEQUENCE = 1_000
+MAX_TEXT = 10_000
+"""Longest text that `sed` is applied to."""
+MAX_REPLACEMENT = 200
 
 
 def evaluate(shell: Shell, part: Substitution) -> Text | None:
@@ -235,12 +239,14 @@ def _sed(text: str, program: str, extended: bool) -> str | None:
     told = re.fullmatch(r"s(\W)((?:(?!\1).)*)\1((?:(?!\1).)*)\1(g?)", program)
     if told is None or re.search(r"[+?|(){}&]|\\[^./\[\]$^*-]", told[2] + told[3]) or extended:
         return None
-    try:
-        pattern = re.compile(told[2])
-    except re.error:
-        return None
     new, count = told[3].replace("\\", ""), 0 if told[4] else 1
-    return "\n".join(pattern.sub(new, line, count=count) for line in text.split("\n"))
+    changed: list[str] = []
+    for line in text.split("\n"):
+        pattern = for_text(told[2], line, every=True)
+        if pattern is None or len(new) > MAX_REPLACEMENT or len(text) > MAX_TEXT:
+            return None
+        changed.append(pattern.sub(new, line, count))
+    return "\n".join(changed)
 
 
 def _item(items: list[str], number: int) -> str:

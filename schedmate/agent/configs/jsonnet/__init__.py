@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 MAX_IMPORTS = 50
 
-_ONLY_JSONNET = re.compile(r"^\s*local\s+\w+\s*[=(]|\bstd\.\w+\(|^\s*import\s", re.MULTILINE)
+_ONLY_JSONNET = re.compile(
+    r"^[ \t]*+local\s++\w++\s*+[=(]|\bstd\.\w++\(|^[ \t]*+import\s", re.MULTILINE
+)
 
 
 def is_jsonnet(source: Source) -> bool:

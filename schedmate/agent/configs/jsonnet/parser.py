@@ -164,7 +164,9 @@ class _Parser:
             return Node("plain", line, (self._string(),))
         if kind == "number":
             text = self.advance()
-            return Node("plain", line, (int(text) if text.isdigit() else float(text),))
+            return Node(
+                "plain", line, (int(text) if text.isdigit() and len(text) < 20 else float(text),)
+            )
         if self.taken("("):
             inside = self.expression(depth + 1)
             self.need(")")

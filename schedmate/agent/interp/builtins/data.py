@@ -18,10 +18,15 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
+from schedmate.agent.sizes import MAX_BITS, MAX_WORK, VALUE, characters, measure
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
+
+
+MAX_DIGITS = 400
+"""Longest text read as a number [characters]."""
 
 
 def _len(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
@@ -45,8 +50,10 @@ def _convert(kind: type) -> NativeFunction:
             return value
         if not value.known or isinstance(data, list | tuple | dict):
             return unknown(origin=value.origin)
+        if kind in (int, float) and characters(data) > MAX_DIGITS:
+            return unknown(origin=value.origin)
         try:
-            return Value(kind(data), value.origin)
+            return state.made(Value(kind(data), value.origin))
         except (TypeError, ValueError, OverflowError):
             if state.expects("ValueError"):
                 raise Raised("ValueError") from None
@@ -67,7 +74,7 @@ def _listing(kind: type) -> NativeFunction:
         items = iterate(instances.enum_members(args[0]))
         if items is None:
             return Value(Unknown(), args[0].origin)
-        return Value(kind(items), args[0].origin)
+        return state.made(Value(kind(items), args[0].origin))
 
     return build
 
@@ -109,11 +116,15 @@ def _enumerate(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     start = kwargs.get("start", args[1] if len(args) > 1 else Value(0)).data
     if items is None or not isinstance(start, int):
         return Value(Unknown(), args[0].origin)
+    state.charge(2 * VALUE * len(items))
     return Value([Value((Value(start + i), item)) for i, item in enumerate(items)])
 
 
 def _zip(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    columns = [iterate(value) for value in args]
+    columns = []
+    for value in args:
+        columns.append(iterate(value))
+        state.charge(VALUE + len(columns[-1] or ()))
     known = [column for column in columns if column is not None]
     if not columns or len(known) != len(columns):
         counts = [value for value in args if isinstance(value.data, RangeOf)]
@@ -156,8 +167,10 @@ def in_order(state: State, items: list[Value], kwargs: Kwargs, site: Site) -> li
     keys = items
     if key.data is not None and len(items) <= 500:
         keys = [state.call(key, [item], {}, site) for item in items]
-    if not all(value.known for value in keys):
+    size = measure(keys, plain=True)
+    if size is None:
         return items
+    state.charge(size)
     down = truth(kwargs.get("reverse", Value(False))) is True
     try:
         order = sorted(range(len(items)), key=lambda i: keys[i].plain(), reverse=down)
@@ -168,7 +181,7 @@ def in_order(state: State, items: list[Value], kwargs: Kwargs, site: Site) -> li
 
 def _reversed(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     items = iterate(args[0]) if args else None
-    return unknown() if items is None else Value(items[::-1])
+    return unknown() if items is None else state.made(Value(items[::-1]))
 
 
 def _numeric(name: str) -> NativeFunction:
@@ -184,14 +197,28 @@ def _numeric(name: str) -> NativeFunction:
             items = iterate(args[0]) if len(args) == 1 else args
             ordered = in_order(state, items or [], {"key": key}, site)
             return ordered[0 if name == "min" else -1] if ordered else unknown()
-        if not args or not all(value.known for value in args):
+        size = measure(args, plain=True)
+        if not args or size is None:
             return passes.same(args) or unknown(origin=origin_of(*args))
+        if not _bearable(name, args, size):
+            return unknown(origin=origin_of(*args))
+        state.charge(size)
         try:
             return lifted(function(*(value.plain() for value in args)), origin_of(*args))
         except (TypeError, ValueError, OverflowError):
             return unknown(origin=origin_of(*args))
 
     return apply
+
+
+def _bearable(name: str, args: list[Value], size: int) -> bool:
+    """Whether `round` and `sum` keep to a size: `round(5, -10**9)`, `sum(lists, [])`."""
+    last = args[-1].data
+    if name == "round" and len(args) > 1:
+        return isinstance(last, int) and abs(last) <= MAX_BITS
+    if name == "sum" and len(args) > 1 and isinstance(last, list | tuple):
+        return size * len(args[0].data) <= MAX_WORK  # each addition copies what there is so far
+    return True
 
 
 def _any_all(name: str) -> NativeFunction:

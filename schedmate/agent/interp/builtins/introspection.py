@@ -24,6 +24,7 @@ from schedmate.agent.interp.objects import (
     Super,
     Symbol,
 )
+from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Unknown, Value, unknown
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def type_name(value: Value) -> str:
 def is_instance(state: State, value: Value, kind: Value) -> bool | None:
     """`isinstance(value, kind)`, None when it cannot be decided."""
     if isinstance(kind.data, tuple | list):
+        if measure(kind.data, limit=MAX_DATA) is None:
+            return None
         outcomes = [is_instance(state, value, item) for item in kind.data]
         return True if True in outcomes else None if None in outcomes else False
     data = value.data

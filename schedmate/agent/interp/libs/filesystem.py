@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.objects import PathStr
-from schedmate.agent.interp.paths import mislaid
+from schedmate.agent.interp.paths import bearable, mislaid
 from schedmate.agent.interp.values_ops import origin_of
+from schedmate.agent.sizes import MAX_PATH, joined
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
 
 if TYPE_CHECKING:
@@ -25,19 +26,21 @@ def path_join(state: State, call: Invocation) -> Value:
     parts = [a.data for a in call.args]
     if not parts or not all(isinstance(part, str) for part in parts):
         start = list(takewhile(lambda part: isinstance(part, str), parts))
-        if start:
+        if start and joined(start, "/") <= MAX_PATH:
             return begun(posixpath.join(*start), origin_of(*call.args), joint="/")
         if parts and isinstance(parts[0], Unknown) and (parts[0].text or "").endswith(UNSAID):
             return call.args[0]
         known = next((a for a in reversed(call.args) if isinstance(a.data, str)), None)
         return unknown(known.data if known is not None else None, origin_of(*call.args))
+    if joined(parts, "/") > MAX_PATH:
+        return unknown(origin=origin_of(*call.args))
     return Value(posixpath.join(*parts), origin_of(*call.args))
 
 
 def _path_function(function: Callable[[str], Any]) -> Handler:
     def apply(state: State, call: Invocation) -> Value:
         value = call.first
-        if not isinstance(value.data, str):
+        if not isinstance(value.data, str) or len(value.data) > MAX_PATH:
             return unknown(origin=value.origin)
         result = function(value.data)
         if isinstance(result, tuple):
@@ -79,7 +82,7 @@ def listdir(state: State, call: Invocation) -> Value:
 def glob(state: State, call: Invocation) -> Value | None:
     """The repository's files of a pattern; None, a call like any other, for those elsewhere."""
     pattern = call.args[0].data if call.args else None
-    if not isinstance(pattern, str) or "**" in pattern:
+    if not isinstance(pattern, str) or "**" in pattern or not bearable(pattern):
         return None
     folder, _, name = pattern.rpartition("/")
     found = state.sources.locate(folder or ".")
@@ -93,7 +96,7 @@ def make_path(state: State, call: Invocation) -> Value:
     parts = [a.data for a in call.args]
     if not parts:
         return Value(PathStr("."))
-    if not all(isinstance(part, str) for part in parts):
+    if not all(isinstance(part, str) for part in parts) or joined(parts, "/") > MAX_PATH:
         return unknown(origin=origin_of(*call.args))
     return Value(PathStr(posixpath.join(*parts)), origin_of(*call.args))
 

@@ -18,6 +18,7 @@ MAX_COMBINATIONS = 64
 
 def product(state: State, call: Invocation) -> Value:
     """`itertools.product(...)` of short lists; of long ones, the first combinations."""
+    state.charge(MAX_COMBINATIONS * len(call.args))
     columns = [iterate(argument) for argument in call.args]
     if any(column is None for column in columns) or call.kwargs:
         return unknown()
@@ -28,7 +29,10 @@ def product(state: State, call: Invocation) -> Value:
 def chain(state: State, call: Invocation) -> Value:
     """`itertools.chain(a, b)`, and of one iterable of them."""
     parts = iterate(call.first) if call.path.endswith("from_iterable") else call.args
-    columns = [iterate(part) for part in parts or []]
+    columns = []
+    for part in parts or []:
+        columns.append(iterate(part))
+        state.charge(1 + len(columns[-1] or ()))
     if parts is None or any(column is None for column in columns):
         return unknown()
     return Value([item for column in columns for item in column or []])

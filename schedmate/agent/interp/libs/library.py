@@ -16,7 +16,6 @@ from schedmate.agent.interp.libs import (
     iteration,
     patterns,
     processes,
-    regex,
     registries,
     runtime,
     signatures,
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
 
 _MODELS = (
-    regex,
     standard,
     signatures,
     structures,

@@ -1,8 +1,4 @@
-"""The `re` module on text that is known: programs take names apart with it.
-
-A pattern comes from the repository, and one that goes through the text again and again could take
-for ever: those with a repetition inside a repetition are left alone, as are long ones.
-"""
+"""The `re` module on text that is known: programs take names apart with it."""
 
 from __future__ import annotations
 
@@ -11,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.objects import Call
+from schedmate.agent.regex import for_text
+from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
 
-MAX_TEXT = 100
-MAX_PATTERN = 120
-MAX_REPEATS = 3
-MAX_OPTIONAL = 6
+MAX_TEXT = 300
+"""Longest text that a pattern is applied to: a name, a path, not a file."""
+_EVERY = ("sub", "split", "findall")
 _COMPILED = "re.compile()"
 
 
@@ -28,48 +25,31 @@ def _apply(name: str) -> Handler:
         args = list(call.args)
         base = call.base.data if call.base is not None else None
         if isinstance(base, Call) and base.path == "re.compile":
-            args = [*base.args[:1], *args]
+            if len(base.args) != 1 or base.kwargs:
+                return None  # flags
+            args = [*base.args, *args]
         texts = [value.data for value in args]
-        if call.kwargs or not all(isinstance(text, str) for text in texts) or len(texts) < 2:
+        if call.kwargs or not all(isinstance(text, str) for text in texts):
             return None
-        if not _is_quick(texts[0]) or len(texts[-1]) > MAX_TEXT or state.out_of_time():
+        if len(texts) != (3 if name == "sub" else 2) or max(map(len, texts[1:])) > MAX_TEXT:
+            return None
+        pattern = for_text(texts[0], texts[-1], every=name in _EVERY)
+        if pattern is None:
             return None
         try:
-            found = getattr(re, name)(*texts)
-        except (re.error, TypeError, ValueError, RecursionError, OverflowError):
-            return None
+            found = getattr(pattern, name)(*texts[1:])
+        except (re.error, IndexError, ValueError):
+            return None  # a replacement that names no group
         origin = args[-1].origin
-        return _match(found, args) if isinstance(found, re.Match) else lifted(found, origin)
+        if found is None or isinstance(found, str | list):
+            made = lifted(found, origin)
+            return made if measure(made.data, limit=MAX_DATA) is not None else None
+        return _match(found, args)
 
     return run
 
 
-def _is_quick(pattern: str) -> bool:
-    """Whether matching takes a time of a few powers of the text's length at most."""
-    if len(pattern) > MAX_PATTERN:
-        return False
-    # escapes, sets of characters and the marks of groups say nothing of repetition
-    plain = re.sub(
-        r"\\.|\[\^?\]?[^\]]*\]|\(\?[^)]?[<\w=!]*>?", lambda m: "(" * (m[0][0] == "("), pattern
-    )
-    repeats = optional = 0
-    choices = [False]  # whether each open group can match the same text in several ways
-    for index, char in enumerate(plain):
-        if char == "(":
-            choices.append(False)
-        elif char == ")" and len(choices) > 1:
-            inner = choices.pop()
-            if inner and plain[index + 1 : index + 2] in ("*", "+", "{"):
-                return False
-            choices[-1] |= inner
-        elif char in "*+{":
-            repeats, choices[-1] = repeats + 1, True
-        elif char in "?|":
-            optional, choices[-1] = optional + 1, True
-    return repeats <= MAX_REPEATS and optional <= MAX_OPTIONAL and "\\" not in plain
-
-
-def _match(found: re.Match[str], args: list[Value]) -> Value:
+def _match(found: Any, args: list[Value]) -> Value:
     """A match, with what its groups hold."""
     groups = {index: found.group(index) for index in range(found.re.groups + 1)}
     held: dict[Any, Value] = {

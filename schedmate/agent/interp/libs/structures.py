@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from schedmate.agent.interp import classes, instances
 from schedmate.agent.interp.invocation import Handler, Invocation
-from schedmate.agent.interp.nodes import deep_copy
+from schedmate.agent.interp.nodes import bounded, deep_copy
 from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Native
 from schedmate.agent.interp.values_ops import NAMED_TUPLE, iterate
+from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def named_tuple(state: State, call: Invocation) -> Value:
     """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
     given = call.argument(1, "field_names")
-    if given is None:
+    if given is None or (isinstance(given.data, str) and len(given.data) > MAX_DATA):
         return unknown()
     names = (
         given.data.replace(",", " ").split()
@@ -40,7 +41,7 @@ def as_dict(state: State, call: Invocation) -> Value:
     """`dataclasses.asdict(record)`: mappings all the way down."""
     value = call.first
     if isinstance(value.data, Instance) or type(value.data) is dict:
-        return _mapping(deep_copy(value))
+        return _mapping(deep_copy(value)) if bounded(value) else unknown(origin=value.origin)
     if isinstance(value.data, dict):
         return deep_copy(Value(dict(value.data), value.origin))
     return unknown()

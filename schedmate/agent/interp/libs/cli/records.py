@@ -179,13 +179,17 @@ def fill_prefixed(state: State, instance: Value, prefix: str) -> None:
 
 def _set_nested(record: Value, name: str, values: list[Value], flag: Value) -> bool:
     """Set a field of the record, or of a record inside it that has one of that name."""
-    if set_field(record, name, values, flag):
-        return True
-    return any(
-        _set_nested(inner, name, values, flag)
-        for inner in list(attributes(record).values())
-        if isinstance(inner.data, Instance) and classes.is_record(inner.data.cls)
-    )
+    pending, seen = [record], {id(record.data)}
+    while pending:
+        current = pending.pop()
+        if set_field(current, name, values, flag):
+            return True
+        for inner in reversed(attributes(current).values()):
+            if isinstance(inner.data, Instance) and classes.is_record(inner.data.cls):
+                if id(inner.data) not in seen:
+                    seen.add(id(inner.data))
+                    pending.append(inner)
+    return False
 
 
 def construct(state: State, call: Invocation) -> Value:

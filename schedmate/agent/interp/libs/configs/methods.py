@@ -120,7 +120,9 @@ def _hparams_parse(state: State, base: Value, call: Invocation) -> Value:
     """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
     given = call.args[0] if call.args else call.kwargs.get("values", unknown())
     if isinstance(given.data, str):
-        for key, text in re.findall(r"([\w.]+)\s*=\s*(\[[^\]]*\]|[^,\n]*)", given.data):
+        for key, text in re.findall(
+            r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]*\]|[^,\n]*)", given.data
+        ):
             parsed = wrap(parse_scalar(text.strip().strip("'\"")), given.origin)
             _replace(base, attr_tree(set_dotted(plain_tree(base), key, parsed), base.data.flavour))
     return base

@@ -11,7 +11,7 @@ from schedmate.agent.interp.attributes import set_path
 from schedmate.agent.interp.invocation import Handler, Invocation
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
 from schedmate.agent.interp.libs.configs.files import noted, read_file
-from schedmate.agent.interp.nodes import attr_tree, plain_tree
+from schedmate.agent.interp.nodes import attr_tree, bounded, plain_tree
 from schedmate.agent.interp.objects import Function, Instance
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
@@ -41,14 +41,18 @@ def omega_structured(state: State, call: Invocation) -> Value:
 
 
 def as_mapping(state: State, value: Value) -> Value:
-    """Records become mappings, at any depth."""
+    """Records become mappings, at any depth; unknown where that is too large."""
+    return _as_mapping(state, value) if bounded(value) else unknown(origin=value.origin)
+
+
+def _as_mapping(state: State, value: Value) -> Value:
     data = value.data
     if isinstance(data, Instance):
         items = state.mapping(value)
         source = items if items is not None else data.attrs
-        return Value({k: as_mapping(state, v) for k, v in source.items()}, value.origin)
+        return Value({k: _as_mapping(state, v) for k, v in source.items()}, value.origin)
     if isinstance(data, dict):
-        return Value({k: as_mapping(state, v) for k, v in data.items()}, value.origin)
+        return Value({k: _as_mapping(state, v) for k, v in data.items()}, value.origin)
     return value
 
 

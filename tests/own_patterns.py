@@ -1,0 +1,120 @@
+"""Every regular expression of the package, found in its source and in its data."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import schedmate
+from schedmate.data import load
+
+PACKAGE = Path(schedmate.__file__).parent
+_FUNCTIONS = frozenset(
+    ("compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer")
+)
+_REPEAT = re.compile(r"[*+]|\{\d*,")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern, where it stands, and the method that is used of it."""
+
+    place: str
+    text: str
+    flags: int = 0
+    how: str = "search"
+
+
+def of_source(path: Path) -> tuple[list[Pattern], list[str]]:
+    """The patterns of a module, and the calls whose pattern is only known when they are made."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    module = module.removesuffix(".__init__")
+    found: list[Pattern] = []
+    unknown: list[str] = []
+    named = {
+        id(node.value): node.targets[0].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "re"
+            and node.func.attr in _FUNCTIONS
+            and node.args
+        ):
+            continue
+        place = f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        try:
+            text = _evaluated(node.args[0], module)
+        except NameError:
+            unknown.append(f"{path.relative_to(PACKAGE)}: {ast.unparse(node.args[0])}")
+            continue
+        if not isinstance(text, str):
+            continue  # bytes, or a pattern that is compiled elsewhere
+        how = node.func.attr
+        if how == "compile":
+            how = _use(named.get(id(node), ""))
+        found.append(Pattern(place, text, _flags(node, module), how))
+    return found, unknown
+
+
+def _evaluated(node: ast.expr, module: str) -> Any:
+    names = vars(importlib.import_module(module))
+    return eval(compile(ast.Expression(node), module, "eval"), dict(names))
+
+
+def _flags(node: ast.Call, module: str) -> int:
+    place = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(node.func.attr, 2)  # type: ignore[attr-defined]
+    given = next((k.value for k in node.keywords if k.arg == "flags"), None)
+    if given is None and len(node.args) > place:
+        given = node.args[place]
+    return int(_evaluated(given, module)) if given is not None else 0
+
+
+@cache
+def _sources() -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def _use(name: str) -> str:
+    """How a compiled pattern is used: by `match` and `fullmatch` alone, or to search."""
+    uses = re.findall(rf"\b{name}\b(\.\w+\()?", _sources()) if name else []
+    told = {use.strip(".(") for use in uses if use}
+    passed_on = re.search(rf"(?<!^)(?<!\n)\b{name}\b(?!\.\w+\(| =)", _sources()) if name else True
+    if told and not passed_on:
+        return "match" if told == {"match"} else "fullmatch" if told == {"fullmatch"} else "search"
+    return "search"
+
+
+def of_data(path: Path) -> Iterator[Pattern]:
+    """All texts of a data file that may be patterns: they repeat something, and they compile."""
+    name = path.relative_to(PACKAGE).as_posix()
+
+    def walk(data: Any, place: str) -> Iterator[Pattern]:
+        if isinstance(data, dict):
+            for key, item in data.items():
+                yield from walk(item, f"{place}.{key}")
+        elif isinstance(data, list):
+            for index, item in enumerate(data):
+                yield from walk(item, f"{place}[{index}]")
+        elif isinstance(data, str) and _REPEAT.search(data):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    re.compile(data)
+                except (re.error, OverflowError):
+                    return
+            yield Pattern(f"{name} {place}", data)
+
+    yield from walk(load(name), "")
