@@ -7,7 +7,7 @@ import re
 from schedmate.errors import UsageError
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_WITH_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])", re.IGNORECASE)
+_WITH_UNIT = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?)\s*+([smhd])", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
 
 

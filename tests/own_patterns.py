@@ -16,10 +16,33 @@ import schedmate
 from schedmate.data import load
 
 PACKAGE = Path(schedmate.__file__).parent
+BOUNDS = {
+    "agent/fields/": 300,  # `MAX_TEXT` of agent/static.py, `MAX_NAME` of agent/syntax.py
+    "agent/fields/about.py": 500,  # `_WIDE`
+    "agent/fields/dataset/hints.py": 500,
+    "agent/interp/instances.py": 300,  # the name of a class
+    "logparse/templates.py": 400,  # `LONGEST`
+    "logparse/classify/": 400,  # templates
+    "logparse/progress/bars.py": 400,
+    "logparse/progress/general.py": 200,
+    "logparse/reading/prefixes.py": 255,  # the name of a file
+}
+"""The longest text [characters] that callers give the patterns of a place; the longest key counts.
+
+For any other the time must grow with the text alone.
+"""
+WHOLE = ("llm/secrets.yaml .harmless", "agent/launch/jobfiles.yaml .replicas")
+"""Data whose patterns are to match the whole of a text."""
 _FUNCTIONS = frozenset(
     ("compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer")
 )
 _REPEAT = re.compile(r"[*+]|\{\d*,")
+
+
+def bound(place: str) -> int | None:
+    """The longest text that a pattern is given, None for one of any length."""
+    known = [key for key in BOUNDS if place.startswith(key)]
+    return BOUNDS[max(known, key=len)] if known else None
 
 
 @dataclass(frozen=True)
@@ -64,7 +87,7 @@ def of_source(path: Path) -> tuple[list[Pattern], list[str]]:
             continue  # bytes, or a pattern that is compiled elsewhere
         how = node.func.attr
         if how == "compile":
-            how = _use(named.get(id(node), ""))
+            how = _use(named.get(id(node), ""), path)
         found.append(Pattern(place, text, _flags(node, module), how))
     return found, unknown
 
@@ -87,13 +110,16 @@ def _sources() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py")))
 
 
-def _use(name: str) -> str:
+def _use(name: str, path: Path) -> str:
     """How a compiled pattern is used: by `match` and `fullmatch` alone, or to search."""
-    uses = re.findall(rf"\b{name}\b(\.\w+\()?", _sources()) if name else []
-    told = {use.strip(".(") for use in uses if use}
-    passed_on = re.search(rf"(?<!^)(?<!\n)\b{name}\b(?!\.\w+\(| =)", _sources()) if name else True
-    if told and not passed_on:
-        return "match" if told == {"match"} else "fullmatch" if told == {"fullmatch"} else "search"
+    if not name:
+        return "search"
+    text = path.read_text(encoding="utf-8") if name.startswith("_") else _sources()
+    text = re.sub(r"(?m)^ *from [\w.]+ import (?:\([^)]*\)|.*)", "", text)
+    uses = re.findall(rf"(?<![\w.]){name}\b(?! =)(\.\w+)?", text)
+    told = set(uses)
+    if told and told <= {".match", ".fullmatch"}:
+        return "match" if ".match" in told else "fullmatch"
     return "search"
 
 
@@ -115,6 +141,7 @@ def of_data(path: Path) -> Iterator[Pattern]:
                     re.compile(data)
                 except (re.error, OverflowError):
                     return
-            yield Pattern(f"{name} {place}", data)
+            how = "fullmatch" if f"{name} {place}".startswith(WHOLE) else "search"
+            yield Pattern(f"{name} {place}", data, how=how)
 
     yield from walk(load(name), "")

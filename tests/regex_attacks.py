@@ -16,9 +16,11 @@ from typing import Any
 LENGTH = 1_000
 """Characters of a text of the first size."""
 GROWN = 8
-"""How many times longer the second size is; linear time grows by as much, quadratic by its square."""
+"""How many times longer the second size is."""
 FLOOR_S = 0.0008
-"""Time at the first size below which nothing harmful is going on: a microsecond a character."""
+"""Time at the first size below which nothing harmful is going on: 0.8 us a character."""
+BOUNDED_S = 0.02
+"""Time at the longest text that a caller gives, above which that is too long."""
 GIVE_UP_S = 0.25
 """CPU time after which a single match is stopped."""
 
@@ -194,15 +196,15 @@ def _stopped_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def cpu_time(apply: Callable[[str], object], text: str, tries: int = 1) -> float:
-    """The least CPU time of some tries [s]; infinite for what had to be stopped."""
+def least_time(apply: Callable[[str], object], text: str, tries: int = 1) -> float:
+    """The least time of some tries [s]; infinite for what had to be stopped."""
     best = float("inf")
     for _ in range(tries):
         try:
             with _stopped_after(GIVE_UP_S):
-                begin = time.process_time()
+                begin = time.perf_counter()
                 apply(text)
-                best = min(best, time.process_time() - begin)
+                best = min(best, time.perf_counter() - begin)
         except _TooSlowError:
             return float("inf")
     return best
@@ -226,18 +228,21 @@ def slowest(
         "match": compiled.match,
         "fullmatch": compiled.fullmatch,
     }.get(how, lambda text: sum(1 for _ in compiled.finditer(text)))
+    floor = FLOOR_S
     for make in attacks(pattern, flags):
-        first = cpu_time(apply, make(length or LENGTH))
-        if first < FLOOR_S:
-            continue
-        first = cpu_time(apply, make(length or LENGTH), 3)
-        if first < FLOOR_S:
+        first = least_time(apply, make(length or LENGTH))
+        if first < floor:
             continue
         if length is not None:
-            if first > 5 * FLOOR_S:
+            first = least_time(apply, make(length), 3)
+            if first > BOUNDED_S:
                 return make(60), first, first
             continue
-        second = cpu_time(apply, make(LENGTH * GROWN), 2)
+        second = least_time(apply, make(LENGTH * GROWN))
         if second > first * GROWN * 3:
-            return make(60), first, second
+            first = least_time(apply, make(LENGTH), 5)
+            second = least_time(apply, make(LENGTH * GROWN), 5)
+            if second > first * GROWN * 3:
+                return make(60), first, second
+        floor = max(floor, 1.5 * first)  # slow, and linear: there is nothing to see below that
     return None

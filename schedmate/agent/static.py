@@ -33,9 +33,12 @@ from schedmate.agent.interp.program import follow, follow_config
 from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
-from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.agent.values import Origin, Unknown, Value, unknown
 from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
+
+MAX_TEXT = 300
+"""Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""
 
 _PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
 _BELOW_UNKNOWN = re.compile(
@@ -98,7 +101,8 @@ def extract(
 def _relative_to(root: Path, trace: Trace) -> None:
     """Tell paths inside the repository (`os.getcwd()`, `__file__`) without what leads up to it.
 
-    The repository's folder is named for its code, not for the data of a run.
+    The repository's folder is named for its code, not for the data of a run. Texts that are too
+    long to name anything become unknown.
     """
     inside = f"{root}/"
     seen: set[int] = set()
@@ -110,12 +114,16 @@ def _relative_to(root: Path, trace: Trace) -> None:
         if isinstance(held, dict) and id(held) not in seen:
             seen.add(id(held))
             held.update({key: told(item) for key, item in held.items() if isinstance(item, Value)})
+        if isinstance(data, str) and len(data) > MAX_TEXT:
+            return unknown(origin=value.origin)
         if data == str(root):
             return Value(".", value.origin)
         if isinstance(data, str) and data.startswith(inside):
             return Value(f"./{data.removeprefix(inside)}", value.origin)
         if isinstance(data, list) and any(
-            isinstance(item.data, str) and item.data.startswith(inside) for item in data
+            isinstance(item.data, str)
+            and (item.data.startswith(inside) or len(item.data) > MAX_TEXT)
+            for item in data
         ):
             if id(data) not in lists:
                 lists[id(data)] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import threading
 import warnings
 
@@ -14,6 +15,10 @@ A syntax tree takes a kilobyte and some ten microseconds for each, whatever the 
 MAX_BRACES = 20_000
 """Most opening braces: up to Python 3.11 an f-string takes quadratic time in its fields."""
 
+MAX_NAME = 300
+"""Longest name of a program's own [characters]; fields are chosen by patterns of names."""
+
+_LONG_WORD = re.compile(rf"(?<!\w)\w{{{MAX_NAME + 1}}}")
 _PUNCTUATION = ",;().[]{}:=+-*/%<>|&^~@"
 _LOCK = threading.Lock()
 
@@ -42,7 +47,16 @@ def parse(text: str) -> ast.Module:
     _check(text)
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        tree = ast.parse(text)
+    if _LONG_WORD.search(text) and any(map(_is_long, ast.walk(tree))):
+        raise TooMuchSource(f"a name of more than {MAX_NAME} characters")
+    return tree
+
+
+def _is_long(node: ast.AST) -> bool:
+    """Whether a node has a name that is too long."""
+    names = (getattr(node, field, None) for field in ("id", "attr", "arg", "name", "module"))
+    return any(isinstance(name, str) and len(name) > MAX_NAME for name in names)
 
 
 def parse_expression(text: str) -> ast.expr:

@@ -16,7 +16,9 @@ PLACEHOLDER = re.compile(r"\[secret:[a-z_]{1,40}:[0-9]{1,9}\]")
 """What stands in a text where a secret was."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?i:\w*(?:pass|secret|key|token|auth)\w*)")
+_CODE = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?i:(?=\w*(?:pass|secret|key|token|auth))\w++)"
+)
 
 
 class Redactor:

@@ -12,7 +12,7 @@ from schedmate.agent.configs.trees import ensure_bounded, wrap
 from schedmate.agent.values import Unknown, Value, unknown
 
 _TOKEN = re.compile(
-    r"(?P<string>'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*+(?:'|(?=\n))|\"(?:\\.|[^\"\\\n])*+(?:\"|(?=\n)))"
+    r"(?P<string>'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*+(?:'|(?=\n)|\Z)|\"(?:\\.|[^\"\\\n])*+(?:\"|(?=\n)|\Z))"
     r"|(?P<comment>\#[^\n]*)|(?P<joined>\\\r?\n)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<end>\n)"
     r"|(?P<other>[^'\"#\\\[\](){}\n]+|.)",
     re.DOTALL,

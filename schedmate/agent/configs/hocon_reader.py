@@ -12,6 +12,8 @@ from schedmate.agent.configs.interpolation import grammar_scalar, resolve_interp
 from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES, merge
 from schedmate.agent.values import Value
 
+MAX_COPIED = 10_000_000
+"""Most fields that laying objects upon each other may copy."""
 _TOKEN = re.compile(
     r"""(?P<space>[^\S\n]+|(?:\#|//)[^\n]*)
     |(?P<line>\n)
@@ -34,7 +36,7 @@ def looks_like_hocon(text: str) -> bool:
 class _Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.at, self.line, self._nodes = 0, 1, 0
+        self.at, self.line, self._nodes, self._copied = 0, 1, 0, 0
         self.kind, self.lexeme = "line", ""
         self.advance()
 
@@ -76,9 +78,22 @@ class _Reader:
             for part in reversed(key.split(".")):
                 value = Value({part: value}, value.origin)
             if key != "include":
-                held = merge(held, value)
+                self._lay(held, value)
             self._between()
         return held
+
+    def _lay(self, held: Value, value: Value) -> None:
+        """Lay one field upon those before; to lay an object upon another copies what is there."""
+        for key, item in value.data.items():
+            below = held.data.get(key)
+            if below is None:
+                held.data[key] = item
+                continue
+            self._copied += len(below.data) if isinstance(below.data, dict) else 1
+            if self._copied > MAX_COPIED:
+                message = "lays too many objects upon each other; write each once"
+                raise self.source.error(message, self.line)
+            held.data[key] = merge(below, item)
 
     def value(self, depth: int) -> Value:
         """What stands up to the end of the line: parts side by side are one value."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NAMES = ("README.md", "readme.md", "Readme.md", "README.rst", "README.txt", "README")
-_HEADING = re.compile(r"^\s{0,3}#{1,2}\s+(.+?)\s*#*\s*$|<h1[^>]*>(.+?)</h1>", re.IGNORECASE)
+_HEADING = re.compile(r"^\s{0,3}#{1,2}\s++(.+)$|<h1[^>]{0,200}>(.+?)</h1>", re.IGNORECASE)
 _UNDERLINE = re.compile(r"^(={4,}|-{4,})\s*$")
-_MARKUP = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]+>|[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|:\w+:")
+_MARKUP = re.compile(
+    r"!?\[([^\]]{0,300})\]\([^)]{0,300}\)|<[^>]{1,300}>|[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|:\w{1,60}:"
+)
 _AFTER_NAME = re.compile("\\s[-\u2013\u2014|]\\s|[:(,]| for | with | in | by | from ")
 _ACRONYM = re.compile(r"\(([A-Z][\w-]*[A-Z0-9][\w-]*)\)")
 _BUILT_WITH = re.compile(
@@ -21,6 +23,8 @@ _BUILT_WITH = re.compile(
 )
 _LINES = 40
 _READ = 100_000
+_WIDE = 500
+"""Characters of a line of the README that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +86,25 @@ def read(root: Path, entry: str | None) -> list[About]:
 def _parse(path: Path, root: Path) -> About | None:
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
-            lines = stream.read(_READ).splitlines()
+            lines = [line[:_WIDE] for line in stream.read(_READ).splitlines()]
     except OSError:
         return None
     for number, line in enumerate(lines[:_LINES]):
         match = _HEADING.search(line)
         under = number > 0 and bool(_UNDERLINE.match(line)) and lines[number - 1].strip()
         if match or under:
-            title = _plain((match[1] or match[2]) if match else lines[number - 1])
+            head = (match[1] or match[2]) if match else lines[number - 1]
+            title = _plain(without_marks(head) if match and match[1] else head)
             if title:
                 text = _plain(" ".join(lines[number + 1 : number + 1 + _LINES]))
                 file = str(path.relative_to(root))
                 return About(root.name, file, number + 1, title, text, tuple(lines))
     return None
+
+
+def without_marks(heading: str) -> str:
+    """A heading without the marks that may close it; `#` alone is one of that name."""
+    return heading.rstrip().rstrip("#").rstrip() or heading.strip()[:1]
 
 
 def _plain(text: str) -> str:

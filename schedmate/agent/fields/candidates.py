@@ -62,6 +62,8 @@ _SOURCE_BONUS = {"command": 6, "script": 6, "environment": 5, "launch": 5, "conf
 MAX_SETTINGS = 6000
 MAX_LIST = 4
 MAX_NAMED = 1000
+MAX_NAME = 300
+"""Longest name of a setting."""
 
 
 @dataclass(slots=True)
@@ -197,7 +199,9 @@ def _collect(
             return
         taken = popped.get(id(data), (None, {}))[1]
         for key, item in [*items.items(), *taken.items()]:
-            if isinstance(key, str) and (key == "__tag__" or not key.startswith("__")):
+            if not isinstance(key, str) or len(key) > MAX_NAME:
+                continue
+            if key == "__tag__" or not key.startswith("__"):
                 _collect(item, (*path, *key.split(".")), group, out, seen, depth + 1, popped)
         return
     told = path or group.kind == "config"  # several documents in one file

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 _TOKEN = re.compile(
-    r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>!~&|^?:()])"
+    r"\s*+(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>!~&|^?:()])"
 )
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",),
@@ -25,8 +25,10 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("*", "/", "%"),
     ("**",),
 )
-_ASSIGN = re.compile(r"\s*([A-Za-z_]\w*)\s*([-+*/%]?)=(?!=)(.*)", re.DOTALL | re.ASCII)
-_STEP = re.compile(r"\s*(?:(\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(\+\+|--))\s*", re.ASCII)
+_ASSIGN = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+([-+*/%]?)=(?!=)(.*)", re.DOTALL | re.ASCII)
+_STEP = re.compile(
+    r"\s*+(?:(\+\+|--)\s*+([A-Za-z_]\w*+)|([A-Za-z_]\w*+)\s*+(\+\+|--))\s*+", re.ASCII
+)
 _MAX_TOKENS = 200
 _MAX_NESTING = 30
 _MAX_BITS = 64

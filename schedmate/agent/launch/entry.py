@@ -87,7 +87,7 @@ def python_options(words: Sequence[Value]) -> tuple[int, bool]:
 def python(follower: Follower, call: Call) -> Decision:
     """`python [options] file args` and `python [options] -m module args`."""
     position, as_module = python_options(call.words)
-    glued = re.fullmatch(r"-[A-Za-z]*m([\w.]+)", token(call.words[position - 1]))
+    glued = re.fullmatch(r"-[A-Za-z]{0,20}m([\w.]+)", token(call.words[position - 1]))
     if as_module and glued and position > 1 and glued[1]:
         call.words = [Value(glued[1], call.words[position - 1].origin), *call.words[position:]]
     else:

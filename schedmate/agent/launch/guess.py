@@ -29,7 +29,7 @@ _README = re.compile(
 )
 _FENCE = re.compile(r"^ {0,3}(```|~~~)[^\n]*\n(.*?)^ {0,3}\1", re.DOTALL | re.MULTILINE)
 _LITERAL = re.compile(
-    r"(?:^\.\. code[^\n]*|::)\n(?:[ \t]*\n|[ \t]+:[^\n]*\n)*((?:(?:[ \t]+[^\n]*)?\n)+)",
+    r"(?:^\.\. code[^\n]*|::)\n(?:[ \t]*+\n|[ \t]++:[^\n]*+\n)*+((?:(?:[ \t]++[^\n]*+)?\n)++)",
     re.MULTILINE,
 )
 _PROMPT = re.compile(r"\s*(?:[$>%]\s+)?")

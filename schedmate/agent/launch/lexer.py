@@ -29,7 +29,7 @@ _BRACED = re.compile(
 )
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()]")
 _REDIRECT = re.compile(r"\d*(?:<<<|<<-|<<|<>|<&|>>|>&|>\||[<>])|&>>|&>")
-_ASSIGN = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=$", re.ASCII)
+_ASSIGN = re.compile(r"[A-Za-z_]\w*+(?:\[[^\]]*+\])?\+?=$", re.ASCII)
 _BRACKETED = r"\[(?:[A-Za-z][\w/-]*(?: [\w'\"/.,-]+)+|[A-Z][A-Z_]{3,})\]|\{[A-Z][A-Z0-9_]+\}"
 _PLACEHOLDER = re.compile(
     rf"<[A-Za-z/](?:[^<>|&;$`\n]{{0,80}}[^<>|&;$`\s])?>(?![A-Za-z0-9])|{_BRACKETED}"

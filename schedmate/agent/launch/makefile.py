@@ -23,6 +23,8 @@ _ASSIGNMENT = re.compile(r"(?:export\s++)?([\w.\-]++)\s*+(\?|:{1,3}|\+)?=\s*+(.*
 _RULE = re.compile(r"([^\s:#=][^:#=]*)::?(?!=)\s*+([^;]*)(?:;(.*))?")
 _REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$([A-Za-z@<^*])")
 MAX_DEPTH = 10
+MAX_LINE = 20_000
+"""Length of a line past which what continues it stands for itself."""
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
         if continued and not lines[-1][1].startswith("\t"):
             start, before = lines[-1]
             lines[-1] = (start, before.removesuffix("\\").rstrip())
-        joined = continued
+        joined = continued and len(lines[-1][1]) < MAX_LINE
     return lines
 
 

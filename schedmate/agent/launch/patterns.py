@@ -19,8 +19,10 @@ _RANGE = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1
 def braces(text: str) -> list[str]:
     """`a{b,c}` -> `ab ac`, `{1..3}` -> `1 2 3`; text without braces is returned as it is.
 
-    More than `MAX_BRACES` results, or unbalanced braces, leave the text unexpanded.
+    More than `MAX_BRACES` results or braces, or unbalanced ones, leave the text unexpanded.
     """
+    if text.count("{") > MAX_BRACES:
+        return [text]
     alternatives: list[list[str]] = []
     position, plain, size = 0, 0, 1
     while (start := text.find("{", position)) >= 0:

@@ -132,7 +132,7 @@ Node = (
     | Group
 )
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?)=", re.ASCII)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*+)(?:\[([^\]]*+)\])?(\+?)=", re.ASCII)
 
 
 def as_assignment(word: Word) -> Assignment | None:

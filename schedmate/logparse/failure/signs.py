@@ -30,18 +30,18 @@ class Signs:
     """The patterns of one kind: all together for whole files, one by one for a match."""
 
     together: Any
-    single: tuple[re.Pattern[bytes], ...]
+    single: tuple[Any, ...]
 
     def sign(self, text: bytes, offset: int = 0) -> Sign | None:
         """The first pattern that fits a line."""
         for pattern in self.single:
             match = pattern.search(text)
             if match is not None:
-                groups = match.groupdict(b"")
-                return Sign(
-                    offset + match.start(),
-                    {name: value.decode("utf-8", "replace") for name, value in groups.items()},
-                )
+                groups = match.groupdict(b"")  # RE2 names them in bytes as well
+                named = {
+                    name.decode(): held.decode("utf-8", "replace") for name, held in groups.items()
+                }
+                return Sign(offset + match.start(), named)
         return None
 
     def backwards(self, file: LogFile, start: int, end: int) -> Iterator[Sign]:
@@ -68,7 +68,7 @@ def signs(kind: str) -> Signs:
     bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
     return Signs(
         re2.compile(("(?m)" + bare).encode()),
-        tuple(re.compile(one.encode(), re.MULTILINE) for one in patterns),
+        tuple(re2.compile(("(?m)" + one).encode()) for one in patterns),
     )
 
 

@@ -31,7 +31,7 @@ NEAR = 3
 _FRAME = re.compile(
     r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|\S+\(.*\[0x"
 )
-_FENCE = re.compile(r"-{40,}\s*$")
+_FENCE = re.compile(r"(?<!-)-{40,}+\s*+$")
 _SENTENCE = re.compile(r"\. |: |\.$")
 _SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
 # An error's level in glog's and TensorFlow's form; at a program's start much of it means nothing.

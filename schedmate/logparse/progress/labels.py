@@ -37,7 +37,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
-_UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])][\"']?\s*[:=]?\s*$")
+_UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])][\"']?\s*+(?:[:=]\s*+)?$")
 _IS = re.compile(r"(?<=\w) (?:is|was)$")
 _TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
 
@@ -59,7 +59,8 @@ _SHARED = re.compile(
     re.IGNORECASE,
 )
 _ORDINAL = re.compile(
-    r"第\s*(\d+)\s*(?:个|次)?\s*(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)", re.IGNORECASE
+    r"第\s*+(\d++)\s*+(?:(?:个|次)\s*+)?(步|轮|批|回合|迭代|epoch|step|エポック|ステップ)",
+    re.IGNORECASE,
 )
 _RANGE = re.compile(r"\b(batch|iter|iteration|step)(s? ?\[)\d+-(\d+\])", re.IGNORECASE)
 _LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on|of|epoch|iteration|step)\b", re.IGNORECASE)
@@ -135,7 +136,7 @@ def clock_s(text: str) -> float:
             total = total * 60 + float(part)
         return total + (86_400 * float(days.split()[0]) if days else 0)
     units = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
-    parts = re.findall(r"([\d.]+)(ms|[dhms])", text)
+    parts = re.findall(r"(?<![\d.])([\d.]++)(ms|[dhms])", text)
     return sum(float(value) * units[unit] for value, unit in parts)
 
 

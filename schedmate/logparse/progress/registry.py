@@ -53,9 +53,11 @@ def _set_of_shapes() -> Any:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str) -> Any:
+    import re2
+
     # only those that are met: to compile all takes longer than to track a log
-    return re.compile(pattern)
+    return re2.compile(pattern)
 
 
 def read_line(text: str) -> Sample | None:

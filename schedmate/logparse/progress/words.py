@@ -11,7 +11,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _JOINED = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _RATE = re.compile(
-    r"([^\W\d_]+)\s*(?:/|[ _-]?per[ _-]|(?<=[a-z])Per(?=[A-Z]))\s*([^\W\d_]+)"
+    r"(?<![^\W\d_])([^\W\d_]+)\s*(?:/|[ _-]?per[ _-]|(?<=[a-z])Per(?=[A-Z]))\s*([^\W\d_]+)"
     r"(?P<more>\s*/|[ _-]per)?"
 )
 _UNIT = re.compile(r"[_ ](ms|s|sec|secs|seconds|us)$", re.IGNORECASE)

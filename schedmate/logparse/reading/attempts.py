@@ -79,7 +79,7 @@ def _patterns() -> _Patterns:
     ends, begins = ([one["pattern"] for one in data[part]] for part in ("ends", "begins"))
     return _Patterns(
         re2.compile(_either([*ends, *begins])),
-        [re.compile(one.encode()) for one in [*ends, *begins]],
+        [re2.compile(one.encode()) for one in [*ends, *begins]],
         len(ends),
         re2.compile(_either([one["pattern"] for one in data["work"]])),
     )

@@ -149,7 +149,7 @@ def _split_hosts(nodelist: str) -> Iterable[str]:
 
 def _count_host(name: str) -> int:
     count = 1
-    for ranges in re.findall(r"\[([^\]]*)\]", name):
+    for ranges in re.findall(r"\[([^\[\]]*+)\]", name):
         count *= sum(
             int(match[2] or match[1]) - int(match[1]) + 1
             for match in map(_RANGE.fullmatch, ranges.split(","))

@@ -30,6 +30,7 @@ _BINDING = {
 }
 """How tightly each operator binds."""
 _PLAIN = {"null": None, "true": True, "false": False}
+_WHOLE = re.compile(r"\d{1,19}")
 _COLONS = re.compile(r"\+?:{1,3}")
 
 
@@ -164,9 +165,7 @@ class _Parser:
             return Node("plain", line, (self._string(),))
         if kind == "number":
             text = self.advance()
-            return Node(
-                "plain", line, (int(text) if text.isdigit() and len(text) < 20 else float(text),)
-            )
+            return Node("plain", line, (int(text) if _WHOLE.fullmatch(text) else float(text),))
         if self.taken("("):
             inside = self.expression(depth + 1)
             self.need(")")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from schedmate.agent.fields.about import About
+from schedmate.agent.fields.about import About, without_marks
 from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
 from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.fields.dataset.roles import CLASS_NAME
@@ -145,7 +145,7 @@ def _in_path(text: str) -> str | None:
 
 # -- README ----------------------------------------------------------------
 
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$")
+_HEADING = re.compile(r"^\s{0,3}#{1,6}\s++(.+)$")
 _RULE = re.compile(r"^(={3,}|-{3,}|~{3,})\s*$")
 _ABOUT_DATA = re.compile(r"\bdata(\b|-?sets?\b)|corpus|prepar", re.IGNORECASE)
 _NAMED = re.compile(
@@ -180,7 +180,7 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
         if match or under:
             first = number if match else number - 1
             yield _Section(heading, start, list(lines[start:first]))
-            heading, start = (match[1] if match else lines[number - 1]), first
+            heading, start = (without_marks(match[1]) if match else lines[number - 1]), first
     yield _Section(heading, start, list(lines[start:]))
 
 

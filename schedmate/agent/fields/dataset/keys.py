@@ -14,7 +14,8 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 """`owner/name`, as hubs have them."""
 _DATA_KEY = re.compile(
     r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
-    r"location|list|source|home|base|id|key|set|config|yaml|\w*pretrain|\w*finetune|train\w*)s?)*$|"
+    r"location|list|source|home|base|id|key|set|config|yaml)s?)*(_?(train\w*|\w*(pretrain|finetune)s?"
+    r"(_?(dir|path|root|file|name|folder|location|list|source|home|base|id|key|set|config|yaml)s?)*))?$|"
     r"^(rec|record|lmdb|csv|json|list|dir|path|file|tfrecord|img|image|text|txt|src)s?_train$|"
     r"^train(ing)?_?\w*(dumpdir|_dir|_path|_file|_folder|_root|_list|_scp|_prefix|_manifest|_files)$|"
     r"^train(ing)?_?(rec|record|lmdb|csv|json|jsonl|list|tfrecord|img|image|images|text|txt|src|input|"

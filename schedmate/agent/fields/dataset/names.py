@@ -36,7 +36,7 @@ def dataset_name(text: str, path: bool = False) -> str | None:
     if not text or len(text) > 300 or "\n" in text or "tfevents" in text:
         return None
     if PLACEHOLDER.match(text) and not re.search(
-        r"[a-z]{3,}.*[a-z]{3,}/[a-z]{3,}", text[8:], re.IGNORECASE
+        r"[a-z]{3}.*[a-z]{3}/[a-z]{3}", text[8:], re.IGNORECASE
     ):
         return from_path(text) if is_path(text) else None
     if path or is_path(text):

@@ -252,7 +252,7 @@ def _known_in(stem: str) -> tuple[str, bool] | None:
 
 
 _VARIANT = re.compile(
-    r"-?\d*(-?(v?\d\w*|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl|"
+    r"-?\d*+(-?(v?\d\w*+|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl|"
     r"bc|her|per))*(?=-|$)"
 )
 """What says of a known model which one it is, up to the end of a word."""

@@ -116,13 +116,14 @@ def _itself(state: State, base: Value, call: Invocation) -> Value:
     return base
 
 
+_OVERRIDE = re.compile(r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]{0,1000}\]|[^,\n]*)")
+
+
 def _hparams_parse(state: State, base: Value, call: Invocation) -> Value:
     """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
     given = call.args[0] if call.args else call.kwargs.get("values", unknown())
     if isinstance(given.data, str):
-        for key, text in re.findall(
-            r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]*\]|[^,\n]*)", given.data
-        ):
+        for key, text in _OVERRIDE.findall(given.data):
             parsed = wrap(parse_scalar(text.strip().strip("'\"")), given.origin)
             _replace(base, attr_tree(set_dotted(plain_tree(base), key, parsed), base.data.flavour))
     return base

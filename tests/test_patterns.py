@@ -1,0 +1,76 @@
+"""No pattern of the package takes super-linear time, or its caller keeps what it is given short.
+
+Patterns are found in source and data by themselves, and attacked by texts made from their trees.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from own_patterns import PACKAGE, bound, of_data, of_source
+from regex_attacks import slowest
+
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "re." in path.read_text("utf-8"))
+DATA = sorted(PACKAGE.rglob("*.yaml"))
+
+LINEAR = (
+    "logparse/failure/rules/",
+    "logparse/classify/rules.yaml",
+    "logparse/reading/attempts.yaml",
+)
+"""Data whose patterns run in RE2, where the time grows with the text whatever they are."""
+
+ATTACKED = {
+    r"(a+)+$": "exponential", r"\s+$": "quadratic", r"^\s*url\s*=": "quadratic over lines",
+    r"(\w*_)?model": "quadratic", r"a.*b": "quadratic", r"(\d+\.?)*x": "exponential",
+    r"\[\s*([^\]]+?)\s*\]": "quadratic", "(a|aa)+b": "exponential",
+}  # fmt: skip
+HARMLESS = [
+    r"(?<!\s)\s++$",
+    r"\w+",
+    "a|b",
+    r"^[ \t]*+url",
+    r"\d{1,9}x",
+    '"[^"]*+(?:"|$)',
+    "[a-z]+=",
+]
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("pattern", ATTACKED)
+def test_an_attack_finds_what_is_slow(pattern: str) -> None:
+    flags = re.MULTILINE if "url" in pattern else 0
+    assert slowest(pattern, flags, "search") is not None
+
+
+@pytest.mark.parametrize("pattern", HARMLESS[:-1])
+def test_an_attack_finds_nothing_else(pattern: str) -> None:
+    assert slowest(pattern, 0, "search") is None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_patterns_of_a_module_take_linear_time(path: Path) -> None:
+    found, _ = of_source(path)
+    slow = {
+        one.place: (one.text[:80], attack)
+        for one in found
+        if (attack := slowest(one.text, one.flags, one.how, bound(one.place))) is not None
+    }
+    assert not slow
+
+
+@pytest.mark.parametrize("path", DATA, ids=_name)
+def test_patterns_of_a_data_file_take_linear_time(path: Path) -> None:
+    if _name(path).startswith(LINEAR):
+        return
+    slow = {
+        one.place: (one.text[:80], attack)
+        for one in of_data(path)
+        if (attack := slowest(one.text, one.flags, one.how, bound(one.place))) is not None
+    }
+    assert not slow
