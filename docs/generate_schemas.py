@@ -77,6 +77,7 @@ class Total(TypedDict):
     calls: int
     from_cache: int
     failed: int
+    unsent: int
     input_tokens: int
     cached_tokens: int
     output_tokens: int

@@ -75,7 +75,7 @@ def test_calls_of_the_ledger(cli: Cli) -> None:
     from schedmate.settings import data_dir
 
     store = Store(data_dir())
-    store.add(Call(1e9, "test", None, "here", "m", "timeout", 1, 2, 0, 0.1, 1, detail="late"))
+    store.add(Call(1e9, "test", None, "here", "m", "timeout", 1, 2, 0, 0.1, 1, 1, detail="late"))
     store.add(Call(2e9, "test", "17", "here", "m", "ok", 1, 2, 0, 0.1, 1))
     store.close()
     document = fitting(cli("llm", "ledger", "--json").out)

@@ -52,7 +52,7 @@ def _served(where: Endpoint, settings: Settings) -> Iterator[Check]:
     from schedmate.llm.probe import USABLE_BILLIONS, billions, served
 
     began = time.perf_counter()
-    models = served(where)
+    models = served(where, timeout_s=settings.llm_timeout_s)
     took = time.perf_counter() - began
     names = [one.name for one in models]
     wanted = where.model or (names[0] if names else "")
@@ -140,7 +140,9 @@ def _tools(name: str, llm: LLM) -> Check:
             "required": ["word"],
         },
     }
-    chat = llm.chat("doctor").bind_tools([{"type": "function", "function": function}])
+    chat = llm.chat("doctor", deadline_s=llm.timeout_s).bind_tools(
+        [{"type": "function", "function": function}]
+    )
     reply = chat.invoke([HumanMessage("Take down the word `ready` with the tool note_word.")])
     if reply.tool_calls:
         return Check(name, "ok", "the model calls tools")
@@ -166,7 +168,11 @@ def _structured(name: str, llm: LLM) -> Check:
         city: str
         country: str
 
-    ask(llm.chat("doctor"), [HumanMessage("Which country is the city Paris in?")], Answer)
+    ask(
+        llm.chat("doctor", deadline_s=llm.timeout_s),
+        [HumanMessage("Which country is the city Paris in?")],
+        Answer,
+    )
     method = llm.store.method(llm.endpoint.place, llm.endpoint.model)
     if method == METHODS[-1]:
         return Check(
@@ -183,7 +189,7 @@ def _prefix_cache(name: str, llm: LLM) -> Check:
 
     from schedmate.prompts import load
 
-    chat = llm.chat("doctor")
+    chat = llm.chat("doctor", deadline_s=llm.timeout_s)
     prefix = SystemMessage(load("metadata.system.v1"))
     for word in ("one", "two"):
         try:

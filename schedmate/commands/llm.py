@@ -35,6 +35,7 @@ def ledger(
 ) -> None:
     """List calls of language models: tokens, time, verdict, sums.
 
+    What reached no server (nobody there, no time or budget left) is no call and has no tokens.
     What was said is not in the ledger: see the setting `trajectories` for records of readings.
     """
     from schedmate.llm.store import FILE, Store
@@ -53,7 +54,7 @@ def ledger(
         document = {"schema": SCHEMA, "totals": totals, "calls": calls[:last]}
         typer.echo(json.dumps(document, indent=2))
         return
-    _print(calls[:last], totals, len(calls))
+    _print(calls[:last], totals)
 
 
 def _totals(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -65,20 +66,26 @@ def _totals(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
             key,
             dict(zip(("endpoint", "model", "purpose"), key, strict=True))
             | dict.fromkeys(
-                ("calls", "from_cache", "failed", "input_tokens", "cached_tokens", "output_tokens"),
+                (
+                    *("calls", "from_cache", "failed", "unsent"),
+                    *("input_tokens", "cached_tokens", "output_tokens"),
+                ),
                 0,
             )
             | {"seconds": 0.0, "cost": 0.0},
         )
-        total["calls"] += 1
-        total["from_cache"] += call["attempts"] == 0 and call["verdict"] == "ok"
-        total["failed"] += call["verdict"] != "ok"
+        answered = call["verdict"] == "ok"
+        unsent = not answered and call["sent"] == 0  # no server, no time or no budget
+        total["calls"] += not unsent
+        total["from_cache"] += call["attempts"] == 0 and answered
+        total["failed"] += not (answered or unsent)
+        total["unsent"] += unsent
         for name in ("input_tokens", "cached_tokens", "output_tokens", "seconds", "cost"):
             total[name] += call[name]
     return sorted(sums.values(), key=lambda one: -one["calls"])
 
 
-def _print(calls: list[dict[str, Any]], totals: list[dict[str, Any]], count: int) -> None:
+def _print(calls: list[dict[str, Any]], totals: list[dict[str, Any]]) -> None:
     from schedmate.terminal.screen import Screen, Table
 
     screen = Screen(sys.stdout)
@@ -87,15 +94,17 @@ def _print(calls: list[dict[str, Any]], totals: list[dict[str, Any]], count: int
         return
     tokens = sum(one["input_tokens"] + one["output_tokens"] for one in totals)
     seconds = sum(one["seconds"] for one in totals)
-    screen.line(f"{count:,} calls, {tokens:,} tokens, {seconds:,.1f} s")
-    numbers = ("calls", "cached", "failed", "tokens in", "out", "s", "cost")
+    count, unsent = (sum(one[name] for one in totals) for name in ("calls", "unsent"))
+    never = f", {unsent:,} more reached no server" if unsent else ""
+    screen.line(f"{count:,} calls, {tokens:,} tokens, {seconds:,.1f} s{never}")
+    numbers = ("calls", "cached", "failed", "not sent", "tokens in", "out", "s", "cost")
     sums = Table("model", "at", "for", *numbers, right=numbers)
     for one in totals:
         sums.add(
             one["model"],
             one["endpoint"],
             one["purpose"],
-            *(f"{one[name]:,}" for name in ("calls", "from_cache", "failed")),
+            *(f"{one[name]:,}" for name in ("calls", "from_cache", "failed", "unsent")),
             *(f"{one[name]:,}" for name in ("input_tokens", "output_tokens")),
             f"{one['seconds']:,.1f}",
             f"{one['cost']:,.4f}",

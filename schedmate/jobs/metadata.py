@@ -184,7 +184,9 @@ class ModelUse(BaseModel):
     dropped: list[str] = Field(
         default_factory=list, description="Findings whose citation did not hold, and why"
     )
-    calls: int = Field(0, description="Requests answered, by the server or from the cache")
+    calls: int = Field(
+        0, description="Requests that reached a server, or were answered from the cache"
+    )
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = Field(0, description="Of the input, found in the server's prefix cache")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schedmate.errors import ModelError
 from schedmate.llm.budget import Budget
 from schedmate.llm.endpoint import SCRIPTED, Endpoint, connect, endpoint
 from schedmate.llm.store import Store
@@ -49,18 +50,26 @@ class LLM:
         """A chat model for one job. `deadline_s` bounds all its calls together [s].
 
         A new one remembers no secrets of other jobs. Raises `InputError` for a scripted model that
-        cannot be read.
+        cannot be read, and `ModelError` when it has to find out what the server serves and fails.
         """
         from schedmate.llm.chat import GuardedChat
         from schedmate.llm.redact import Redactor
 
-        with self._lock:
+        began = time.monotonic()
+        wait_s = self.timeout_s if deadline_s is None else min(self.timeout_s, deadline_s)
+        if not self._lock.acquire(timeout=min(max(0.0, wait_s), threading.TIMEOUT_MAX)):
+            raise ModelError("timeout", f"{self.endpoint.place} did not answer in time")
+        try:
             if not self.endpoint.model:
                 from schedmate.llm.probe import first_model
 
-                self.endpoint = replace(self.endpoint, model=first_model(self.endpoint))
+                left_s = wait_s - (time.monotonic() - began)
+                model = first_model(self.endpoint, timeout_s=left_s)
+                self.endpoint = replace(self.endpoint, model=model)
             if self.client is None:
                 self.client = connect(self.endpoint, max_tokens=self.max_tokens)
+        finally:
+            self._lock.release()
         return GuardedChat(
             inner=self.client,
             endpoint=self.endpoint,
@@ -70,7 +79,7 @@ class LLM:
             purpose=purpose,
             job=job,
             timeout_s=self.timeout_s,
-            ends=None if deadline_s is None else time.monotonic() + deadline_s,
+            ends=None if deadline_s is None else began + deadline_s,
             max_tokens=self.max_tokens,
             # A script is consumed as it is read: a reply from the cache would shift all others.
             cached=self.cached and self.endpoint.scripted is None,

@@ -22,21 +22,16 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
-from tenacity.stop import stop_before_delay
-from tenacity.wait import wait_random_exponential
 
+from schedmate.client import deadline, never_sent, retrying
 from schedmate.errors import ModelError
 from schedmate.llm import telemetry
 from schedmate.llm.budget import Budget, estimate_tokens
 from schedmate.llm.endpoint import Endpoint
-from schedmate.llm.failures import is_transient, named, retry_after_s
+from schedmate.llm.failures import named
 from schedmate.llm.redact import Redactor
 from schedmate.llm.store import Call, Store
-from schedmate.llm.transport import deadline
 
-ATTEMPTS = 3
-LONGEST_WAIT_S = 30.0
 MOST_TOKENS = 10**9
 """Above any context length; SQLite holds what is below 2**63."""
 TOOL_CALLS = 64
@@ -141,7 +136,7 @@ class GuardedChat(BaseChatModel):
         size = sum(len(message.text) for message in messages) + len(
             json.dumps(options, default=str)
         )
-        attempts = 0
+        attempts = sent = 0
         reply: AIMessage | None = None
         failure: ModelError | None = None
         attributes = {
@@ -155,15 +150,15 @@ class GuardedChat(BaseChatModel):
                 if ends <= began:
                     raise ModelError("timeout", "the time for this job is over")
                 self.budget.check(self.store, self.job, estimate_tokens(size), self.max_tokens)
-                for attempt in Retrying(
-                    stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(ends - began),
-                    wait=_wait,
-                    retry=retry_if_exception(is_transient),
-                    reraise=True,
-                ):
+                for attempt in retrying(ends):
                     with attempt, deadline(ends):
                         attempts += 1
-                        reply = self._once(messages, options)
+                        sent += 1
+                        try:
+                            reply = self._once(messages, options)
+                        except Exception as error:
+                            sent -= never_sent(error)
+                            raise
             except ModelError as error:
                 failure = error
             except Exception as error:  # noqa: BLE001 - whatever a client raises on such a reply
@@ -171,7 +166,9 @@ class GuardedChat(BaseChatModel):
             seconds = time.monotonic() - began
             if failure is None and reply is not None:
                 failure = _cut_off(reply, self.max_tokens)
-            call = self._log(reply, seconds, attempts=attempts, failure=failure, size=size)
+            call = self._log(
+                reply, seconds, attempts=attempts, sent=sent, failure=failure, size=size
+            )
             span.set(
                 **{
                     telemetry.INPUT_TOKENS: call.input_tokens,
@@ -209,13 +206,14 @@ class GuardedChat(BaseChatModel):
         seconds: float,
         *,
         attempts: int,
+        sent: int = 0,
         failure: ModelError | None = None,
         size: int = 0,
     ) -> Call:
         usage: Mapping[str, Any] = (reply.usage_metadata if reply is not None else None) or {}
         # A request that failed after it was sent may have been paid for: count its prompt.
         # What a server counts is believed as far as it can be so: never less than nothing.
-        guess = estimate_tokens(size) if attempts and size else 0
+        guess = estimate_tokens(size) if sent and size else 0
         read = _count(usage.get("input_tokens"), guess)
         written = _count(usage.get("output_tokens"))
         if not attempts:
@@ -233,6 +231,7 @@ class GuardedChat(BaseChatModel):
             cached_tokens=_count(details.get("cache_read")) if attempts else 0,
             seconds=seconds,
             attempts=attempts,
+            sent=sent,
             cost=self.budget.cost(read, written),
             detail=None if failure is None else str(failure),
         )
@@ -268,13 +267,3 @@ def _cut_off(reply: AIMessage, max_tokens: int) -> ModelError | None:
         f"the reply was cut off at {max_tokens} tokens; raise llm_max_tokens, or the server's "
         "context length",
     )
-
-
-_backoff = wait_random_exponential(multiplier=0.5, max=LONGEST_WAIT_S)
-
-
-def _wait(state: RetryCallState) -> float:
-    """The server's own wish where it has one, else exponential back-off with jitter [s]."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    asked = None if error is None else retry_after_s(error)
-    return _backoff(state) if asked is None else min(asked, LONGEST_WAIT_S)

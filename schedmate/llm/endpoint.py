@@ -91,29 +91,29 @@ def api_key() -> str | None:
 def connect(where: Endpoint, *, max_tokens: int) -> BaseChatModel:
     """A bare client, without budget, ledger or redaction: only `GuardedChat` uses one.
 
-    `max_tokens` bounds one reply. Raises `InputError` for a script that cannot be read.
+    `max_tokens` bounds one reply. Raises `InputError` for a script that cannot be read, and
+    `UsageError` for a proxy that cannot be used.
     """
     if where.scripted is not None:
         from schedmate.llm.scripted import ScriptedChat
 
         return ScriptedChat.load(where.scripted)
-    import httpx2
     from langchain_openai import ChatOpenAI
     from langchain_openai.chat_models.base import BaseChatOpenAI
     from pydantic import SecretStr
 
-    from schedmate.llm.transport import BoundedTransport
+    from schedmate.client import base_address, open_client
 
     # OpenAI's own service wants `max_completion_tokens`, which ChatOpenAI sends; other servers
     # know `max_tokens` for certain, and without a limit some of them write until memory is full.
     hosted = urlsplit(where.base_url).hostname == "api.openai.com"
     return (ChatOpenAI if hosted else BaseChatOpenAI)(
-        base_url=where.base_url,
+        base_url=base_address(where.base_url),
         model=where.model,
         api_key=SecretStr(api_key() or "none"),
         temperature=0.0,
         max_tokens=max_tokens,
         max_retries=0,
-        http_client=httpx2.Client(transport=BoundedTransport(where.base_url)),
+        http_client=open_client(where.base_url, [api_key()]),
         use_responses_api=False,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedmate.errors import ModelError
+from schedmate.errors import ModelError, SchedmateError
 from schedmate.llm.endpoint import Endpoint, api_key
 from schedmate.llm.failures import named
 
@@ -24,19 +25,33 @@ class Served:
     owner: str
 
 
-def served(where: Endpoint) -> list[Served]:
-    """The models of a server, as `/v1/models` lists them; raises `ModelError`."""
+def served(where: Endpoint, *, timeout_s: float = TIMEOUT_S) -> list[Served]:
+    """The models of a server, as `/v1/models` lists them; raises `ModelError`.
+
+    `timeout_s` bounds the request [s]; it has no more than `TIMEOUT_S`.
+    """
     import openai
 
+    from schedmate.client import base_address, deadline, open_client
+
+    key = api_key()
     try:
-        with openai.OpenAI(
-            base_url=where.base_url, api_key=api_key() or "none", timeout=TIMEOUT_S, max_retries=0
-        ) as client:
+        with (
+            openai.OpenAI(
+                base_url=base_address(where.base_url),
+                api_key=key or "none",
+                max_retries=0,
+                http_client=open_client(where.base_url, [key]),
+            ) as client,
+            deadline(time.monotonic() + min(timeout_s, TIMEOUT_S)),
+        ):
             page = client.models.list()
         return [
             Served(str(one.id), _context(one.model_extra or {}), str(one.owned_by or ""))
             for one in page.data
         ]
+    except SchedmateError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a client raises on such a reply
         raise named(error, where) from None
 
@@ -52,9 +67,9 @@ def _context(extra: dict[str, object]) -> int | None:
     return None
 
 
-def first_model(where: Endpoint) -> str:
-    """The name of the first model that a server offers; raises `ModelError`."""
-    models = served(where)
+def first_model(where: Endpoint, *, timeout_s: float = TIMEOUT_S) -> str:
+    """The name of the first model that a server offers; see `served`."""
+    models = served(where, timeout_s=timeout_s)
     if not models:
         raise ModelError("unavailable", f"{where.place} serves no model; name one with --model")
     return models[0].name

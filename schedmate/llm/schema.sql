@@ -13,9 +13,10 @@ CREATE TABLE IF NOT EXISTS calls (
     output_tokens INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL, -- of the input, found in the server's prefix cache
     seconds REAL NOT NULL,
-    attempts INTEGER NOT NULL,     -- requests sent; 0 when the reply came from the cache below
+    attempts INTEGER NOT NULL,     -- requests tried; 0 when the reply came from the cache below
     cost REAL NOT NULL,            -- in the currency of the settings' prices
-    detail TEXT                    -- one sentence on a failure
+    detail TEXT,                   -- one sentence on a failure
+    sent INTEGER NOT NULL DEFAULT 0 -- of the attempts, those that reached a server
 );
 CREATE INDEX IF NOT EXISTS calls_by_time ON calls (time);
 CREATE INDEX IF NOT EXISTS calls_by_job ON calls (job, time);

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -43,8 +43,14 @@ class Call:
     cached_tokens: int = 0
     seconds: float = 0.0
     attempts: int = 0
+    sent: int = 0
     cost: float = 0.0
     detail: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it was a call: a server was reached, or the cache replied."""
+        return self.sent > 0 or self.verdict == "ok"
 
 
 class Store:
@@ -61,11 +67,20 @@ class Store:
             self._db = sqlite3.connect(self.path, timeout=BUSY_S, check_same_thread=False)
             schema = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
             self._db.executescript(schema)
+            self._add_columns()
         except (OSError, sqlite3.Error) as error:
             raise InputError(
                 f"cannot use {self.path} ({error}); set XDG_DATA_HOME to a directory that can be "
                 "written, or remove the file: it holds only the record of model calls."
             ) from None
+
+    def _add_columns(self) -> None:
+        """Bring a file of an earlier version up to date."""
+        names = {row[1] for row in self._db.execute("PRAGMA table_info(calls)")}
+        if "sent" not in names:
+            with suppress(sqlite3.OperationalError), self._db:  # another process may be first
+                self._db.execute("ALTER TABLE calls ADD COLUMN sent INTEGER NOT NULL DEFAULT 0")
+                self._db.execute("UPDATE calls SET sent = attempts")
 
     def close(self) -> None:
         """Close the file; may be repeated."""

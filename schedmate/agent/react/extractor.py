@@ -137,7 +137,7 @@ class MetadataExtractor:
             use.outcome, use.reason = error.verdict, str(error)
             raise
         finally:
-            use.calls = len(chat.calls)
+            use.calls = sum(call.counts for call in chat.calls)
             use.input_tokens = sum(call.input_tokens for call in chat.calls)
             use.output_tokens = sum(call.output_tokens for call in chat.calls)
             use.cached_tokens = sum(call.cached_tokens for call in chat.calls)

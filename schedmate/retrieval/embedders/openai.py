@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 BATCH = 128
 TIMEOUT_S = 20.0
+"""Bounds one request with its repetitions [s]."""
+MAX_BYTES = 32 * 2**20
+"""Most bytes of a reply: `BATCH` vectors of 8,192 numbers, written out, are some 20 MB."""
 
 
 class OpenAIEmbedder:
@@ -30,12 +34,17 @@ class OpenAIEmbedder:
     ) -> None:
         import openai
 
+        from schedmate.client import base_address, open_client
+
         key = os.environ.get("SCHEDMATE_EMBEDDER_API_KEY") or os.environ.get("OPENAI_API_KEY")
+        self._base_url = base_address(base_url)
         self._client: Any = openai.OpenAI(
-            base_url=base_url, api_key=key or "none", timeout=TIMEOUT_S, max_retries=1
+            base_url=self._base_url,
+            api_key=key or "none",
+            max_retries=0,
+            http_client=open_client(base_url, [key], limit=MAX_BYTES),
         )
         self._model = model
-        self._base_url = base_url
         self.id = f"openai-{model}"
         self.dim = int(self._request(["dimension"]).shape[1])
 
@@ -50,10 +59,15 @@ class OpenAIEmbedder:
         import numpy as np
         import openai
 
+        from schedmate.client import deadline, retrying
+
+        ends = time.monotonic() + TIMEOUT_S
         try:
-            answer = self._client.embeddings.create(
-                model=self._model, input=texts, encoding_format="float"
-            )
+            for attempt in retrying(ends):
+                with attempt, deadline(ends):
+                    answer = self._client.embeddings.create(
+                        model=self._model, input=texts, encoding_format="float"
+                    )
             items = sorted(answer.data or [], key=lambda item: item.index)
             rows = np.asarray([item.embedding for item in items], dtype=np.float32)
         except openai.OpenAIError as error:
@@ -61,7 +75,7 @@ class OpenAIEmbedder:
                 f"the embedding server at {self._base_url} did not answer for {self._model}: "
                 f"{str(error).splitlines()[0][:200]}"
             ) from error
-        except (AttributeError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever a client raises on such a reply
             raise EmbedderError(
                 f"the server at {self._base_url} answered, but not as /v1/embeddings should; "
                 "check `embedder_base_url`"
