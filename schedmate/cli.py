@@ -64,9 +64,23 @@ def _options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an internal error.")
     ] = False,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Settings file to read before the user file ~/.config/schedmate/config.toml; or "
+            "set SCHEDMATE_CONFIG. None is read from the current directory unasked.",
+        ),
+    ] = None,
 ) -> None:
     global _debug  # noqa: PLW0603 - one process, one command line
     _debug = debug
+    if config_file is not None:
+        from schedmate.settings import FILE_VARIABLE
+
+        # For this process and those that it starts.
+        os.environ[FILE_VARIABLE] = str(config_file.absolute())
 
 
 def application(*names: str) -> typer.Typer:

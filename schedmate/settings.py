@@ -1,16 +1,19 @@
 """One frozen `Settings` object, and where each of its values came from.
 
-Order of precedence: flags, `SCHEDMATE_*` environment variables, the project file
-(`schedmate.toml` in the current directory), the user file (`config.toml` in
-`$XDG_CONFIG_HOME/schedmate`), defaults. A repository under analysis is never a source: a
-`schedmate.toml` inside it is ignored even when schedmate is run from there.
+Order of precedence: flags, `SCHEDMATE_*` environment variables, the file that the user names
+(`schedmate --config FILE`, or SCHEDMATE_CONFIG), the user file (`config.toml` in
+`$XDG_CONFIG_HOME/schedmate`), defaults. No file is read because of where schedmate is run: the
+current directory may be a job's repository, and what a settings file names is obeyed (servers that
+code is sent to, a module that is imported, where the history is).
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +28,10 @@ from pydantic_settings import (
 
 from schedmate.errors import SettingsError
 
-PROJECT_FILE = "schedmate.toml"
+UNREAD_FILE = "schedmate.toml"
+"""What earlier versions read from the current directory; whoever has one is told how to name it."""
 ENV_PREFIX = "SCHEDMATE_"
+FILE_VARIABLE = "SCHEDMATE_CONFIG"
 SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
 """Variables read where they are used: a secret is no setting, so that none is ever printed."""
 
@@ -43,7 +48,9 @@ def data_dir() -> Path:
 
 def _xdg(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable)
-    return Path(value) if value else Path.home() / fallback
+    # A relative one is to be ignored (XDG Base Directory Specification): it means the current
+    # directory, whoever's that is.
+    return Path(value) if value and Path(value).is_absolute() else Path.home() / fallback
 
 
 class Settings(BaseSettings):
@@ -151,21 +158,23 @@ class Settings(BaseSettings):
         return (init_settings,)
 
 
-def load_settings(*, repo: Path | None = None, **flags: Any) -> Settings:
+def load_settings(*, config: Path | None = None, **flags: Any) -> Settings:
     """The settings for one run; see `explain_settings`."""
-    return explain_settings(repo=repo, **flags)[0]
+    return explain_settings(config=config, **flags)[0]
 
 
-def explain_settings(*, repo: Path | None = None, **flags: Any) -> tuple[Settings, dict[str, str]]:
+def explain_settings(
+    *, config: Path | None = None, **flags: Any
+) -> tuple[Settings, dict[str, str]]:
     """The settings for one run, and where each value came from.
 
-    `flags` that are None were not given. `repo` is the repository to be analysed: settings files
-    inside it are not read. Raises `SettingsError` when a source cannot be read, has an unknown
-    key or a value that does not fit.
+    `flags` that are None were not given. `config` is a settings file, in place of the one that
+    SCHEDMATE_CONFIG names. Raises `SettingsError` when a source cannot be read, has an unknown key
+    or a value that does not fit.
     """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for origin, values in _layers(repo, flags):
+    for origin, values in _layers(config or named_file(), flags):
         unknown = sorted(set(values) - set(Settings.model_fields))
         if unknown:
             raise SettingsError(_unknown_key(unknown[0], origin))
@@ -184,39 +193,56 @@ def explain_settings(*, repo: Path | None = None, **flags: Any) -> tuple[Setting
     return settings, {name: origins.get(name, "default") for name in Settings.model_fields}
 
 
-def project_file() -> Path | None:
-    """The project file of the current directory, if there is one."""
-    path = Path.cwd() / PROJECT_FILE
-    return path if path.is_file() else None
-
-
-def is_inside(path: Path, repo: Path) -> bool:
-    """Whether a file lies in a repository, by its own path or by where a link leads."""
-    root = repo.resolve()
-    return path.resolve().is_relative_to(root) or path.parent.resolve().is_relative_to(root)
+def named_file() -> Path | None:
+    """The settings file that SCHEDMATE_CONFIG names, if it names one."""
+    value = os.environ.get(FILE_VARIABLE)
+    return Path(value).expanduser() if value else None
 
 
 def unknown_variables() -> list[str]:
     """`SCHEDMATE_*` environment variables that name no setting."""
-    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields} | SECRETS
+    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
+    known |= {*SECRETS, FILE_VARIABLE}
     return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
 
 
-def _layers(repo: Path | None, flags: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _layers(named: Path | None, flags: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "flag", {name: value for name, value in flags.items() if value is not None}
     yield "environment", EnvSettingsSource(Settings)()
-    project = project_file()
-    if project is not None and not (repo is not None and is_inside(project, repo)):
-        yield str(project), _read(project)
     user = config_dir() / "config.toml"
+    if named is not None:
+        yield str(named), _read(named)
     if user.is_file():
         yield str(user), _read(user)
+    unread = Path(UNREAD_FILE)
+    if unread.is_file() and not any(_same(unread, one) for one in (named, user)):
+        _tell_unread(unread.absolute())
+
+
+def _same(path: Path, other: Path | None) -> bool:
+    return other is not None and other.exists() and path.samefile(other)
+
+
+@cache
+def _tell_unread(path: Path) -> None:
+    """Say once that a file is not read, since it may have been left there to be read."""
+    logging.getLogger("schedmate").warning(
+        "%s is not read, because it may belong to a job's repository; if it is yours, name it: "
+        "`schedmate --config %s ...`, or %s=%s in the environment.",
+        *(path, path, FILE_VARIABLE, path),
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
+        path.stat()  # pydantic takes a missing file for an empty one
         values = TomlConfigSettingsSource(Settings, toml_file=path)()
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise SettingsError(
+            f"cannot read the settings file {path}: {error.strerror}; correct the path, or leave "
+            "it out."
+        ) from None
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"cannot read the settings file {path}: {error}") from None
     for name in ("history", "trajectories"):
         if isinstance(values.get(name), str):

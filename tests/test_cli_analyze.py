@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from cli_runner import Cli, Output
+from openai_server import completion, serve
 
 ROOT = Path(__file__).parent.parent
 REPO = ROOT / "examples" / "train_repo"
@@ -188,14 +189,40 @@ def test_an_empty_repository(analyze: Cli, tmp_path: Path) -> None:
     assert result.err.startswith("error: ")
 
 
-def test_the_repositorys_own_settings_are_ignored(
-    analyze: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", [".", "repo", "elsewhere"])
+def test_a_repositorys_own_settings_are_not_obeyed(
+    analyze: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    repo = write_repo(tmp_path / "repo", "import torchvision\ntorchvision.models.resnet18()\n")
-    (tmp_path / "repo" / "schedmate.toml").write_text("top_k = 0\n")
-    monkeypatch.chdir(repo)
-    assert analyze(".", "-c", "python train.py").code == 0
-    assert analyze(str(REPO), "-c", COMMAND).code == 2
+    repo = tmp_path / "repo"
+    write_repo(repo, "import torchvision\ntorchvision.models.resnet18()\n")
+    (tmp_path / "elsewhere").mkdir()
+    with serve(lambda request: completion("stolen")) as server:
+        stolen = f'llm_base_url = "{server.url}"\nembedder_base_url = "{server.url}"\n'
+        wrong = stolen + 'embedder = "openai"\nhistory = "history"\ntop_k = 0\n'
+        for directory in (tmp_path, repo, tmp_path / "elsewhere"):
+            (directory / "schedmate.toml").write_text(wrong)
+        monkeypatch.chdir(tmp_path / where)
+        one = analyze(str(repo), "-c", "python train.py")
+        jobs = tmp_path / "jobs.jsonl"
+        jobs.write_text(json.dumps({"repo": str(repo), "command": "python train.py"}))
+        many = analyze("--batch", str(jobs), "--processes", "1")
+        assert server.requests == []
+    assert (one.code, many.code) == (0, 0), one.err + many.err
+    assert (one.err + many.err).count("schedmate.toml is not read") == 1
+    assert not (tmp_path / where / "history").exists()
+
+
+def test_a_settings_file_that_is_named_is_obeyed(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.toml").write_text("top_k = 7\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCHEDMATE_CONFIG", "")  # so that it is put back after the test
+    shown = cli("--config", "mine.toml", "config", "show", "--origin")
+    assert f"top_k = 7  # {tmp_path / 'mine.toml'}\n" in shown.out
+    missing = cli("--config", "none.toml", "config", "show")
+    assert missing.code == 2
+    assert "none.toml: No such file" in missing.err
 
 
 def test_a_repository_cannot_control_the_terminal(analyze: Cli, tmp_path: Path) -> None:

@@ -113,20 +113,6 @@ def test_recorded_jobs_are_in_the_history(cli: Cli, tmp_path: Path, example_hist
     assert json.loads(after.out)["history_size"] == 44
 
 
-def test_a_settings_file_inside_an_analysed_repository_is_refused(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "train.py").write_text("import torchvision\ntorchvision.models.resnet18()\n")
-    (tmp_path / "schedmate.toml").write_text("top_k = 4\n")
-    jobs = tmp_path / "jobs.jsonl"
-    jobs.write_text(json.dumps({"repo": "."}) + "\n" + job(10))
-    monkeypatch.chdir(tmp_path)
-    result = cli("analyze", "--batch", str(jobs), "--processes", "1")
-    documents = parse(result.out)
-    assert "run from another directory" in documents[0]["error"]
-    assert documents[1]["schema"] == "schedmate.analyze/v1"
-
-
 def test_a_missing_file(cli: Cli) -> None:
     result = cli("analyze", "--batch", "/no/such/jobs.jsonl")
     assert result.code == 3

@@ -45,7 +45,8 @@ def test_each_source_yields_to_the_one_above(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = write_user_file("top_k = 11\nbudget_s = 1.5\ndeadline_s = 1.0\nthreshold = 0.1\n")
-    (project / "schedmate.toml").write_text("top_k = 12\nbudget_s = 2.5\ndeadline_s = 2.0\n")
+    (project / "mine.toml").write_text("top_k = 12\nbudget_s = 2.5\ndeadline_s = 2.0\n")
+    monkeypatch.setenv("SCHEDMATE_CONFIG", str(project / "mine.toml"))
     monkeypatch.setenv("SCHEDMATE_TOP_K", "13")
     monkeypatch.setenv("SCHEDMATE_BUDGET_S", "3.5")
     settings, origins = explain_settings(top_k=14)
@@ -53,37 +54,58 @@ def test_each_source_yields_to_the_one_above(
     assert (settings.deadline_s, settings.threshold) == (2.0, 0.1)
     assert origins["top_k"] == "--top-k"
     assert origins["budget_s"] == "SCHEDMATE_BUDGET_S in the environment"
-    assert origins["deadline_s"] == str(project / "schedmate.toml")
+    assert origins["deadline_s"] == str(project / "mine.toml")
     assert origins["threshold"] == str(user)
     assert origins["embedder"] == "default"
 
 
 def test_a_flag_that_was_not_given_changes_nothing(project: Path) -> None:
+    (project / "mine.toml").write_text("top_k = 12\n")
+    assert load_settings(config=project / "mine.toml", top_k=None).top_k == 12
+
+
+def test_a_file_in_the_current_directory_is_not_read(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (project / "schedmate.toml").write_text("this is no TOML, and obeyed by nobody\n")
+    (project / "schedmate").mkdir()
+    (project / "schedmate" / "config.toml").write_text("top_k = 12\n")
+    for _ in range(3):
+        assert load_settings().top_k == 3
+    [told] = caplog.messages
+    assert str(project / "schedmate.toml") in told
+    assert "schedmate --config" in told
+    assert "SCHEDMATE_CONFIG=" in told
+
+
+def test_a_file_that_is_named_is_read_wherever_it_lies(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (project / "schedmate.toml").write_text("top_k = 12\n")
-    assert load_settings(top_k=None).top_k == 12
+    monkeypatch.setenv("SCHEDMATE_CONFIG", "schedmate.toml")
+    assert load_settings().top_k == 12
+    assert load_settings(config=Path("schedmate.toml")).top_k == 12
+    assert not caplog.messages
+    assert unknown_variables() == []
 
 
-@pytest.mark.parametrize("repo", [".", "..", "link"])
-def test_the_repository_under_analysis_is_no_source(project: Path, repo: str) -> None:
-    (project / "schedmate.toml").write_text("top_k = 12\n")
-    (project.parent / "elsewhere").mkdir()
-    (project / "link").symlink_to(project)
-    assert load_settings(repo=Path(repo)).top_k == 3
-    assert load_settings(repo=project.parent / "elsewhere").top_k == 12
+def test_a_file_that_is_named_must_be_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDMATE_CONFIG", "none.toml")
+    with pytest.raises(SettingsError, match=r"none\.toml: No such file"):
+        load_settings()
+    monkeypatch.setenv("SCHEDMATE_CONFIG", "")
+    assert load_settings().top_k == 3
 
 
-def test_a_project_file_that_links_into_the_repository_is_no_source(project: Path) -> None:
-    repo = project.parent / "repo"
-    repo.mkdir()
-    (repo / "evil.toml").write_text("top_k = 12\n")
-    (project / "schedmate.toml").symlink_to(repo / "evil.toml")
-    assert load_settings(repo=repo).top_k == 3
-
-
-def test_a_repository_beside_the_project_file_is_fine(project: Path) -> None:
-    (project / "schedmate.toml").write_text("top_k = 12\n")
-    (project / "repo").mkdir()
-    assert load_settings(repo=project / "repo").top_k == 12
+def test_a_relative_directory_of_settings_is_not_the_current_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "schedmate").mkdir()
+    (project / "schedmate" / "config.toml").write_text("top_k = 12\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", ".")
+    monkeypatch.setenv("XDG_DATA_HOME", ".")
+    assert load_settings().top_k == 3
+    assert load_settings().history.is_absolute()
 
 
 def test_a_relative_history_is_relative_to_its_file(project: Path) -> None:
@@ -104,12 +126,13 @@ def test_tilde_is_the_home_directory(project: Path, monkeypatch: pytest.MonkeyPa
         ("top_k = 0\n", "setting 'top_k' from .*schedmate.toml is 0: "),
         ("top_k = \n", "cannot read the settings file .*schedmate.toml: "),
         ("a = '\xff'\n", "cannot read the settings file .*schedmate.toml: "),
+        ("a = " + "[" * 100_000, "cannot read the settings file .*schedmate.toml: "),
     ],
 )
 def test_a_wrong_file_is_one_clear_sentence(project: Path, text: str, message: str) -> None:
     (project / "schedmate.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(SettingsError, match=message):
-        load_settings()
+        load_settings(config=project / "schedmate.toml")
 
 
 def test_a_wrong_variable_names_itself(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import httpcore2
@@ -39,7 +40,7 @@ class SecureStream(NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Some bytes; none at the end."""
         try:
-            return self._through(lambda: self._tls.read(max_bytes))
+            return self._through(partial(self._tls.read, max_bytes))
         except ssl.SSLEOFError:
             return b""  # hung up without a farewell, as many servers do
         except OSError as error:
@@ -50,7 +51,7 @@ class SecureStream(NetworkStream):
         view = memoryview(buffer)
         try:
             while view:
-                view = view[self._through(lambda part=view[:RECORD]: self._tls.write(part)) :]
+                view = view[self._through(partial(self._tls.write, view[:RECORD])) :]
         except OSError as error:
             raise httpcore2.WriteError(str(error)) from error
 

@@ -127,7 +127,6 @@ def analyze(
     from schedmate.settings import load_settings
 
     settings = load_settings(
-        repo=repo,
         history=history,
         top_k=top_k,
         threshold=threshold,

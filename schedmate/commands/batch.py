@@ -15,7 +15,6 @@ from schedmate.durations import parse_duration
 from schedmate.errors import INTERNAL, InputError, SchedmateError
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.mate import SchedMate
-from schedmate.settings import PROJECT_FILE, is_inside, project_file
 
 ERROR_SCHEMA = "schedmate.error/v1"
 
@@ -87,12 +86,6 @@ def _parse(line: _Line) -> BatchJob:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the line"
         raise InputError(f"line {line.index + 1}: {where}: {first['msg']}") from None
-    project = project_file()
-    if project is not None and is_inside(project, project.parent / job.repo):
-        raise InputError(
-            f"{PROJECT_FILE} in the current directory lies inside {job.repo}, which is to be "
-            "analysed; run from another directory."
-        )
     return job
 
 
