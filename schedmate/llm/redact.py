@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
 from collections import Counter
@@ -10,10 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import re2
+
 from schedmate.data import load
 
 PLACEHOLDER = re.compile(r"\[secret:[a-z_]{1,40}:[0-9]{1,9}\]")
 """What stands in a text where a secret was."""
+LONGEST_NAME = 80
+"""Characters before a value in which the name that it is given to is looked for."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _CODE = re.compile(
@@ -34,7 +39,7 @@ class Redactor:
     """
 
     def __init__(self, *, emails: bool = False) -> None:
-        self._rules = [rule for rule in _rules() if emails or rule.when != "asked"]
+        self._emails = emails
         self._placeholders: dict[tuple[str, str], str] = {}
         self._secrets: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
@@ -46,19 +51,22 @@ class Redactor:
             return self._redacted(PLACEHOLDER.sub(self._forged, text))
 
     def _redacted(self, text: str) -> str:
-        lowered = text.lower()
-        rules = [(rule, [word for word in rule.words if word in lowered]) for rule in self._rules]
-        for rule, words in rules:
-            if words and rule.spans_lines:
+        for index in _with_words(text):
+            rule = _rules()[index]
+            if rule.spans_lines:
                 text = rule.pattern.sub(self._replacer(rule), text)
         # Few lines hold any word of a rule, and only those are searched.
         lines = text.splitlines(keepends=True)
-        lowered_lines = [line.lower() for line in lines]
-        for rule, words in rules:
-            if words and not rule.spans_lines:
-                for index, line in enumerate(lowered_lines):
-                    if any(word in line for word in words):
-                        lines[index] = rule.pattern.sub(self._replacer(rule), lines[index])
+        tried: dict[int, list[int]] = {}
+        for number, line in enumerate(lines):
+            for index in _with_words(line):
+                tried.setdefault(index, []).append(number)
+        for index in sorted(tried):
+            rule = _rules()[index]
+            if rule.spans_lines or (rule.when == "asked" and not self._emails):
+                continue
+            for number in tried[index]:
+                lines[number] = rule.pattern.sub(self._replacer(rule), lines[number])
         return "".join(lines)
 
     def _restored(self, text: str) -> str:
@@ -104,27 +112,98 @@ class Redactor:
 class _Rule:
     name: str
     pattern: re.Pattern[str]
-    words: tuple[str, ...]
     when: str | None
     spans_lines: bool
     harmless: re.Pattern[str]
+    near: re2.Pattern[str] | None
 
     def takes(self, match: re.Match[str], secret: str) -> bool:
         """Whether a match is a secret."""
         if self.harmless.fullmatch(secret):
             return False
-        if self.when == "random":
-            return _is_random(secret)
+        before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
+        if self.near is not None and not self.near.search(before):
+            return False
         if self.when == "literal":
             # An upper-case name is an environment variable, whose value is always literal.
             return match[0][:1].isupper() or not _CODE.fullmatch(secret)
-        return True
+        accepts = _ACCEPTS.get(self.when or "")
+        return accepts is None or accepts(secret)
 
 
 def _is_random(value: str) -> bool:
     """Whether letters and digits alternate as no words do: runs of one kind are short."""
     runs = _RUN.findall(value)
     return len(runs) > 4 and sum(map(len, runs)) / len(runs) < 3
+
+
+def _is_drawn(value: str) -> bool:
+    """Whether digits stand among letters in three places, as in hexadecimal or base36."""
+    runs = _RUN.findall(value)
+    return sum(map(str.isdigit, runs)) > 2 and sum(map(len, runs)) / len(runs) < 5
+
+
+def _is_mixed(value: str) -> bool:
+    """Whether there are letters and digits, and not as in code or a number: `a.b2`, `1e-3`."""
+    letters = any(one.isalpha() for one in value)
+    return (
+        letters
+        and any(map(str.isdigit, value))
+        and not (_CODE.fullmatch(value) or _is_number(value))
+    )
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _decoded(value: str) -> bytes:
+    try:
+        return base64.b64decode(value[: len(value) // 4 * 4], validate=True)
+    except ValueError:
+        return b""
+
+
+def _is_login(value: str) -> bool:
+    """Whether it is base64 of `user:password`."""
+    text = _decoded(value + "=" * (-len(value) % 4))
+    return b":" in text and text.isascii()
+
+
+_ACCEPTS: dict[str, Callable[[str], bool]] = {
+    "random": _is_random,
+    "drawn": _is_drawn,
+    "mixed": _is_mixed,
+    "login": _is_login,
+    "key": lambda value: b"PRIVATE KEY" in _decoded(value)[:100],
+}
+
+
+def _ending_in(words: list[str]) -> re2.Pattern[str]:
+    """Finds text that ends with a name in which one of the words stands."""
+    names = "|".join(map(re2.escape, words))
+    return re2.compile(rf"(?i)(?:{names})[\w.-]{{0,40}} ?[\"']{{0,2}}\]? {{0,4}}$")
+
+
+def _with_words(text: str) -> list[int]:
+    """The rules, by their places, that have a word in the text."""
+    return sorted(_words().Match(text.lower().encode("utf-8", "replace")) or ())
+
+
+@cache
+def _words() -> re2.Set:
+    """All words of all rules, looked for at once."""
+    options = re2.Options()
+    options.max_mem = 64 * 2**20
+    words = re2.Set.SearchSet(options)
+    for rule in load("llm/secrets.yaml")["rules"]:
+        words.Add("|".join(re2.escape(word.lower()) for word in rule["words"]))
+    words.Compile()
+    return words
 
 
 @cache
@@ -140,10 +219,10 @@ def _rules() -> list[_Rule]:
             _Rule(
                 name=rule["name"],
                 pattern=re.compile(pattern, re.VERBOSE),
-                words=tuple(word.lower() for word in rule["words"]),
                 when=rule.get("when"),
                 spans_lines=rule.get("spans_lines", False),
                 harmless=harmless,
+                near=_ending_in(rule["words"]) if rule.get("near") else None,
             )
         )
     return rules

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from schedmate.data import load
 from schedmate.llm.redact import PLACEHOLDER, Redactor
 
 HEX32 = "9f86d081884c7d659a2feaa0c55ad015"
 HEX40 = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 RANDOM = "q7Rz2LxV9mKd4TnB8wYc1HsF6pJg3EaU0iOo"
 PEM_BODY = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"] * 3)
+HEADLESS_RSA = "MIIEpAIBAAKCAQEAw7Zt" + ("A1b2C3d4" * 6)[:44]
+HEADLESS_PKCS8 = PEM_BODY.split("\n")[0]
+HEADLESS_OPENSSH = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW"
+PEM_OF_PEM = base64.b64encode(f"-----BEGIN PRIVATE KEY-----\n{PEM_BODY}".encode()).decode()
+CERTIFICATE = base64.b64encode(b"-----BEGIN CERTIFICATE-----" + b"x" * 90).decode()
 
 # rule, text with the secret marked by « and »
 SECRETS = [
@@ -62,10 +70,55 @@ SECRETS = [
     ("password", 'add_argument("--api_key", type=str, default="«qwerty12»")'),
     ("password", "python train.py --wandb-api-key «abcd1234» --lr 0.1"),
     ("password", "python train.py --password=«letmein»"),
-    ("token", "export HF_TOKEN=«" + RANDOM[:20] + "»"),
-    ("token", "python train.py --hub_token «1a2B3c4D5e6F7g8H9i»"),
+    ("password", "export HF_TOKEN=«" + RANDOM[:20] + "»"),
+    ("password", "python train.py --hub_token «1a2B3c4D5e6F7g8H9i»"),
     ("token", 'login(token="«' + RANDOM + '»")'),
-    ("token", "DEPLOY_KEY=«" + RANDOM + "»"),
+    ("token", "FEED_KEY=«" + RANDOM + "»"),
+    ("wandb_key", 'wandb.login(key="«' + HEX40 + '»")'),
+    ("wandb_key", "wandb.login(relogin=True, key='«" + HEX40 + "»')"),
+    ("password", 'wandb.api.api_key = "«' + HEX40 + '»"'),
+    ("password", "API_TOKEN=«hunter2secret»"),
+    ("password", "api_token: «abcdefgh»"),
+    ("password", "export HF_TOKEN=«letmein»"),
+    ("password", "python train.py --wandb_key «" + HEX40 + "»"),
+    ("password", "python train.py --wandb_key=«abc123»"),
+    ("password", "python train.py --hf-token «abcdef»"),
+    ("password", "pwd=«hunter2»"),
+    ("password", 'pwd: "«hunter2»"'),
+    ("password", "Server=a;Uid=b;Pwd=«hunter2»;"),
+    ("password", "PASS=«hunter2»"),
+    ("token", "    token: «abcd1234efgh»"),
+    ("token", "    user:\n      token: «kubeconfig-user-abcde:xyz12»"),
+    ("private_key", "    client-key-data: «" + PEM_OF_PEM + "»"),
+    ("password", "    client-key-data: «bm90IGEga2V5IGluIFBFTQ==»"),
+    ("token", "python train.py --token «abcd1234»"),
+    ("private_key", "data: «" + PEM_OF_PEM + "»"),
+    ("docker_login", '{"auths": {"r.io": {"auth": "«dXNlcjpwYXNz»"}}}'),
+    ("password", '"identitytoken": "«abc.def»"'),
+    ("command_password", "mysql -u root -p«hunter2» -h db"),
+    ("command_password", "mysqldump -uroot -p'«hunter2»' db"),
+    ("command_password", "redis-cli -h db -a «hunter2»"),
+    ("command_password", "docker login -u a -p «abc» registry.io"),
+    ("command_password", "openssl rsa -in k -passin pass:«abc»"),
+    ("command_password", "unzip -P «abc» data.zip"),
+    ("command_password", "huggingface-cli login --token «abcdef»"),
+    ("command_password", "aws configure set aws_secret_access_key «abc»"),
+    ("command_password", "http --auth «bob:hunter2» x.org"),
+    ("bearer_token", "curl -H 'Authorization: token «abc123»' x"),
+    ("header_key", 'curl -H "X-Api-Key: «abc123»" x'),
+    ("header_key", "headers = {'PRIVATE-TOKEN': '«abc123»'}"),
+    ("cookie", "Cookie: «sessionid=abcdef0123456789; csrftoken=abcdef01»"),
+    ("password", "requests.get(url, auth=('bob', '«hunter2»'))"),
+    ("password", "HTTPBasicAuth('bob', '«hunter2»')"),
+    ("password", "<password>«hunter2»</password>"),
+    ("password", '<add key="ApiKey" value="«abc12345»"/>'),
+    ("url_token", "https://x.org/a?token=«abc12345abc»"),
+    ("telegram_token", "Bot('«123456789:AAFabcdefghijklmnopqrstuvwxyz012345»')"),
+    ("service_key", "algolia_app = '«" + HEX32 + "»'"),
+    ("kubernetes_secret", "kind: Secret\ntype: Opaque\ndata:\n«  a: aHVudGVy\n  b: YQ==\n»---\n"),
+    ("private_key", "«" + "\n".join([HEADLESS_RSA, *["x9Y8" * 16] * 5, "QkFTRTY0Lg=="]) + "»\n"),
+    ("private_key", "key = '«" + HEADLESS_PKCS8 + "»'\nmodel = 'resnet'"),
+    ("private_key", "key: |\n  «" + HEADLESS_OPENSSH + "»\nmodel: x"),
     ("age_key", "«AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2 + "»"),
     ("private_key", f"«-----BEGIN PRIVATE KEY-----\n{PEM_BODY}\n-----END PRIVATE KEY-----»"),
     ("private_key", f"«-----BEGIN OPENSSH PRIVATE KEY-----\n{PEM_BODY}»\n[clipped]"),
@@ -124,7 +177,41 @@ the bearer of this message
 eyJ is how base64 of a JSON object begins
 wandb login
 login as root
+token: data/lang_char/train_unigram5000_units.txt
+token: bpe
+token: "<unk>"
+--token bpe_unigram --tokens 3
+pwd=/workspace/run1
+pwd = os.getcwd()
+PWD=$(pwd)
+cd $PWD/exp1
+auth: none
+"auth": "basic"
+use_auth_token=HF_TOKEN
+hf_token=args.hf_token
+export HF_TOKEN=hf_xxx
+{"name": "GITHUB_TOKEN", "mode": "deny"}
+docker run -p 8080:80 image
+docker login -u a --password-stdin
+python -m torch.distributed.run --nproc_per_node 4 -p 29500 train.py
+mysql -u root -p
+redis-cli -h db -a $PASS
+image: gitlab-master.example.com:5005/dl/train/nemo_0.12:pipe.17669124-x86
+github: huggingface/transformers-4.31.0-py310
+openai: text-embedding-3-large
+wandb: project_resnet50_v2_imagenet
+twitter_dataset = "tweets_2019_2020_clean"
+discord: 7.2.1
+MIIDXTCCAkWgAwIBAgIJAKoK/heBjcOuMA0GCSqGSIb3DQEBBQUAMEUxCzAJBgNVBAYTAkFV
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePz
+ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGqR3m9mJd1
+cookie: true
+https://x.org/a?token=abc&page=2
+https://x.org/search?key=value&model=resnet50
+kind: Secret
+bearer: false
 """
+HARMLESS += f"certificate-authority-data: {CERTIFICATE}\n"
 
 
 @pytest.mark.parametrize(("name", "marked"), SECRETS)
@@ -213,16 +300,28 @@ def test_a_key_is_found_wherever_it_stands(before: str, after: str) -> None:
 
 
 # What makes each rule begin over and over; a quadratic pattern would need minutes for a megabyte.
-_BAIT = (
-    "password secret token private key :// eyJ @ sk- login curl bearer authorization wandb "
-    "accountkey= gl npm_ pypi- hf_ dapi sg. xox sshpass _auth\n"
-)
+_WORDS = sorted({str(word) for rule in load("llm/secrets.yaml")["rules"] for word in rule["words"]})
+_BAIT = " ".join(["password secret token private key ://", *_WORDS]) + "\n"
 
 
 @pytest.mark.parametrize(
     "unit",
-    ["a", "-", "eyJaaaaaaaaaa.", "-----BEGIN PRIVATE KEY-----", "secret=", "://a:", "curl ", "a@"],
-)
+    ["a", "-", "eyJaaaaaaaaaa.", "-----BEGIN PRIVATE KEY-----", "secret=", "://a:", "curl ", "a@",
+     "mysql ", "mysql -", "docker login a ", "openssl a ", "token: ", "Cookie: a=bbbbbbbb;", "aws ",
+     "auth=('a',", "MIIEvQIBADAN", "MIIEvQIBADAN" + "A" * 20 + "\n", "LS0tLS1CRUdJTi", "github_",
+     "kind: Secret\n", "kind: Secret\ndata:\n a: b\n", "Private-Lines: 9\naaaa\n", "?token=a1",
+     "<password>", "pwd=", "--token ", "1" * 9 + ":A"],
+)  # fmt: skip
 def test_a_line_of_a_megabyte_does_not_hang(unit: str) -> None:
     text = _BAIT + (unit * (1_000_000 // len(unit)))
     assert Redactor(emails=True).redact(text).count("\n") == text.count("\n")
+
+
+_RULES = load("llm/secrets.yaml")["rules"]
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule["name"])
+def test_the_words_of_a_rule_again_and_again_do_not_hang(rule: dict[str, Any]) -> None:
+    words = list(map(str, rule["words"]))
+    for unit in (*words[:3], " ".join(words) + " ", '="'.join(words) + '="'):
+        Redactor(emails=True).redact((unit * 20_000)[:20_000])

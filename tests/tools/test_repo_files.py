@@ -171,7 +171,12 @@ HIDDEN = [
     "cluster-kubeconfig.yaml", "service-account.json", "my_service_account_dev.json",
     "credentials.json", ".docker/config.json", "kaggle.json", ".git-credentials", ".htpasswd",
     "terraform.tfstate", "secrets.yaml", ".bash_history", "x/.config/gcloud/a", ".hg/store",
-    "huggingface/token", "store.p12", "keys.KDBX", "client_secret_1.json",
+    "huggingface/token", "store.p12", "keys.KDBX", "client_secret_1.json", "secret.yaml",
+    "k8s/db-secret.yml", "kube_config", "kube-config.yaml", "my_kubeconfig_dev", "secrets/a.yaml",
+    "app-secrets/a.yaml", ".secrets/a", "passwords.txt", "api_key.txt", "wandb_apikey", ".token",
+    "hf_token", "hf-token.txt", "terraform.tfstate.backup", "prod.tfvars.json", ".terraform/a",
+    "x-firebase-adminsdk-1.json", "user.keytab", "vpn.ovpn", ".docker/a", "my-credentials.yaml",
+    "cloud-credentials/a.json", "admin.conf", ".cometml.config",
 ]  # fmt: skip
 
 
@@ -200,6 +205,9 @@ def test_a_refusal_does_not_tell_whether_there_is_such_a_file(tmp_path: Path) ->
         "env.py", "environment.yaml", "keys.py", "tokenizer.json", "id_map.py", "secrets.py",
         "config.json", "docker/config.json", "key_metrics.yaml", "gcloud/launch.sh",
         "loss_history", "credential_utils.py", "id_embeddings/train.py", "monkey.py",
+        "secretnet/train.py", "train_secret_net.py", "token/data.py", "tokenizer_config.json",
+        "special_tokens_map.json", "added_tokens.json", "configs/wgan.conf", "kube_config_map.py",
+        "password_model/train.yaml", "tokens.yaml", "keypoints.yaml", "api_keys/train.py",
     ],
 )  # fmt: skip
 def test_files_of_ordinary_names_are_shown(tmp_path: Path, name: str) -> None:
