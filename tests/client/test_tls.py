@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import socket
 import ssl
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -28,7 +30,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
          "-nodes", "-keyout", "key", "-out", "cert", "-days", "2", "-subj", "/CN=test",
-         "-addext", "subjectAltName=IP:127.0.0.1"],
+         "-addext", "subjectAltName=IP:127.0.0.1,DNS:model.example"],
         cwd=folder, check=True, capture_output=True,
     )  # fmt: skip
     return folder / "cert", folder / "key"
@@ -90,3 +92,43 @@ def test_a_server_that_never_ends_is_left(
         with pytest.raises(httpx2.TransportError):
             get(server.port, 0.4)
     assert time.monotonic() - began < BOUNDED_S
+
+
+def test_a_proxy_is_used_and_not_given_the_key(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    echo = b"HTTP/1.1 200 OK\r\ncontent-length: 41\r\n\r\nproxy password, key-of-the-server, hello."
+    with socket_server(secured(once(echo), certificate), reads=False) as server:
+
+        def relay(connection: socket.socket) -> None:
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            with socket.create_connection(("127.0.0.1", server.port)) as other:
+                back = threading.Thread(target=pump, args=(other, connection))
+                back.start()
+                pump(connection, other)
+                back.join()
+
+        with socket_server(relay) as proxy:
+            address = f"http://bob:proxy%20password@127.0.0.1:{proxy.port}"
+            monkeypatch.setenv("https_proxy", address)
+            url = "https://model.example/v1"
+            with open_client(url, ["key-of-the-server"]) as http:
+                with deadline(time.monotonic() + BOUNDED_S):
+                    reply = http.get(url, headers={"Authorization": "Bearer key-of-the-server"})
+    assert reply.text == "[key], [key], hello."
+    [asked] = proxy.requests
+    assert asked.startswith(b"CONNECT model.example:443 ")
+    assert base64.b64encode(b"bob:proxy password") in asked
+    assert b"key-of-the-server" not in asked
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65_536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # one of them has gone
