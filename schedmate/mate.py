@@ -233,8 +233,9 @@ class SchedMate:
         """What failed first in a job that ended badly, whose fault it is, what to do (section 3.3).
 
         `logs` is a file, a directory with a file per rank, or several; `node_logs` are kernel logs
-        of its nodes. `error_type` is `unknown` when nothing decides. None when `deadline_s` [s] has
-        passed and on any failure, which is logged. Never raises, never waits for a language model.
+        of its nodes, `job.node_names` their names. `error_type` is `unknown` when nothing decides.
+        None when `deadline_s` [s] has passed and on any failure, which is logged. Never raises,
+        never waits for a language model.
         """
         return self._in_time(
             "diagnosis",
@@ -242,6 +243,7 @@ class SchedMate:
             lambda deadline: self._readers.diagnose(
                 [logs] if isinstance(logs, Path | str) else list(logs),
                 node_logs=node_logs,
+                nodes=tuple(job.node_names),
                 wall_s=_left(deadline),
             ),
             deadline_s,

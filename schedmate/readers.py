@@ -101,14 +101,16 @@ class Readers:
         logs: Sequence[Path | str],
         *,
         node_logs: Sequence[Path | str] = (),
+        nodes: Sequence[str] = (),
         wall_s: float | None = None,
     ) -> Diagnosis:
-        """What failed in a job by its logs; arguments as of `SchedMate.on_failure`."""
+        """What failed in a job on `nodes` by its logs; arguments as of `SchedMate.on_failure`."""
         if not logs:
             raise UsageError("a diagnosis needs at least one log.")
         request = {
             "logs": [os.fspath(one) for one in logs],
             "node_logs": [os.fspath(one) for one in node_logs],
+            "nodes": list(nodes),
         }
         what = f"the log {logs[0]}" if len(logs) == 1 else f"the {len(logs)} logs of the job"
         return Diagnosis.model_validate(self._read(DIAGNOSE, request, what, wall_s))
@@ -155,7 +157,8 @@ def diagnose_work(request: Any) -> Any:
 
     with open_job(request["logs"]) as log, ExitStack() as stack:
         kernel = [stack.enter_context(open_log(path)) for path in request["node_logs"]]
-        return diagnose(log, node_logs=kernel).model_dump(mode="json")
+        found = diagnose(log, node_logs=kernel, nodes=request["nodes"])
+    return found.model_dump(mode="json")
 
 
 def warm(work: str) -> None:
@@ -176,4 +179,4 @@ def warm(work: str) -> None:
     elif work == TRACK:
         track_work({"log": str(sample / "job.out"), "since": 0, "batch_size": None})
     elif work == DIAGNOSE:
-        diagnose_work({"logs": [str(sample / "job.out")], "node_logs": []})
+        diagnose_work({"logs": [str(sample / "job.out")], "node_logs": [], "nodes": []})

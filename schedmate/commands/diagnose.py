@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -39,9 +40,17 @@ def diagnose(
         ),
     ],
     node_logs: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE", help="Kernel log (dmesg, syslog) of a node of the job. Repeatable."
+            metavar="[NODE=]FILE",
+            help="Kernel log (dmesg, syslog) of a node of the job. Repeatable.",
+        ),
+    ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE,...",
+            help="The nodes that the job ran on, such as gpu[01-04]. Repeatable.",
         ),
     ] = None,
     healthy: Annotated[
@@ -85,7 +94,8 @@ def diagnose(
         log = stack.enter_context(open_job(logs))
         found = run(
             log,
-            node_logs=[stack.enter_context(open_log(path)) for path in node_logs or ()],
+            node_logs=[stack.enter_context(_node_log(one)) for one in node_logs or ()],
+            nodes=_names(nodes or ()),
             healthy=[stack.enter_context(open_log(path)) for path in healthy or ()],
             locator=locator,
         )
@@ -96,6 +106,30 @@ def diagnose(
         _print(found)
     if exit_code and found.error_type != "none":
         raise typer.Exit(FAILED_JOB)
+
+
+def _node_log(text: str) -> Log:
+    """The log of a node, named before it (`gpu-7=dmesg.txt`) or not."""
+    from schedmate.logparse.failure.hosts import host_name
+    from schedmate.logparse.reading import open_log
+
+    node, named, path = text.partition("=")
+    if not named or os.path.exists(text) or host_name(node) is None:
+        return open_log(text)
+    log = open_log(path)
+    for file in log.files:
+        file.node = node
+    return log
+
+
+def _names(nodes: Iterable[str]) -> list[str]:
+    """The names in lists of nodes as Slurm writes them."""
+    from schedmate.logparse.triage.targets import expand_hosts
+
+    found = [name for text in nodes for name in expand_hosts(text)]
+    if nodes and not found:
+        raise UsageError("--nodes names no node; give names as the scheduler has, as gpu[01-04].")
+    return found
 
 
 def _consulted(found: Diagnosis, log: Log, settings: Settings, window: int) -> Diagnosis:
@@ -132,7 +166,7 @@ def _print(found: Diagnosis) -> None:
         screen.line(found.reason[:1].upper() + found.reason[1:] + ".")
     if found.plan is not None and (found.error_type != "none" or found.finished is False):
         screen.line(found.plan.summary, label="Plan: ")
-        if found.plan.diagnose:
+        if found.plan.diagnose and found.plan.isolation != "needs confirmation":
             screen.line(found.plan.diagnose, label="      check first: ")
     if found.evidence:
         screen.line()
@@ -165,6 +199,8 @@ def headline(found: Diagnosis) -> str:
     parts = [found.error_name or "Failed, of what the log does not say", found.error_type]
     if found.faulty_component:
         parts.append(found.faulty_component)
+    if found.undecided:
+        parts.append("undecided")
     if found.rank is not None:
         parts.append(f"rank {found.rank}")
     if found.node:

@@ -12,6 +12,15 @@ ErrorType = Literal["infrastructure", "framework", "script", "none", "unknown"]
 
 FaultyComponent = Literal["gpu", "nvlink", "network", "node", "storage"]
 
+Origin = Literal["job_log", "node_log", "exporter", "scheduler"]
+"""Who says so: `job_log` is text that the job could have written, `node_log` a line that the kernel
+or a daemon of the node wrote, `exporter` what monitoring measured, `scheduler` the scheduler's own
+records. Only the last three speak for the node."""
+
+Isolation = Literal["none", "needs confirmation", "confirmed"]
+"""Whether a plan takes a node out of service: not at all, only after somebody has confirmed the
+fault on the node, or on evidence from the node's own side."""
+
 
 class EvidenceLine(BaseModel):
     """One line of a log that a diagnosis rests on."""
@@ -22,6 +31,7 @@ class EvidenceLine(BaseModel):
     line: int = Field(ge=1, description="1-based; counts line feeds only")
     text: str
     note: str | None = Field(None, description="Why it is quoted")
+    origin: Origin = Field("job_log", description="Who says so")
 
 
 class Checkpoint(BaseModel):
@@ -35,8 +45,28 @@ class Checkpoint(BaseModel):
     line: int = Field(ge=1)
 
 
+class PlanStep(BaseModel):
+    """One step of a plan; they are taken in order.
+
+    `confirm` and `check` only look; a step with `only_if` waits for what `confirm` shows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: Literal["confirm", "check", "isolate", "restart", "notify"]
+    node: str | None = Field(None, description="A valid host name, or null where none is known")
+    commands: list[str] = Field(default_factory=list, description="What shows it; read-only")
+    only_if: Literal["confirmed"] | None = None
+    origin: Origin | None = Field(None, description="Who says that it is needed")
+    detail: str = ""
+
+
 class Recovery(BaseModel):
-    """What to do about a failure, chosen by a table from its type and component, in words."""
+    """What to do about a failure, chosen by a table from its type and component, in words.
+
+    `isolate` is set only where evidence from the node's own side demands it; `innocent` are common
+    causes of the same text with which nothing is wrong with the node.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,6 +74,9 @@ class Recovery(BaseModel):
     summary: str
     diagnose: str | None = Field(None, description="The diagnostic to run before anything else")
     isolate: str | None = Field(None, description="What to take out of service")
+    isolation: Isolation = "none"
+    innocent: list[str] = Field(default_factory=list)
+    steps: list[PlanStep] = Field(default_factory=list)
     restart: Literal["no", "same", "from checkpoint", "elsewhere", "elsewhere from checkpoint"]
     notify: Literal["user", "operator", "nobody"]
 
@@ -71,7 +104,14 @@ class Diagnosis(BaseModel):
     missing_ranks: list[int] = Field(
         default_factory=list, description="Ranks that the others waited for in vain"
     )
-    node: str | None = None
+    node: str | None = Field(None, description="The node that the evidence names: a host name")
+    job_nodes: list[str] = Field(
+        default_factory=list, description="Nodes of the job, as the caller says"
+    )
+    origin: Origin = Field("job_log", description="Who says what decided")
+    undecided: bool = Field(
+        False, description="Only what others noticed of the failure is known, not what failed"
+    )
     time: float | None = Field(None, description="When it failed, as logged [s since epoch]")
     evidence: list[EvidenceLine] = Field(default_factory=list)
     ruled_out: list[EvidenceLine] = Field(default_factory=list)

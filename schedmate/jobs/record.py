@@ -60,6 +60,9 @@ class JobSpec(BaseModel):
     repo: str | None = Field(None, description="Path of the job's source code on this machine")
     command: str | None = Field(None, description="The launch command, as typed in `repo`")
     launch: LaunchConfig = Field(default_factory=LaunchConfig)
+    node_names: list[str] = Field(
+        default_factory=list, description="Nodes it ran on, as the scheduler knows"
+    )
     submit_time: float | None = Field(None, description="[s since epoch]")
 
 

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from schedmate.errors import UsageError
-from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure.describe import describe, resemble
 from schedmate.logparse.failure.elastic import from_error_files
-from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.filters import Healthy, outliers
-from schedmate.logparse.failure.leads import said_before
-from schedmate.logparse.failure.locate import (
-    TOGETHER,
-    WRAPPERS,
-    Verdict,
-    decide,
-    first_report,
-)
+from schedmate.logparse.failure.hosts import host_name
+from schedmate.logparse.failure.locate import WRAPPERS, Verdict, decide
+from schedmate.logparse.failure.node_side import node_events
 from schedmate.logparse.failure.plans import plan_for
-from schedmate.logparse.failure.quotes import quote, quoted, quotes
-from schedmate.logparse.failure.rules import Rule, load_rules
+from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
-from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.failure.wording import Subsystem, about
-from schedmate.logparse.reading import Attempt, Line, Log, LogFile, attempts, open_log
+from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
 from schedmate.logparse.reading.prefixes import origin_of_file
-from schedmate.logparse.reading.timestamps import dated
 
 _FRAME = re.compile(r"\s|Traceback|During handling|The above exception")
 Locator = Literal["auto", "scan", "binary"]
@@ -39,8 +31,6 @@ SCAN_UP_TO = 1 << 32
 """Largest log [bytes] that is read whole by default."""
 MESSAGE = 4
 """Further lines of an exception's message that may say whose fault it is."""
-OTHERS = 6
-"""Most other events that are quoted, and most that were ruled out."""
 
 
 @contextmanager
@@ -78,14 +68,22 @@ def diagnose(
     log: Log,
     *,
     node_logs: Sequence[Log] = (),
+    nodes: Sequence[str] = (),
     healthy: Sequence[Log] = (),
     locator: Locator = "auto",
 ) -> Diagnosis:
     """What failed first in the last attempt of a job (SchedMate paper, section 3.3).
 
-    `node_logs` are kernel logs of its nodes (dmesg, syslog). What also stands in a `healthy` run
-    of the same workload is no evidence. Raises `LogError` when a file becomes unreadable.
+    `node_logs` are kernel logs of its nodes (dmesg, syslog); `nodes` are the names of those that it
+    ran on, as far as the caller knows. Only what a node's own log says can take a node out of
+    service. What also stands in a `healthy` run of the same workload is no evidence. Raises
+    `LogError` when a file becomes unreadable, `UsageError` for a name that is no host's.
     """
+    for node in nodes:
+        if host_name(node) is None:
+            raise UsageError(
+                f"{node!r} is not the name of a node; give names as the scheduler has."
+            )
     rules = load_rules()
     if locator == "auto":
         locator = "scan" if log.size <= SCAN_UP_TO else "binary"
@@ -109,16 +107,33 @@ def diagnose(
         one.events = [event for event in one.events if not usual.knows(event)]
         scans.append(one)
         file.close()
-    kernel = [
-        event
-        for node_log in node_logs
-        for file in node_log.files
-        for event in scan(file, attempts(file)[-1], rules).events
-    ]
+    kernel = node_events(node_logs, nodes, rules)
     elastic = from_error_files(log, rules)
     verdict = (
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
     )
+    known = verdict.root
+    verdict = _by_wording(verdict, scans, rules)
+    diagnosis = describe(verdict, scans)
+    diagnosis.job_nodes = list(dict.fromkeys(nodes))
+    if diagnosis.error_type != "none" and diagnosis.node is None and len(diagnosis.job_nodes) == 1:
+        diagnosis.node = diagnosis.job_nodes[0]
+    if isinstance(verdict.root and verdict.root.rule, Subsystem):
+        diagnosis.source = "wording"
+    elif known is not None and diagnosis.error_type == "unknown":
+        resemble(diagnosis, known)
+    diagnosis.attempt = diagnosis.attempts = tries
+    diagnosis.locator = locator
+    diagnosis.probes = probes if locator == "binary" else None
+    diagnosis.warnings = list(log.warnings)
+    if diagnosis.error_type == "unknown" or verdict.missing:
+        diagnosis.warnings += outliers(log.files)
+    diagnosis.plan = plan_for(diagnosis)
+    return diagnosis
+
+
+def _by_wording(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
+    """The verdict where no rule knows what failed, and what lines say by their wording counts."""
     known = verdict.root
     if known is None or known.rule is None or _reported(known.rule):
         ending = suspect(scans, rules)
@@ -137,19 +152,7 @@ def diagnose(
         subsystem = _said_by(known)
         if subsystem is not None:
             verdict.root = replace(known, rule=subsystem)
-    diagnosis = _describe(verdict, scans)
-    if isinstance(verdict.root and verdict.root.rule, Subsystem):
-        diagnosis.source = "wording"
-    elif known is not None and diagnosis.error_type == "unknown":
-        _resemble(diagnosis, known)
-    diagnosis.attempt = diagnosis.attempts = tries
-    diagnosis.locator = locator
-    diagnosis.probes = probes if locator == "binary" else None
-    diagnosis.warnings = list(log.warnings)
-    if diagnosis.error_type == "unknown" or verdict.missing:
-        diagnosis.warnings += outliers(log.files)
-    diagnosis.plan = plan_for(diagnosis)
-    return diagnosis
+    return verdict
 
 
 def _said_by(event: Event) -> Subsystem | None:
@@ -175,130 +178,3 @@ def _decides(ending: Event, known: Event | None) -> bool:
         earlier = ending.file is known.file and ending.number < known.number
         return earlier and ending.rule is not None
     return ending.rule is not None
-
-
-def _describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
-    root = verdict.root
-    ruled_out = [event for one in scans for event in one.background if _failure(event)]
-    diagnosis = Diagnosis(
-        error_type="none",
-        reason=verdict.reason,
-        ruled_out=[quote(event, "training went on after it") for event in ruled_out[:OTHERS]],
-    )
-    if root is None:
-        diagnosis.evidence = [quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
-        _open_end(diagnosis, scans)
-        return diagnosis
-    rule = root.rule
-    undecided = rule is None or rule.role == "exit"
-    diagnosis.error_type = "unknown" if rule is None or undecided else rule.type
-    if rule is not None and not undecided:
-        diagnosis.error_name = rule.name
-        diagnosis.faulty_component = rule.component
-        diagnosis.recoverable = rule.recoverable
-        diagnosis.rule = rule.id
-        diagnosis.reference = rule.source
-        diagnosis.reason = f"{rule.why} ({_capital(verdict.reason)}.)"
-    diagnosis.file, diagnosis.line = root.file.name, first_report(verdict)
-    logged = _logged_before(root, diagnosis.line or root.number, scans)
-    if logged is not None:
-        diagnosis.line = logged.number
-    diagnosis.rank = verdict.missing[0] if len(verdict.missing) == 1 else root.rank
-    diagnosis.missing_ranks = verdict.missing
-    diagnosis.node = root.node
-    first = verdict.elastic
-    if first is not None and diagnosis.rank in (None, first.rank) and not verdict.missing:
-        diagnosis.rank, diagnosis.node = first.rank, diagnosis.node or first.host
-    others = (event.time for one in scans for event in one.events if event.time is not None)
-    diagnosis.time = dated(root.time, others)
-    cascade = [event for event in verdict.cascade if event is not root]
-    diagnosis.evidence = [
-        *([quoted(root.file, logged)] if logged is not None else []),
-        *quotes(root),
-        *(quote(event, "followed") for event in cascade[:OTHERS]),
-        *(quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
-    ]
-    diagnosis.checkpoint = _checkpoint(root, scans)
-    return diagnosis
-
-
-def _logged_before(root: Event, number: int, scans: list[FileScan]) -> Line | None:
-    """The line not far above an exception in which a library logged what it then raised."""
-    if not root.traceback:
-        return None
-    one = next((one for one in scans if one.file is root.file), None)
-    if one is None:
-        return None
-    first = max(root.file.line_number(one.horizon), number - TOGETHER, one.attempt.first_line)
-    return said_before(root.file, first, number, root.text)
-
-
-def _open_end(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
-    """Say whether a log in which nothing failed shows that the job was through."""
-    diagnosis.finished = came_to_an_end(scans)
-    if diagnosis.finished:
-        return
-    diagnosis.reason = "no failure was found, and the log ends without a sign of success"
-    for one in scans[:1]:
-        line = last_line(one)
-        if line is not None:
-            diagnosis.evidence.append(
-                EvidenceLine(
-                    file=one.file.name,
-                    line=line.number,
-                    text=line.text[:500],
-                    note="the log ends here",
-                )
-            )
-
-
-def _resemble(diagnosis: Diagnosis, root: Event) -> None:
-    """Name a failure that no rule knows after the labelled example that it is nearest to."""
-    from schedmate.logparse.failure.nearest import nearest
-
-    found = nearest(root)
-    if found is None:
-        return
-    rule = found.rule
-    diagnosis.error_type, diagnosis.error_name = rule.type, rule.name
-    diagnosis.faulty_component, diagnosis.recoverable = rule.component, rule.recoverable
-    diagnosis.rule, diagnosis.reference, diagnosis.source = rule.id, rule.source, "embedding"
-    diagnosis.line = min(found.line.number, root.number)
-    diagnosis.reason = (
-        f"{rule.why} (No rule knows the line; it resembles an example of {rule.id}, "
-        f"similarity {found.similarity:.2f}.)"
-    )
-    quoted = EvidenceLine(
-        file=root.file.name, line=found.line.number, text=found.line.text[:500], note="decided"
-    )
-    diagnosis.evidence = [
-        quoted,
-        *(one.model_copy(update={"note": "followed"}) for one in diagnosis.evidence),
-    ]
-
-
-def _failure(event: Event) -> bool:
-    return event.rule is None or event.rule.role in ("cause", "symptom")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _checkpoint(root: Event, scans: Iterable[FileScan]) -> Checkpoint | None:
-    """The last checkpoint reported in the file of the failure, else in any other."""
-    ordered = sorted(scans, key=lambda one: one.file is not root.file)
-    for one in ordered:
-        end = one.attempt.end
-        if one.file is root.file:
-            end = min(end, one.file.line_offset(root.number))
-        sign = last_sign("checkpoint", one.file, 0, end)
-        if sign is not None:
-            step = sign.groups.get("step", "")
-            return Checkpoint(
-                path=sign.groups.get("path") or None,
-                step=int(step) if step.isdigit() and len(step) < 12 else None,
-                file=one.file.name,
-                line=one.file.line_number(sign.offset),
-            )
-    return None

@@ -1,16 +1,33 @@
-"""The recovery plan: a table chooses it from what is known of the failure, never a model."""
+"""The recovery plan: a table chooses it from what is known of the failure, never a model.
+
+A plan takes a node out of service only on evidence from the node's own side. What a job printed is
+text that anybody could have written: on that alone the first step is to confirm, with the commands
+that would, and nothing is isolated before somebody has.
+"""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from schedmate.data import load
-from schedmate.jobs import Diagnosis, Recovery
+from schedmate.jobs import Diagnosis, PlanStep, Recovery
+from schedmate.logparse.failure.hosts import host_name, listed
+
+ON_THE_NODE_S_SIDE = frozenset({"node_log", "exporter", "scheduler"})
+"""Origins of evidence that a job cannot write."""
+
+
+class _Doubt(NamedTuple):
+    """Whether a rule's text accuses a node beyond doubt, and what else may be behind it."""
+
+    proof: bool
+    causes: tuple[str, ...]
+    check: str | None
 
 
 def plan_for(diagnosis: Diagnosis) -> Recovery:
-    """The first row of `plans.yaml` that fits."""
+    """The first row of `plans.yaml` that fits, with its steps in order."""
     facts = {
         "type": diagnosis.error_type,
         "name": diagnosis.error_name,
@@ -19,14 +36,98 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
         "source": diagnosis.source,
         "rule": diagnosis.rule,
         "finished": diagnosis.finished,
+        "undecided": diagnosis.undecided,
     }
     row = next(row for row in _table() if _fits(row["when"], facts))
-    fields = {
-        key: row[key] for key in ("id", "diagnose", "isolate", "restart", "notify") if key in row
-    }
-    if fields.get("isolate") == "node" and diagnosis.node:
-        fields["isolate"] = f"node {diagnosis.node}"
-    return Recovery(summary=row["summary"].format(**_words(diagnosis)), **fields)
+    words = _words(diagnosis)
+    plan = Recovery(
+        summary=row["summary"].format(**words),
+        **{key: row[key] for key in ("id", "diagnose", "restart", "notify") if key in row},
+    )
+    if row.get("isolate") == "node":
+        _isolate(plan, diagnosis, row)
+    else:
+        plan.innocent = list(doubts(diagnosis.rule).causes)
+        if plan.diagnose:
+            plan.steps.append(
+                PlanStep(
+                    action="check",
+                    node=words["host"] if words["host"] != _NO_HOST else None,
+                    commands=_commands(plan.diagnose),
+                    origin=diagnosis.origin,
+                )
+            )
+    if plan.restart != "no":
+        plan.steps.append(PlanStep(action="restart", detail=plan.restart))
+    if plan.notify != "nobody":
+        plan.steps.append(PlanStep(action="notify", detail=plan.notify))
+    return plan
+
+
+def _isolate(plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any]) -> None:
+    """The steps that take a node out of service, at once or once somebody has confirmed it."""
+    doubt = doubts(diagnosis.rule)
+    node = host_name(diagnosis.node)
+    mine = listed(node, diagnosis.job_nodes)
+    of_the_job = not diagnosis.job_nodes or node is None or mine is not None
+    by_node = diagnosis.origin in ON_THE_NODE_S_SIDE
+    if by_node and of_the_job and doubt.proof and diagnosis.source == "rules":
+        plan.isolation = "confirmed"
+        plan.isolate = f"node {mine or node}" if node else f"the node whose log is {diagnosis.file}"
+        step = PlanStep(action="isolate", node=mine or node, origin=diagnosis.origin)
+        plan.steps.append(step)
+        return
+    plan.isolation = "needs confirmation"
+    plan.innocent = list(doubt.causes)
+    checks = [doubt.check, row.get("confirm")]
+    commands = [
+        command
+        for check in checks
+        if check
+        for command in _commands(check.format(host=node or _NO_HOST))
+    ]
+    commands = list(dict.fromkeys(commands))
+    why = _why(diagnosis, by_node=by_node, of_the_job=of_the_job)
+    plan.steps.append(
+        PlanStep(
+            action="confirm", node=node, commands=commands, origin=diagnosis.origin, detail=why
+        )
+    )
+    # a node of which only the text says that it was the job's is not even proposed
+    if mine is not None or (by_node and of_the_job):
+        plan.steps.append(
+            PlanStep(
+                action="isolate",
+                node=mine or node,
+                only_if="confirmed",
+                origin=diagnosis.origin,
+            )
+        )
+    innocent = f" What else may be behind it: {'; '.join(doubt.causes)}." if doubt.causes else ""
+    plan.summary = (
+        f"Confirm first, nothing is to be isolated on this alone: {why}. Look on "
+        f"{_words(diagnosis)['node']} with {' ; '.join(f'`{one}`' for one in commands)}."
+        f"{innocent} If it is confirmed: {plan.summary[:1].lower()}{plan.summary[1:]}"
+    )
+
+
+def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool) -> str:
+    if by_node and not of_the_job:
+        return f"{diagnosis.node} is none of the nodes that the job is said to have run on"
+    if by_node:
+        return "the node's log says so in words that have innocent causes too"
+    if not of_the_job:
+        return f"only text of the job says so, and {diagnosis.node} is none of its nodes"
+    return "only text says so that the job itself may have written"
+
+
+def _commands(text: str) -> list[str]:
+    return [one.strip() for one in text.split(";") if one.strip()]
+
+
+def doubts(rule: str | None) -> _Doubt:
+    """What speaks against isolating a node on a rule's text; see `innocent.yaml`."""
+    return _doubts().get(rule or "", _Doubt(False, (), None))
 
 
 def _fits(wanted: dict[str, Any], facts: dict[str, Any]) -> bool:
@@ -34,6 +135,9 @@ def _fits(wanted: dict[str, Any], facts: dict[str, Any]) -> bool:
         facts[key] in value if isinstance(value, list) else facts[key] == value
         for key, value in wanted.items()
     )
+
+
+_NO_HOST = "NODE"
 
 
 def _words(diagnosis: Diagnosis) -> dict[str, str]:
@@ -49,9 +153,11 @@ def _words(diagnosis: Diagnosis) -> dict[str, str]:
         missing = f"Ranks {missing} were missing"
     elif missing:
         missing = f"Rank {missing} was missing"
+    node = host_name(diagnosis.node)
     return {
-        "node": f"node {diagnosis.node}" if diagnosis.node else "the node of the failure",
-        "named": f" (the log names node {diagnosis.node})" if diagnosis.node else "",
+        "host": node or _NO_HOST,
+        "node": f"node {node}" if node else "the node of the failure",
+        "named": f" (the log names node {node})" if node else "",
         "missing": missing or "Find out which rank was missing",
         "checkpoint": checkpoint,
     }
@@ -61,3 +167,14 @@ def _words(diagnosis: Diagnosis) -> dict[str, str]:
 def _table() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = load("logparse/failure/plans.yaml")["plans"]
     return rows
+
+
+@cache
+def _doubts() -> dict[str, _Doubt]:
+    data = load("logparse/failure/innocent.yaml")
+    found = {
+        rule: _Doubt(False, tuple(group["causes"]), group.get("check"))
+        for group in data["innocent"]
+        for rule in group["rules"]
+    }
+    return found | {rule: _Doubt(True, (), None) for rule in data["proof"]}

@@ -25,6 +25,7 @@ def quotes(event: Event) -> list[EvidenceLine]:
             line=line.number,
             text=_shown(event, line),
             note="decided" if line.number == event.known_at else None,
+            origin=event.origin,
         )
         for line in picked
     ]
@@ -38,7 +39,13 @@ def _shown(event: Event, line: Line) -> str:
 
 def quote(event: Event, note: str) -> EvidenceLine:
     """The line of an event that its rule knows."""
-    return EvidenceLine(file=event.file.name, line=event.known_at, text=event.text[:500], note=note)
+    return EvidenceLine(
+        file=event.file.name,
+        line=event.known_at,
+        text=event.text[:500],
+        note=note,
+        origin=event.origin,
+    )
 
 
 def quoted(file: LogFile, line: Line) -> EvidenceLine:

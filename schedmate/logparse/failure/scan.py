@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from schedmate.jobs import Origin
 from schedmate.logparse.failure.leads import MILD, beginning, leads
 from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.signs import Sign, horizon, last_sign, signs
@@ -42,7 +43,8 @@ class Event:
     """What one rule found. `time` [s since epoch] is the line's, or that of the last line with one.
 
     `lines` are those of the whole traceback; `number` is the first of them, `text` and `known_at`
-    are the line that the rule knows. `bare` marks an exception's name without a traceback.
+    are the line that the rule knows. `bare` marks an exception's name without a traceback. `origin`
+    says whether the node itself wrote it.
     """
 
     rule: Rule | None
@@ -56,6 +58,7 @@ class Event:
     time: float | None
     traceback: bool = False
     bare: bool = False
+    origin: Origin = "job_log"
 
     @property
     def weight(self) -> int:

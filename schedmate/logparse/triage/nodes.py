@@ -21,7 +21,8 @@ def compare_nodes(jobs: Sequence[JobVerdict]) -> NodeTest:
     N jobs of the batch, K of which failed, and the failures among them hypergeometric. Counted are
     infrastructure failures: others follow the program. A failure whose diagnosis names a node of
     the job counts against that node alone, any other against all nodes of its job; so the test
-    errs towards silence. Jobs whose log could not be read take no part.
+    errs towards silence. Jobs whose log could not be read take no part. What counts here was
+    written by jobs, so a suspect node is one to test, never one to take out of service at once.
     """
     placed = [job for job in jobs if job.nodes and job.diagnosis is not None]
     failed = [job for job in placed if _infrastructure(job)]
@@ -60,7 +61,8 @@ def compare_nodes(jobs: Sequence[JobVerdict]) -> NodeTest:
         reason=reason
         or f"{suspects or 'None'} of {len(ran)} nodes had more infrastructure failures than chance "
         f"allows: exact hypergeometric test against the baseline of {bad} failures in {total} "
-        f"jobs ({bad / total:.1%}), p < {ALPHA} after Holm's correction.",
+        f"jobs ({bad / total:.1%}), p < {ALPHA} after Holm's correction."
+        + (" Test a suspect node before it is drained: jobs wrote this." if suspects else ""),
         jobs=total,
         failures=bad,
         baseline=bad / total if total else None,

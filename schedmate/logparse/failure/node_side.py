@@ -1,0 +1,123 @@
+"""What of a node's log the node itself says, and which node that is (`node_side.yaml`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from schedmate.data import load
+from schedmate.logparse.failure.hosts import host_name
+from schedmate.logparse.failure.rules import RuleSet
+from schedmate.logparse.failure.scan import Event, scan
+from schedmate.logparse.reading import Attempt, Log, LogFile
+from schedmate.logparse.reading.lines import plain
+
+# The stamps of `dmesg`, in all of its forms, and of a kernel that puts its own behind syslog's.
+_STAMP = re.compile(
+    r"(?:<\d{1,3}>|\w+ *:\w+ *: )?(?:\[ *[\w :.,+-]{3,40}\] ?|\d{4}-\d\d-\d\dT[\d:,.]+\S* )?"
+)
+SAMPLE = 1 << 14
+"""Bytes from which it is told whether the lines of a file have headers."""
+
+
+class Said(NamedTuple):
+    """Who wrote a line of a node's log: `host` None where it does not say."""
+
+    host: str | None
+    by_node: bool
+
+
+def node_events(logs: Sequence[Log], nodes: Sequence[str], rules: RuleSet) -> list[Event]:
+    """What the logs of a job's nodes say, each with the node that says it where that is known.
+
+    `nodes` are the names of all nodes of the job, as far as the caller knows.
+    """
+    files = [file for log in logs for file in log.files]
+    sole = nodes[0] if len(nodes) == 1 and len(files) == 1 else None
+    return [event for file in files for event in _events(file, nodes, sole, rules)]
+
+
+def _events(
+    file: LogFile, nodes: Sequence[str], sole: str | None, rules: RuleSet
+) -> Iterator[Event]:
+    headed = has_headers(file.read(0, SAMPLE))
+    named = host_name(file.node) or _named_by(file, nodes) or sole
+    whole = Attempt(1, max(1, file.line_count()), 0, file.size, "")
+    for event in scan(file, whole, rules).events:
+        line = next((one for one in event.lines if one.number == event.known_at), event.lines[0])
+        host, by_node = said(line.raw, headed=headed)
+        yield replace(event, node=named or host, origin="node_log" if by_node else "job_log")
+
+
+def _named_by(file: LogFile, nodes: Sequence[str]) -> str | None:
+    """The one of `nodes` whose name stands in the name of a file or of its folder."""
+    parts = "/".join(file.path.parts[-2:]) if file.path is not None else file.name
+    found = [
+        node
+        for node in nodes
+        if re.search(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9]|-\d)", parts)
+    ]
+    return max(found, key=len, default=None)
+
+
+def has_headers(sample: bytes) -> bool:
+    """Whether a file is of a logger that puts a header before each line, unlike `dmesg`."""
+    lines = [plain(raw) for raw in sample.split(b"\n") if raw.strip()]
+    headers, _, _ = _forms()
+    headed = sum(line.startswith("{") or any(one.match(line) for one in headers) for line in lines)
+    return headed * 2 > len(lines)
+
+
+def said(raw: bytes, *, headed: bool = False) -> Said:
+    """Whether the kernel or a daemon of the node wrote a line, and on which machine.
+
+    In a `headed` file a line without a header goes on with what somebody wrote above it.
+    """
+    text = plain(raw)[:4000]
+    headers, kernel, daemons = _forms()
+    if text.startswith("{"):
+        return _of_journal(text, kernel)
+    for header in headers:
+        match = header.match(text)
+        if match is not None:
+            writer = match["writer"].rpartition("/")[2]
+            by_node = writer in daemons
+            if writer == "kernel":
+                by_node = _begins(kernel, text[match.end() :])
+            return Said(host_name(match["host"]), by_node)
+    return Said(None, not headed and _begins(kernel, text))
+
+
+def _of_journal(text: str, kernel: re.Pattern[str]) -> Said:
+    """The same of a line of `journalctl -o json`."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return Said(None, False)
+    if not isinstance(fields, dict):
+        return Said(None, False)
+    host, message = fields.get("_HOSTNAME"), fields.get("MESSAGE")
+    by_kernel = fields.get("_TRANSPORT") == "kernel" and isinstance(message, str)
+    return Said(
+        host_name(host) if isinstance(host, str) else None,
+        by_kernel and _begins(kernel, str(message)),
+    )
+
+
+def _begins(kernel: re.Pattern[str], text: str) -> bool:
+    stamp = _STAMP.match(text)
+    return kernel.match(text[stamp.end() :] if stamp else text) is not None
+
+
+@cache
+def _forms() -> tuple[list[re.Pattern[str]], re.Pattern[str], frozenset[str]]:
+    data = load("logparse/failure/node_side.yaml")
+    return (
+        [re.compile(one["pattern"]) for one in data["headers"]],
+        re.compile("|".join(f"(?:{one['pattern']})" for one in data["kernel"])),
+        frozenset(data["daemons"]),
+    )
