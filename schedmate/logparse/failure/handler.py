@@ -20,6 +20,7 @@ from schedmate.logparse.failure.node_side import node_events
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
 from schedmate.logparse.failure.scan import Event, FileScan, scan
+from schedmate.logparse.failure.severity import by_letter, is_grave
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.failure.wording import Subsystem, about
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
@@ -135,7 +136,7 @@ def diagnose(
 def _by_wording(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
     """The verdict where no rule knows what failed, and what lines say by their wording counts."""
     known = verdict.root
-    if known is None or known.rule is None or _reported(known.rule):
+    if known is None or known.rule is None or known.faint or _reported(known.rule):
         ending = suspect(scans, rules)
         unsaid = known is not None and (known.rule is None or known.rule.role == "exit")
         if unsaid and (ending is None or ending.rule is None):
@@ -174,6 +175,9 @@ def _decides(ending: Event, known: Event | None) -> bool:
     """Whether trouble that no rule knows counts before what a rule does know."""
     if known is None:
         return True
+    if known.faint or (known.rule is not None and known.rule.name == WRAPPERS):
+        # that something ended is known already
+        return is_grave(ending.text) and (ending.rule is not None or by_letter(ending.text))
     if known.rule is not None and known.rule.role != "exit":  # noticed by others, later
         earlier = ending.file is known.file and ending.number < known.number
         return earlier and ending.rule is not None

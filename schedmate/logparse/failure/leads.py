@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from schedmate.logparse.failure.rules import EXCEPTION, Rule, RuleSet
+from schedmate.logparse.failure.severity import is_mild
 from schedmate.logparse.failure.wording import about, speaks_of_trouble
 from schedmate.logparse.reading import Block, Line, LogFile
 
@@ -28,12 +29,6 @@ MESSAGE = 3
 """Most lines of a message above the one that a rule knows."""
 REPORT = 3
 """Most lines of other wording above it that begin the same report."""
-# The level that a logger gave a line: what it calls no error is none, unless a rule is sure.
-MILD = re.compile(
-    r"(?:^|: )[Ww]arning: |(?:^|[\s\[|])(?:WARNING|INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|]|$)"
-    r"|^(?:INFO|WARN|DEBU|TRAC)\["
-    r"|<warn(?:ing)?>|\[warn(?:ing)?\]|^I\d{4} \d\d:|level\"?[=:] ?\"?(?i:info|debug|warn)"
-)
 
 
 def leads(above: Sequence[Block], line: Line) -> list[Line]:
@@ -65,7 +60,7 @@ def said_before(file: LogFile, first: int, number: int, text: str) -> Line | Non
     if len(message) < SHORTEST:
         return None
     for line in file.lines(first, number - 1):
-        if message in line.text and MILD.search(line.text[:80]) is None:
+        if message in line.text and not is_mild(line.text):
             return line
     return None
 
@@ -77,7 +72,7 @@ def beginning(above: Sequence[Block], line: Line, rule: Rule | None, rules: Rule
         return found
     for block in list(above)[: -1 - REPORT : -1]:
         first = block.first
-        if len(block.lines) > 1 or first.stream != line.stream or MILD.search(first.text[:80]):
+        if len(block.lines) > 1 or first.stream != line.stream or is_mild(first.text):
             break
         if not speaks_of_trouble(first.text) or rules.line(first.text) is not None:
             break

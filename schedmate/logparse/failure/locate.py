@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from schedmate.logparse.failure.elastic import Summary, summary
 from schedmate.logparse.failure.scan import Event, FileScan
+from schedmate.logparse.failure.severity import Severity
 from schedmate.logparse.failure.waiting import missing_ranks
 from schedmate.logparse.reading.timestamps import apart
 
@@ -61,7 +62,9 @@ def _decide(events: list[Event], kernel: list[Event], ranks: set[int | None]) ->
     )
     # nor is what a wrapper raised because the program in it failed
     causes = [event for event in causes if not _of_wrapper(event)] or ([] if symptoms else causes)
-    failed = [*causes, *symptoms, *exits]
+    # nor what calls itself a warning, where something louder followed
+    causes, faint = _louder(causes, symptoms)
+    failed = [*causes, *symptoms, *exits, *faint]
     stop = _earliest([event for event in stops if event.weight >= 1]) or _earliest(stops)
     if stop is not None and _stopped_first(stop, causes, symptoms, exits):
         return Verdict(
@@ -91,6 +94,19 @@ def _decide(events: list[Event], kernel: list[Event], ranks: set[int | None]) ->
             hints=hints,
         )
     return Verdict(None, "no failure was found", hints=hints)
+
+
+def _louder(causes: list[Event], symptoms: list[Event]) -> tuple[list[Event], list[Event]]:
+    """The causes, and those that are only noise beside what was said louder after them."""
+    loud = [event for event in causes if not event.faint]
+    if not loud:
+        loud = [event for event in symptoms if event.level != Severity.INFO]
+        if not loud or any(event.level != Severity.INFO for event in causes):
+            return causes, []
+        noise = [event for event in causes if any(_before(event, other) for other in loud)]
+    else:
+        noise = [event for event in causes if event.faint]
+    return [event for event in causes if event not in noise], noise
 
 
 def first_report(verdict: Verdict) -> int | None:

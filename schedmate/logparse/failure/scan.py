@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from schedmate.jobs import Origin
-from schedmate.logparse.failure.leads import MILD, beginning, leads
+from schedmate.logparse.failure.leads import beginning, leads
 from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
+from schedmate.logparse.failure.severity import Severity, is_faint, is_harmless, severity
 from schedmate.logparse.failure.signs import Sign, horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
 from schedmate.logparse.reading.blocks import FOLLOWS
@@ -33,6 +34,7 @@ _INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 THREADS = 8
 """So far above a traceback it may be announced where threads write at the same time [blocks]."""
+_TRACE = re.compile(r"\bTRACE\b")
 _OF_PYTEST = re.compile(r"^E {2,}")
 # An exception as `repr` writes it.
 _REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
@@ -44,7 +46,8 @@ class Event:
 
     `lines` are those of the whole traceback; `number` is the first of them, `text` and `known_at`
     are the line that the rule knows. `bare` marks an exception's name without a traceback. `origin`
-    says whether the node itself wrote it.
+    says whether the node itself wrote it. A `faint` one loses to any louder failure that follows:
+    its line calls itself a warning or less (`level`), or is of a kind that seldom ended a job.
     """
 
     rule: Rule | None
@@ -59,6 +62,8 @@ class Event:
     traceback: bool = False
     bare: bool = False
     origin: Origin = "job_log"
+    level: Severity | None = None
+    faint: bool = False
 
     @property
     def weight(self) -> int:
@@ -200,16 +205,25 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
         upper = beginning(above, line, rule, rules)
     lines = (*upper, *block.lines)
     event = event_at(rule, file, lines, line, traceback=whole)
-    return replace(event, bare=bare)
+    level = None if whole else severity(line.text)
+    return replace(event, bare=bare, level=level, faint=_faint(rule, line.text, level))
 
 
 def _mild(rule: Rule, line: Line) -> bool:
-    level = MILD.search(line.text[:80])
-    if level is None or rule.strength == "exact":
+    """Whether a line's level says against its rule that nothing failed."""
+    if rule.strength == "exact" or not is_harmless(line.text):
         return False
     if rule.role == "symptom":
-        return "TRACE" in level[0]
+        return _TRACE.search(line.text[:80]) is not None
     return rule.role == "cause" and STRENGTH[rule.strength] < STRENGTH["strong"]
+
+
+def _faint(rule: Rule | None, text: str, level: Severity | None) -> bool:
+    if rule is None or rule.role != "cause" or rule.strength == "exact":
+        return False
+    if level is not None and level < Severity.ERROR:
+        return True
+    return rule.type != "infrastructure" and is_faint(text)
 
 
 def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from schedmate.logparse.failure.filters import overcome
-from schedmate.logparse.failure.leads import MILD
 from schedmate.logparse.failure.rules import RuleSet
 from schedmate.logparse.failure.scan import Event, FileScan, event_at
+from schedmate.logparse.failure.severity import is_grave, is_mild
 from schedmate.logparse.failure.signs import last_sign, signs
 from schedmate.logparse.failure.wording import about, speaks_of_trouble
 from schedmate.logparse.reading import Line
@@ -34,8 +34,6 @@ _FRAME = re.compile(
 _FENCE = re.compile(r"(?<!-)-{40,}+\s*+$")
 _SENTENCE = re.compile(r"\. |: |\.$")
 _SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
-# An error's level in glog's and TensorFlow's form; at a program's start much of it means nothing.
-_ERROR = re.compile(r"(?:^|\s)(?:\d\d:\d\d:\d\d[.,\d]*:? E |E\d{4} \d\d:)")
 
 
 def suspect(scans: list[FileScan], rules: RuleSet, *, mild: bool = False) -> Event | None:
@@ -65,7 +63,7 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
     lines = list(file.lines(max(first, after + 1), attempt.last_line))
     report = _fenced(lines)
     trouble = _burst(lines, rules, mild)
-    if report and (MILD.search(report[0].text[:80]) or not speaks_of_trouble(_joined(report))):
+    if report and (is_mild(report[0].text) or not speaks_of_trouble(_joined(report))):
         trouble = [line for line in trouble if line.number < report[0].number]
         report = []
     if not trouble:
@@ -77,9 +75,7 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
         trouble = [line for line in trouble if mask(line.text) not in usual] or trouble
     for line in trouble:
         rule = about(line.text) if rules.line(line.text) is None else None
-        loud = _loud(line) or (
-            _ERROR.search(line.text[:80]) if after else _plain(line, attempt.last_line)
-        )
+        loud = _loud(line) or (is_grave(line.text) if after else _plain(line, attempt.last_line))
         if rule is not None and (rule.type == "infrastructure" or loud):
             near = [up for up in trouble if 0 <= line.number - up.number <= NEAR]
             if line in report:
@@ -149,7 +145,7 @@ def _burst(lines: Sequence[Line], rules: RuleSet, mild: bool) -> list[Line]:
 def _speaks(line: Line, rules: RuleSet, mild: bool) -> bool:
     if not speaks_of_trouble(line.text):
         return False
-    if MILD.search(line.text[:80]) is not None:
+    if is_mild(line.text):
         named = about(line.text) if mild else None
         if named is None or named.type != "infrastructure":
             return False
