@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -114,7 +115,7 @@ def _node_log(text: str) -> Log:
     from schedmate.logparse.reading import open_log
 
     node, named, path = text.partition("=")
-    if not named or os.path.exists(text) or host_name(node) is None:
+    if not named or os.path.exists(text) or host_name(node) is None:  # noqa: PTH110 - may be odd
         return open_log(text)
     log = open_log(path)
     for file in log.files:

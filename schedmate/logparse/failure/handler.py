@@ -14,22 +14,27 @@ from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.describe import describe, resemble
 from schedmate.logparse.failure.elastic import from_error_files
 from schedmate.logparse.failure.filters import Healthy, outliers
+from schedmate.logparse.failure.gpu_memory import judged
 from schedmate.logparse.failure.hosts import host_name
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict, decide
 from schedmate.logparse.failure.node_side import node_events
+from schedmate.logparse.failure.not_a_number import no_number_from
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
-from schedmate.logparse.failure.scan import Event, FileScan, scan
+from schedmate.logparse.failure.scan import Event, FileScan, event_at, scan
 from schedmate.logparse.failure.severity import by_letter, is_grave
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.failure.wording import Subsystem, about
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
 from schedmate.logparse.reading.prefixes import origin_of_file
 
+_NO_NUMBER = re.compile(r"(?i:\b(?:nans?|infs?|infinit(?:y|e)|non-finite|not finite)\b)")
 _FRAME = re.compile(r"\s|Traceback|During handling|The above exception")
 Locator = Literal["auto", "scan", "binary"]
 SCAN_UP_TO = 1 << 32
 """Largest log [bytes] that is read whole by default."""
+VAGUE = frozenset({"Value Error", "Assertion Error"})
+"""Exceptions that programs also raise where a connection or a file system failed."""
 MESSAGE = 4
 """Further lines of an exception's message that may say whose fault it is."""
 
@@ -115,6 +120,10 @@ def diagnose(
     )
     known = verdict.root
     verdict = _by_wording(verdict, scans, rules)
+    if verdict.root is not None:
+        at = next((one for one in scans if one.file is verdict.root.file), None)
+        verdict.root = replace(verdict.root, rule=judged(verdict.root, at, rules))
+    verdict = _of_the_loss(verdict, scans, rules)
     diagnosis = describe(verdict, scans)
     diagnosis.job_nodes = list(dict.fromkeys(nodes))
     if diagnosis.error_type != "none" and diagnosis.node is None and len(diagnosis.job_nodes) == 1:
@@ -133,6 +142,24 @@ def diagnose(
     return diagnosis
 
 
+def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
+    """The verdict where the loss was no number any more up to the end."""
+    root = verdict.root
+    for one in scans:
+        line = no_number_from(one)
+        if line is None:
+            continue
+        rule = rules.by_id["anomaly-nan"]
+        event = event_at(rule, one.file, (line,), line)
+        if root is None or (root.file is one.file and _NO_NUMBER.search(root.text)):
+            reason = "from this line to the end the loss is NaN or infinite"
+            return Verdict(event, reason, [] if root is None else [root, *verdict.cascade])
+        verdict.hints.insert(0, event)
+        verdict.reason += f"; the loss is NaN or infinite from line {line.number} on"
+        return verdict
+    return verdict
+
+
 def _by_wording(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
     """The verdict where no rule knows what failed, and what lines say by their wording counts."""
     known = verdict.root
@@ -149,9 +176,12 @@ def _by_wording(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verd
                 cascade=[] if known is None else [known, *verdict.cascade],
                 hints=verdict.hints,
             )
-    elif known.rule.general:  # an exception's name does not say whose fault it is, its words may
+    elif known.rule.general or _vague(known.rule):
+        # an exception's name does not say whose fault it is, its words may
         subsystem = _said_by(known)
-        if subsystem is not None:
+        if subsystem is not None and (
+            known.rule.general or subsystem.component in ("network", "storage")
+        ):
             verdict.root = replace(known, rule=subsystem)
     return verdict
 
@@ -164,6 +194,10 @@ def _said_by(event: Event) -> Subsystem | None:
         message += [text for text in after if not _FRAME.match(text)][:MESSAGE]
     found = (about(text) for text in message)
     return next((one for one in found if one and one.type == "infrastructure"), None)
+
+
+def _vague(rule: Rule) -> bool:
+    return rule.exception is not None and rule.name in VAGUE
 
 
 def _reported(rule: Rule) -> bool:

@@ -24,6 +24,21 @@ BARE = (
 # `module.Name: message` at the beginning of a line
 EXCEPTION = re.compile(r"(?:[A-Za-z_][\w<>]*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?$")
 
+# What a shell reports of a program that drew a progress bar, on the bar's own line.
+GLUED = (
+    r"[\]\d%)}.] ?(?:Killed|Terminated|Aborted|Bus error|Segmentation fault|Illegal instruction"
+    r"|Floating point exception)(?: \(core dumped\))?[ \t\r]*$"
+)
+# An exception that another one's message names.
+_QUOTED = re.compile(r"\b(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt|Refused|Timeout))\b")
+NAMES_CODE = frozenset(
+    {
+        *("Attribute Error", "Name Error", "Import Error", "Key Error", "Type Error"),
+        *("Syntax Error", "Index Error"),
+    }
+)
+"""Errors whose messages quote the program, not what went wrong in it."""
+
 Role = Literal["cause", "symptom", "exit", "stop", "hint", "benign"]
 Strength = Literal["weak", "normal", "strong", "exact"]
 STRENGTH: dict[Strength, int] = {"weak": 0, "normal": 1, "strong": 2, "exact": 3}
@@ -94,7 +109,7 @@ class RuleSet:
         import re2
 
         wanted = [_bare(rule.pattern or "") for rule in self._lines if rule.role != "benign"]
-        together = "(?m)" + "|".join(map(_loose, [TRACEBACK, BARE, *wanted]))
+        together = "(?m)" + "|".join(map(_loose, [TRACEBACK, BARE, GLUED, *wanted]))
         return re2.compile(together.encode(), self._options)
 
     @cached_property
@@ -129,6 +144,22 @@ class RuleSet:
     def exception(self, name: str) -> Rule | None:
         """The rule for an exception of that name, without its modules."""
         return next((rule for one, rule in self._exceptions if one.fullmatch(name)), None)
+
+    def quoted(self, rule: Rule, message: str) -> Rule | None:
+        """The fault of the infrastructure, or the stop, that an exception's message names.
+
+        A class that wraps others says less of what happened than the name that it quotes.
+        """
+        if rule.exception is None or STRENGTH[rule.strength] or rule.name in NAMES_CODE:
+            return None
+        if rule.type in ("infrastructure", "none"):
+            return None
+        for match in _QUOTED.finditer(message):
+            named = self.exception(match["name"])
+            if named is not None and not named.general:
+                if named.type == "infrastructure" or named.role == "stop":
+                    return named
+        return None
 
 
 def best(rules: Iterator[Rule]) -> Rule | None:

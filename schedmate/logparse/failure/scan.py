@@ -10,7 +10,7 @@ from itertools import islice
 
 from schedmate.jobs import Origin
 from schedmate.logparse.failure.leads import beginning, leads
-from schedmate.logparse.failure.rules import EXCEPTION, STRENGTH, Rule, RuleSet, best
+from schedmate.logparse.failure.rules import EXCEPTION, GLUED, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.severity import Severity, is_faint, is_harmless, severity
 from schedmate.logparse.failure.signs import Sign, horizon, last_sign, signs
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
@@ -34,6 +34,7 @@ _INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 THREADS = 8
 """So far above a traceback it may be announced where threads write at the same time [blocks]."""
+_ON_A_BAR = re.compile(GLUED)
 _TRACE = re.compile(r"\bTRACE\b")
 _OF_PYTEST = re.compile(r"^E {2,}")
 # An exception as `repr` writes it.
@@ -194,6 +195,8 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
     else:
         line = block.first
         rule = rules.line(line.text) if line.text else None
+        if rule is None and (glued := _ON_A_BAR.search(line.text)) is not None:
+            rule = rules.line(glued[0][1:].strip())
         if rule is None:
             rule, bare = _bare(line, rules), True
         if rule is None or _mild(rule, line):
@@ -256,6 +259,10 @@ def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
             or (_says(rule) == _says(found) and not caused)
         ):
             found, at = rule, line
+    if found is not None:
+        match = EXCEPTION.match(at.text.strip())
+        message = (match["message"] or "") if match is not None else ""
+        found = rules.quoted(found, message) or found
     return found, at
 
 
@@ -269,7 +276,11 @@ def _bare(line: Line, rules: RuleSet) -> Rule | None:
     match = EXCEPTION.match(text) or _REPRESENTED.match(text)
     if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
         return None
-    return rules.exception(match["name"])
+    rule = rules.exception(match["name"])
+    if rule is None:
+        return None
+    message = match.groupdict().get("message") or ""
+    return rules.quoted(rule, message) or rule
 
 
 def event_at(

@@ -31,6 +31,8 @@ NEAR = 3
 _FRAME = re.compile(
     r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|\S+\(.*\[0x"
 )
+# An exception, which has a report of its own.
+_RAISED = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception): ")
 _FENCE = re.compile(r"(?<!-)-{40,}+\s*+$")
 _SENTENCE = re.compile(r"\. |: |\.$")
 _SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
@@ -77,7 +79,12 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
         rule = about(line.text) if rules.line(line.text) is None else None
         loud = _loud(line) or (is_grave(line.text) if after else _plain(line, attempt.last_line))
         if rule is not None and (rule.type == "infrastructure" or loud):
-            near = [up for up in trouble if 0 <= line.number - up.number <= NEAR]
+            near = [
+                up
+                for up in trouble
+                if up is line
+                or (0 <= line.number - up.number <= NEAR and not _RAISED.match(up.text))
+            ]
             if line in report:
                 near = report[: report.index(line) + 1]
             return event_at(rule, file, tuple(near), line)

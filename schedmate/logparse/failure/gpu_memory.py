@@ -1,0 +1,96 @@
+"""Who holds the memory of a GPU that is full, by the numbers of the message that says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schedmate.logparse.failure.rules import Rule, RuleSet
+from schedmate.logparse.failure.scan import Event, FileScan
+
+TAKEN, FITS = "gpu-memory-taken", "cuda-oom"
+SHARE = 0.1
+"""Less of a card than this is what a driver, a display and other contexts take."""
+HEAD = 2000
+"""Lines from the beginning of an attempt that may say how full the card was then."""
+_UNITS = {"": 1.0, "B": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
+_SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]?)i?B?"
+_ASKED = re.compile(rf"(?i:tried to allocate|trying to allocate|allocate request for) {_SIZE}")
+_TOTAL = re.compile(rf"total capacity of {_SIZE}|; {_SIZE} total capacity")
+_FREE = re.compile(rf"of which {_SIZE} is free|; {_SIZE} free")
+_OWN = re.compile(rf"this process has {_SIZE}|; {_SIZE} reserved in total")
+_ALLOCATED = re.compile(rf"; {_SIZE} already allocated")
+_OTHERS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
+# TensorFlow when it opens the card, and the table of nvidia-smi
+_AT_FIRST = re.compile(rf"(?i)total_?memory: {_SIZE},? free_?memory: {_SIZE}")
+_TABLE = re.compile(r"\| +(\d+)MiB +/ +(\d+)MiB +\|")
+
+
+class Held(NamedTuple):
+    """Memory of one GPU [bytes]; `others` is what processes besides this one hold."""
+
+    total: float
+    others: float
+    lacking: float
+
+    @property
+    def taken(self) -> bool:
+        """Whether the job would have fitted without the others."""
+        return self.others > SHARE * self.total and self.lacking <= self.others
+
+
+def judged(event: Event, one: FileScan | None, rules: RuleSet) -> Rule | None:
+    """The rule of an event of GPU memory, by what its numbers say of who holds it."""
+    rule = event.rule
+    if rule is None or rule.name != "Out of Memory":
+        return rule
+    held = held_by(" ".join(line.text for line in event.lines))
+    if held is None and one is not None and "alloc" in event.text.lower():
+        first = one.attempt.first_line
+        last = min(first + HEAD, event.number)
+        held = held_at_first(line.text for line in one.file.lines(first, last))
+    if held is None:
+        return rule
+    if held.taken:
+        return rules.by_id[TAKEN]
+    return rules.by_id[FITS] if rule.id == TAKEN else rule
+
+
+def held_by(text: str) -> Held | None:
+    """What a message of PyTorch says; None where it lacks the numbers."""
+    total, free, asked = _first(_TOTAL, text), _first(_FREE, text), _first(_ASKED, text)
+    if total is None or free is None:
+        return None
+    others = sum(_bytes(*sizes) for sizes in _OTHERS.findall(text))
+    if not others:
+        own = _first(_OWN, text)
+        own = own if own is not None else _first(_ALLOCATED, text)
+        others = max(0.0, total - free - own) if own is not None else 0.0
+    return Held(total, others, max(0.0, (asked or 0.0) - free))
+
+
+def held_at_first(texts: Iterable[str]) -> Held | None:
+    """How full the card was when the program opened it; None where nothing says."""
+    for text in texts:
+        match = _AT_FIRST.search(text)
+        if match is not None:
+            total, free = _bytes(match[1], match[2]), _bytes(match[3], match[4])
+            return Held(total, total - free, 0.0)
+        match = _TABLE.search(text)
+        if match is not None:
+            used, total = float(match[1]), float(match[2])
+            return Held(total, used, 0.0) if used > total / 2 else None
+    return None
+
+
+def _first(pattern: re.Pattern[str], text: str) -> float | None:
+    match = pattern.search(text)
+    if match is None:
+        return None
+    number, unit = [group for group in match.groups() if group is not None][:2]
+    return _bytes(number, unit)
+
+
+def _bytes(number: str, unit: str) -> float:
+    return float(number) * _UNITS[unit.upper()]
