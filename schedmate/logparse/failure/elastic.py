@@ -8,14 +8,17 @@ from typing import NamedTuple
 
 from schedmate.logparse.failure.rules import EXCEPTION, RuleSet, best
 from schedmate.logparse.failure.scan import Event
-from schedmate.logparse.reading import Line, Log, LogFile
+from schedmate.logparse.reading import ErrorFile, Line, Log, LogFile
 from schedmate.logparse.reading.storage import store
 
 
 def from_error_files(log: Log, rules: RuleSet) -> Event | None:
-    """The earliest recorded exception that is a fault of its own, or None."""
+    """The earliest recorded exception of the last attempt that is a fault of its own, or None."""
     found: list[Event] = []
+    last = max(map(_attempt, log.error_files), default=0)
     for error in log.error_files:
+        if _attempt(error) < last:
+            continue
         texts = [*error.traceback.splitlines(), error.message]
         candidates = []
         for text in texts:
@@ -37,6 +40,12 @@ def from_error_files(log: Log, rules: RuleSet) -> Event | None:
     return min(found, key=lambda event: (event.time is None, event.time or 0.0), default=None)
 
 
+def _attempt(error: ErrorFile) -> int:
+    """As torchelastic names the folders of its attempts, RUN_ID/attempt_1/3/error.json."""
+    found = [int(match[1]) for part in error.path.parts if (match := _ATTEMPT.fullmatch(part))]
+    return found[-1] if found else 0
+
+
 class Summary(NamedTuple):
     """The launcher's "Root Cause (first observed failure)"."""
 
@@ -44,6 +53,7 @@ class Summary(NamedTuple):
     host: str | None
 
 
+_ATTEMPT = re.compile(r"attempt_(\d{1,6})")
 _ROOT = "Root Cause (first observed failure)"
 SUMMARY = 12
 """Most lines of such a summary."""

@@ -30,6 +30,11 @@ TAIL = 1 << 21
 MAX_BACKGROUND = 200
 """Most failures that training went on after which are looked at."""
 
+NEAR_STEP = 1 << 16
+"""So far above a failure the last step before it is looked for [bytes]."""
+BEHIND = 2
+"""So many steps the ranks of a job may be apart."""
+
 _INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 THREADS = 8
@@ -105,7 +110,7 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
     known = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
     step_line = file.line_number(step.offset) if step is not None else 0
     for event in known:
-        passed = _passing(event) and event.known_at < step_line
+        passed = event.known_at < step_line and (_passing(event) or _ran_again(event, file, step))
         (result.background if passed else result.events).append(event)
     if before:
         earlier = read_closely(file, before, attempt, rules)
@@ -117,6 +122,26 @@ def _passing(event: Event) -> bool:
     """Whether one further step shows that it was no failure: a mere message, not a traceback."""
     cause = event.rule is not None and event.rule.role == "cause"
     return cause and not event.traceback and event.weight < STRENGTH["strong"]
+
+
+def _ran_again(event: Event, file: LogFile, step: Sign | None) -> bool:
+    """Whether the last step, after a failure, counts less than before it: the job began again.
+
+    Other ranks, which go on for a moment, count from where they were.
+    """
+    if step is None:
+        return False
+    end = file.line_offset(event.number)
+    before = last_sign("progress", file, file.align(max(0, end - NEAR_STEP)), end)
+    one, other = _count(before), _count(step)
+    return one is not None and other is not None and other < one - BEHIND
+
+
+def _count(sign: Sign | None) -> int | None:
+    """The count of a step; None where it is a loss, or of steps within epochs."""
+    at = sign.groups.get("at", "") if sign is not None else ""
+    match = re.fullmatch(r"(\d{1,12})(?:\s?/\s?\d+)?", at)
+    return int(match[1]) if match is not None else None
 
 
 def hits(file: LogFile, start: int, end: int, rules: RuleSet) -> Iterator[tuple[int, int]]:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from schedmate.data import load
 from schedmate.logparse.reading.file import LogFile
 from schedmate.logparse.reading.lines import plain
+
+HEAD = 1 << 14
+"""Bytes in which the first line that says something stands."""
+OPENING = 20
+"""Lines among which it is the only one of its form."""
+LONGEST, LEAST_WORDS = 300, 3
+"""A line that is known again has at most so many bytes and at least so many words."""
+_WORDS = re.compile(rb"[A-Za-z]+")
+_VARIES = re.compile(
+    rb"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|[AP]M)\b"
+    rb"|[\w.:+-]*\d[\w.:+-]*"
+)
 
 
 class Attempt(NamedTuple):
@@ -36,20 +48,31 @@ def attempts(file: LogFile) -> list[Attempt]:
     """All attempts in the order they ran; at least one. The last is the one to look at.
 
     At the start of one attempt every process and every layer of launchers prints a line of its
-    own: a second one begins another attempt only when the job had work to show in between.
+    own: a second one begins another attempt only when the job had work to show in between. So does
+    the log itself where it begins once more as it began (`opening`).
     """
-    patterns = _patterns()
+    patterns = _with_opening(_patterns(), opening(file))
     cuts: list[_Mark] = []
     seen: dict[int, _Mark] = {}
     ended = False
+    worked_from = 0
     for mark in _marks(file, patterns):
         if mark.kind < patterns.endings:
             ended = True
             continue
+        if mark.kind < patterns.restarts:
+            if _any(file, patterns.work, worked_from, mark.offset):
+                cuts.append(mark)
+                seen.clear()
+                worked_from = mark.offset
+                ended = False
+            continue
         before = seen.get(mark.kind)
-        if ended or (before is not None and _worked(file, patterns, before.offset, mark.offset)):
+        between = patterns.failed if mark.kind == patterns.opening else patterns.work
+        if ended or (before is not None and _any(file, between, before.offset, mark.offset)):
             cuts.append(mark)
             seen.clear()
+            worked_from = mark.offset
         ended = False
         seen[mark.kind] = mark
     return _between(file, cuts)
@@ -64,11 +87,18 @@ def _between(file: LogFile, cuts: list[_Mark]) -> list[Attempt]:
     ]
 
 
+PARTS = ("work", "failed")
+
+
 class _Patterns(NamedTuple):
     any: Any
     single: list[re.Pattern[bytes]]
     endings: int
+    restarts: int
     work: Any
+    failed: Any
+    texts: tuple[str, ...] = ()
+    opening: int = -1
 
 
 @cache
@@ -76,16 +106,63 @@ def _patterns() -> _Patterns:
     import re2
 
     data = load("logparse/reading/attempts.yaml")
-    ends, begins = ([one["pattern"] for one in data[part]] for part in ("ends", "begins"))
+    ends, restarts, begins = (
+        [one["pattern"] for one in data[part]] for part in ("ends", "restarts", "begins")
+    )
+    texts = (*ends, *restarts, *begins)
     return _Patterns(
-        re2.compile(_either([*ends, *begins])),
-        [re2.compile(one.encode()) for one in [*ends, *begins]],
+        re2.compile(_either(texts)),
+        [re2.compile(one.encode()) for one in texts],
         len(ends),
-        re2.compile(_either([one["pattern"] for one in data["work"]])),
+        len(ends) + len(restarts),
+        *(re2.compile(_either([one["pattern"] for one in data[part]])) for part in PARTS),
+        texts,
     )
 
 
-def _either(patterns: list[str]) -> bytes:
+def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
+    """The patterns, and one more kind of beginning: the first line of the log itself."""
+    if form is None:
+        return patterns
+    import re2
+
+    known = _either(patterns.texts)
+    return patterns._replace(
+        any=re2.compile(known + b"|" + form),
+        single=[*patterns.single, re2.compile(form)],
+        opening=len(patterns.single),
+    )
+
+
+def opening(file: LogFile) -> bytes | None:
+    """The form of the first line that says something, if the log can be told to begin again by it.
+
+    Numbers, times and names of days may differ. A line that stands several times at the beginning
+    already, as every rank or file prints it, tells nothing; nor does one of progress.
+    """
+    work = _patterns().work
+    forms: list[bytes | None] = []
+    for line in file.read(0, HEAD).split(b"\n")[:-1]:
+        if work.search(line) or len(forms) == OPENING:
+            break
+        if line.strip():
+            forms.append(_form_of(line))
+    first = next((form for form in forms if form is not None), None)
+    return first if forms.count(first) == 1 else None
+
+
+def _form_of(line: bytes) -> bytes | None:
+    """A pattern for lines like this one, None where it says too little to be known again."""
+    text = line.rstrip(b"\r")
+    if not text.isascii() or len(text) > LONGEST:
+        return None
+    if sum(len(word) > 2 for word in _WORDS.findall(text)) < LEAST_WORDS:
+        return None
+    parts = _VARIES.split(text)
+    return b"^" + rb"[\w.:+-]+".join(re.escape(part) for part in parts) + rb"\r?$"
+
+
+def _either(patterns: Sequence[str]) -> bytes:
     return ("(?m)" + "|".join(f"(?:{one})" for one in patterns)).encode()
 
 
@@ -108,5 +185,5 @@ def _marks(file: LogFile, patterns: _Patterns) -> Iterator[_Mark]:
                 yield _Mark(line, chunk.offset_of(start), kind, plain(raw)[:500])
 
 
-def _worked(file: LogFile, patterns: _Patterns, start: int, end: int) -> bool:
-    return any(patterns.work.search(chunk.data) for chunk in file.chunks(start, end))
+def _any(file: LogFile, pattern: Any, start: int, end: int) -> bool:
+    return any(pattern.search(chunk.data) for chunk in file.chunks(start, end))
