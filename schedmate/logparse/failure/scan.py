@@ -109,8 +109,11 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
     # A progress bar and the error message that follows may share one line.
     known = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
     step_line = file.line_number(step.offset) if step is not None else 0
+    steps_on = all(event.known_at != step_line for event in known)  # no `STEP 9.0 CANCELLED`
     for event in known:
-        passed = event.known_at < step_line and (_passing(event) or _ran_again(event, file, step))
+        passed = event.known_at < step_line and (
+            _passing(event) or (steps_on and _ran_again(event, file, step))
+        )
         (result.background if passed else result.events).append(event)
     if before:
         earlier = read_closely(file, before, attempt, rules)
