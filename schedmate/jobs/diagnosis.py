@@ -104,6 +104,9 @@ class Diagnosis(BaseModel):
     missing_ranks: list[int] = Field(
         default_factory=list, description="Ranks that the others waited for in vain"
     )
+    meanwhile: str | None = Field(
+        None, description="What a rank was doing while the others waited for it"
+    )
     node: str | None = Field(None, description="The node that the evidence names: a host name")
     job_nodes: list[str] = Field(
         default_factory=list, description="Nodes of the job, as the caller says"

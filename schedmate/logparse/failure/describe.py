@@ -10,6 +10,7 @@ from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.hosts import host_name
 from schedmate.logparse.failure.leads import said_before
 from schedmate.logparse.failure.locate import TOGETHER, Verdict, first_report
+from schedmate.logparse.failure.meanwhile import Doing
 from schedmate.logparse.failure.quotes import quote, quoted, quotes
 from schedmate.logparse.failure.scan import Event, FileScan
 from schedmate.logparse.failure.signs import last_sign
@@ -54,6 +55,8 @@ def describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
         diagnosis.rank = verdict.missing[0] if len(verdict.missing) == 1 else None
         diagnosis.node = None
     diagnosis.missing_ranks = verdict.missing
+    if verdict.doing is not None:
+        _waited_for(diagnosis, verdict.doing)
     diagnosis.origin = root.origin
     first = verdict.elastic
     if first is not None and diagnosis.rank in (None, first.rank) and not verdict.missing:
@@ -64,11 +67,32 @@ def describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
     diagnosis.evidence = [
         *([quoted(root.file, logged)] if logged is not None else []),
         *quotes(root),
+        *([_work(verdict.doing)] if verdict.doing is not None else []),
         *(quote(event, "followed") for event in cascade[:OTHERS]),
         *(quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
     ]
     diagnosis.checkpoint = _checkpoint(root, scans)
     return diagnosis
+
+
+def _waited_for(diagnosis: Diagnosis, doing: Doing) -> None:
+    """What the ranks in wait report is of what the one that they waited for was doing."""
+    activity, rank = doing.activity, doing.line.rank
+    rank = doing.file.rank if rank is None else rank
+    diagnosis.meanwhile = activity.id
+    diagnosis.error_type, diagnosis.faulty_component = activity.type, activity.component
+    diagnosis.undecided = activity.undecided
+    diagnosis.recoverable = activity.undecided
+    if rank is not None:
+        diagnosis.rank, diagnosis.missing_ranks = rank, diagnosis.missing_ranks or [rank]
+    who = "another one" if diagnosis.rank is None else f"rank {diagnosis.rank}"
+    diagnosis.reason = (
+        f"The ranks that report it waited while {who} was {activity.id} (line {doing.line.number})."
+    )
+
+
+def _work(doing: Doing) -> EvidenceLine:
+    return quoted(doing.file, doing.line).model_copy(update={"note": "what the others waited for"})
 
 
 def _logged_before(root: Event, number: int, scans: list[FileScan]) -> Line | None:

@@ -6,13 +6,16 @@ earlier counts, by time where both have one, unless the later one explains the e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedmate.logparse.failure.elastic import Summary, summary
+from schedmate.logparse.failure.meanwhile import Doing, meanwhile
+from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.failure.scan import Event, FileScan
 from schedmate.logparse.failure.severity import Severity
-from schedmate.logparse.failure.waiting import missing_ranks
+from schedmate.logparse.failure.waiting import mismatch, missing_ranks
 from schedmate.logparse.reading.timestamps import apart
 
 WRAPPERS = "Called Process Error"
@@ -32,6 +35,7 @@ class Verdict:
     cascade: list[Event] = field(default_factory=list)
     hints: list[Event] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
+    doing: Doing | None = None
     elastic: Summary | None = None
 
 
@@ -44,7 +48,45 @@ def decide(scans: list[FileScan], kernel: Iterable[Event] = ()) -> Verdict:
     ranks = {scan.file.rank for scan in scans} - {None}
     verdict = _decide(events, list(kernel), ranks)
     verdict.elastic = known
+    if verdict.root is not None and _role(verdict.root) == "symptom":
+        _before_the_symptoms(verdict, verdict.root, scans)
     return verdict
+
+
+def _before_the_symptoms(verdict: Verdict, root: Event, scans: list[FileScan]) -> None:
+    """What brought about that ranks lost each other, where a log says so after all.
+
+    They may have waited in different collectives; the job may have been told to end before, even
+    if training went on for a while; or the rank that did not come was at work on something else.
+    """
+    symptoms = [root, *(event for event in verdict.cascade if _role(event) == "symptom")]
+    apart = mismatch(symptoms)
+    if apart is not None:
+        verdict.root = replace(root, rule=load_rules().by_id[MISMATCH], rank=None)
+        verdict.reason = f"the ranks wait for each other in different collectives, {apart}"
+        return
+    told = [event for one in scans for event in one.background if _role(event) == "stop"]
+    told = [event for event in told if event.weight >= 1 and _shortly_before(event, root)]
+    if told:
+        verdict.root, verdict.missing = told[-1], []
+        verdict.cascade = [root, *verdict.cascade]
+        verdict.reason = "the job was told to end before its ranks lost each other"
+        return
+    if root.rule is not None and (root.rule.name == "NCCL Timeout" or _TIMED_OUT.search(root.text)):
+        verdict.doing = meanwhile(symptoms, verdict.missing, scans)
+
+
+def _shortly_before(event: Event, symptom: Event) -> bool:
+    gap = _apart(event, symptom)
+    if gap is not None:
+        return -NOTICE_S <= gap <= 0
+    return event.file is symptom.file and 0 < symptom.number - event.number <= NOTICE_LINES
+
+
+_TIMED_OUT = re.compile(r"(?i:time[sd]?[- ]?out|waiting)")
+MISMATCH = "nccl-desync"
+NOTICE_S, NOTICE_LINES = 3600.0, 2000
+"""So long before peers are lost [s], or else so many lines, a notice explains it."""
 
 
 def _decide(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> Verdict:
@@ -202,7 +244,8 @@ def _stopped_first(
 ) -> bool:
     if stop.weight == 0:  # asked to end: by the launcher too, after another process failed
         told = [one for one in exits if one.rule is None or one.rule.id not in ON_A_SIGNAL]
-        return not causes and not symptoms and not any(_before(one, stop) for one in told)
+        noticed = all(_before(stop, one) for one in symptoms)
+        return not causes and noticed and not any(_before(one, stop) for one in told)
     if any(_before(cause, stop) or _untimed(cause, stop) for cause in causes):
         return False
     if any(cause.rule and stop.rule and stop.rule.name in cause.rule.explains for cause in causes):

@@ -37,6 +37,7 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
         "rule": diagnosis.rule,
         "finished": diagnosis.finished,
         "undecided": diagnosis.undecided,
+        "meanwhile": diagnosis.meanwhile,
     }
     row = next(row for row in _table() if _fits(row["when"], facts))
     words = _words(diagnosis)
@@ -158,6 +159,7 @@ def _words(diagnosis: Diagnosis) -> dict[str, str]:
         "host": node or _NO_HOST,
         "node": f"node {node}" if node else "the node of the failure",
         "named": f" (the log names node {node})" if node else "",
+        "waited": diagnosis.meanwhile or "at something else",
         "missing": missing or "Find out which rank was missing",
         "checkpoint": checkpoint,
     }

@@ -10,6 +10,9 @@ from schedmate.logparse.failure.scan import Event
 _LAGGING = re.compile(r"\[(\d+)\] (?:finished collective #\d+, but didn't join|joined but didn't)")
 _NOT_PASSED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
 _TASKS = re.compile(r"[Tt]imed out tasks?[^\n]*?task:(\d+)")
+_WORK = re.compile(r"WorkNCCL\(SeqNum=(\d+), OpType=(\w+)")
+_GROUP = re.compile(r"PG (?:ID|GUID) (\w+)")
+_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d+)")
 _SEQUENCE = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d+), OpType=")
 
 
@@ -28,7 +31,7 @@ def missing_ranks(symptoms: list[Event], ranks: Iterable[int | None] = ()) -> li
             named.update(int(found) for found in _TASKS.findall(line.text))
             for group in _NOT_PASSED.findall(line.text):
                 named.update(int(one) for one in re.findall(r"\d+", group))
-            match = _SEQUENCE.search(line.text)
+            match = _ENQUEUED.search(line.text) or _SEQUENCE.search(line.text)
             if match is not None and event.rank is not None:
                 rank, sequence = event.rank, int(match[1])
                 waiting[rank] = min(sequence, waiting.get(rank, sequence))
@@ -44,3 +47,22 @@ def missing_ranks(symptoms: list[Event], ranks: Iterable[int | None] = ()) -> li
     behind = min(waiting.values())
     late = sorted(rank for rank, sequence in waiting.items() if sequence == behind)
     return late if behind != max(waiting.values()) and len(late) <= len(waiting) // 2 else []
+
+
+def mismatch(symptoms: list[Event]) -> str | None:
+    """How ranks wait in different collectives under one number; None where none is seen to."""
+    waiting: dict[tuple[str, str], dict[str, int]] = {}
+    for event in symptoms:
+        if event.rank is None:
+            continue
+        for line in event.lines:
+            match = _WORK.search(line.text)
+            if match is not None:
+                group = _GROUP.search(line.text)
+                key = (group[1] if group else "", match[1])
+                waiting.setdefault(key, {}).setdefault(match[2], event.rank)
+    for (_, number), kinds in waiting.items():
+        if len(kinds) > 1:
+            who = " and ".join(f"rank {rank} in {kind}" for kind, rank in sorted(kinds.items()))
+            return f"under number {number}, {who}"
+    return None

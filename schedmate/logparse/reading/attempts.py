@@ -55,24 +55,24 @@ def attempts(file: LogFile) -> list[Attempt]:
     cuts: list[_Mark] = []
     seen: dict[int, _Mark] = {}
     ended = False
-    worked_from = 0
+    begun: _Mark | None = None
     for mark in _marks(file, patterns):
         if mark.kind < patterns.endings:
             ended = True
             continue
         if mark.kind < patterns.restarts:
-            if _any(file, patterns.work, worked_from, mark.offset):
+            if _any(file, patterns.work, begun, mark):
                 cuts.append(mark)
                 seen.clear()
-                worked_from = mark.offset
+                begun = mark
                 ended = False
             continue
         before = seen.get(mark.kind)
         between = patterns.failed if mark.kind == patterns.opening else patterns.work
-        if ended or (before is not None and _any(file, between, before.offset, mark.offset)):
+        if ended or (before is not None and _any(file, between, before, mark)):
             cuts.append(mark)
             seen.clear()
-            worked_from = mark.offset
+            begun = mark
         ended = False
         seen[mark.kind] = mark
     return _between(file, cuts)
@@ -85,9 +85,6 @@ def _between(file: LogFile, cuts: list[_Mark]) -> list[Attempt]:
         Attempt(start.line, last, start.offset, end, start.text)
         for start, (last, end) in zip(starts, ends, strict=True)
     ]
-
-
-PARTS = ("work", "failed")
 
 
 class _Patterns(NamedTuple):
@@ -115,7 +112,8 @@ def _patterns() -> _Patterns:
         [re2.compile(one.encode()) for one in texts],
         len(ends),
         len(ends) + len(restarts),
-        *(re2.compile(_either([one["pattern"] for one in data[part]])) for part in PARTS),
+        re2.compile(_either([one["pattern"] for one in data["work"]])),
+        re2.compile(_either([one["pattern"] for one in data["failed"]])),
         texts,
     )
 
@@ -185,5 +183,7 @@ def _marks(file: LogFile, patterns: _Patterns) -> Iterator[_Mark]:
                 yield _Mark(line, chunk.offset_of(start), kind, plain(raw)[:500])
 
 
-def _any(file: LogFile, pattern: Any, start: int, end: int) -> bool:
-    return any(pattern.search(chunk.data) for chunk in file.chunks(start, end))
+def _any(file: LogFile, pattern: Any, after: _Mark | None, before: _Mark) -> bool:
+    """Whether a line between two others fits."""
+    start = file.line_offset(after.line + 1) if after is not None else 0
+    return any(pattern.search(chunk.data) for chunk in file.chunks(start, before.offset))

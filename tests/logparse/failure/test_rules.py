@@ -113,6 +113,9 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
     used[plan_for(Diagnosis(error_type="none", finished=False)).id] += 1
     used[plan_for(Diagnosis(error_type="infrastructure", source="model")).id] += 1
     used[plan_for(Diagnosis(error_type="infrastructure", undecided=True)).id] += 1
+    for work in load("logparse/failure/meanwhile.yaml")["activities"]:
+        doing = Diagnosis(error_type=work["type"], meanwhile=work["id"])
+        used[plan_for(doing).id] += 1
     rows = {row["id"] for row in load("logparse/failure/plans.yaml")["plans"]}
     assert rows - set(used) <= {"infrastructure"}
 
