@@ -169,6 +169,11 @@ def _print(found: Diagnosis) -> None:
         screen.line(found.plan.summary, label="Plan: ")
         if found.plan.diagnose and found.plan.isolation != "needs confirmation":
             screen.line(found.plan.diagnose, label="      check first: ")
+        for step in found.plan.steps:
+            if step.action == "confirm":
+                screen.line("; ".join(step.commands), label="      confirm with: ")
+        if found.plan.innocent:
+            screen.line("; ".join(found.plan.innocent), label="      it may also be: ")
     if found.evidence:
         screen.line()
         _lines(_most_telling(found.evidence), screen)

@@ -274,7 +274,7 @@ def test_no_line_is_lost_or_doubled(texts: list[str]) -> None:
 MARKS = load("logparse/reading/attempts.yaml")
 
 
-@pytest.mark.parametrize("mark", [*MARKS["ends"], *MARKS["begins"], *MARKS["work"]], ids=str)
+@pytest.mark.parametrize("mark", [one for part in MARKS.values() for one in part], ids=str)
 def test_every_mark_of_an_attempt_is_found_in_its_example(mark: dict[str, str]) -> None:
     assert re.search(mark["pattern"], mark["example"])
 

@@ -104,11 +104,15 @@ def _isolate(plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any]) -> None:
                 origin=diagnosis.origin,
             )
         )
-    innocent = f" What else may be behind it: {'; '.join(doubt.causes)}." if doubt.causes else ""
+    goes_on = plan.summary[:1].lower() + plan.summary[1:]
+    if node is not None and mine is None and not by_node:
+        # whose node that is, only the text says
+        goes_on = (
+            f"give its log with --node-logs; restart elsewhere {_words(diagnosis)['checkpoint']}."
+        )
     plan.summary = (
-        f"Confirm first, nothing is to be isolated on this alone: {why}. Look on "
-        f"{_words(diagnosis)['node']} with {' ; '.join(f'`{one}`' for one in commands)}."
-        f"{innocent} If it is confirmed: {plan.summary[:1].lower()}{plan.summary[1:]}"
+        f"Confirm on {_words(diagnosis)['node']} first, nothing is isolated on this alone: {why}. "
+        f"If it is confirmed, {goes_on}"
     )
 
 
@@ -119,7 +123,7 @@ def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool) -> str:
         return "the node's log says so in words that have innocent causes too"
     if not of_the_job:
         return f"only text of the job says so, and {diagnosis.node} is none of its nodes"
-    return "only text says so that the job itself may have written"
+    return "only text says so, which a job can print"
 
 
 def _commands(text: str) -> list[str]:

@@ -28,7 +28,7 @@ def test_the_answer_comes_first(cli: Cli, tmp_path: Path) -> None:
     first, second, third = result.out.splitlines()[:3]
     assert first == "ECC Error · infrastructure · gpu · rank 1"
     assert second.startswith(f"{path}:2 ")
-    assert third.startswith("Plan: Confirm first")
+    assert third.startswith("Plan: Confirm on the node of the failure first")
     assert "drain" in third
     assert "\x1b" not in result.out
     assert "\x07" not in result.out

@@ -301,7 +301,7 @@ def test_the_command_and_the_hook(cli: Cli, tmp_path: Path) -> None:
     assert (document["node"], document["plan"]["isolate"]) == ("gpu-7", "node gpu-7")
     assert document["plan"]["isolation"] == "confirmed"
     alone = cli("diagnose", job, "--nodes", "gpu-7").out
-    assert "Plan: Confirm first" in alone
+    assert "Plan: Confirm on node gpu-7 first" in alone
     assert cli("diagnose", job, "--nodes", "3").code == 2
     with SchedMate() as mate:
         found = mate.on_failure(JobSpec(job_id="1", node_names=["gpu-7"]), job, node_logs=[kernel])

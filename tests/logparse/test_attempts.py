@@ -1,0 +1,127 @@
+"""Several attempts in one file: the last one counts, whatever marks its beginning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedmate.data import load
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.reading import Log, LogFile, attempts, open_log
+from schedmate.logparse.reading.storage import Memory
+
+
+def file_of(text: str) -> LogFile:
+    return LogFile("job.out", Memory(text.encode()))
+
+
+def of(text: str) -> Diagnosis:
+    return diagnose(Log("job.out", [file_of(text)]))
+
+
+def steps(first: int, last: int) -> str:
+    return "".join(f"iteration {n}/ 900 | lm loss: 2.{n} | 0.12 s/it\n" for n in range(first, last))
+
+
+def trace(error: str) -> str:
+    return f'Traceback (most recent call last):\n  File "a.py", line 5, in f\n    go()\n{error}\n'
+
+
+OOM = trace("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+GONE = trace("FileNotFoundError: [Errno 2] No such file or directory: 'ckpt'")
+# What stands at the beginning of each attempt, with its number, and between them.
+SHAPES = {
+    "banner": ("===== Attempt {n}/3 =====\n", ""),
+    "launcher": ("2024-01-0{n} 10:00:00 INFO launcher: attempt {n} started\n", ""),
+    "run": ("Run #{n} starting on node gpu-7\n", ""),
+    "wrapper": ("", "[watchdog] Restarting the training job in 10 s\n"),
+    "dated wrapper": ("", "2024-01-01 10:00:00 restarting job (1/3)\n"),
+    "resubmitted": ("", "Resubmitting job 1234\n"),
+    "Slurm": ("", "SLURM_RESTART_COUNT=1\n"),
+    "traced shell": ("+ torchrun --nproc_per_node=8 train.py\n", ""),
+    "its own first line": ("Loading the configuration of run 17 at Mon Jan {n} 10:00\n", ""),
+    "its own first line, dated": (
+        "[2024-01-0{n} 10:00:00,123][train][INFO] - Reading /a/b.yaml\n",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+@pytest.mark.parametrize("trained", [0, 1, 2])
+def test_the_last_attempt_counts_however_it_begins(shape: str, trained: int) -> None:
+    begin, between = SHAPES[shape]
+    text = begin.format(n=1) + steps(1, 30) + OOM + between
+    text += begin.format(n=2) + "hello\n" + steps(30, 30 + trained) + GONE
+    found = of(text)
+    assert (found.error_name, found.attempt, found.attempts) == ("File Not Found", 2, 2)
+    assert found.line == text[: text.index(GONE)].count("\n") + 1
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+@pytest.mark.parametrize(
+    "end", ["training is done\n", "Done!\n", "iteration 900/ 900 | lm loss: 2.1\n"]
+)
+def test_an_attempt_that_finished_supersedes_the_failure_before_it(shape: str, end: str) -> None:
+    begin, between = SHAPES[shape]
+    text = begin.format(n=1) + steps(1, 30) + OOM + between + begin.format(n=2) + "hello\n" + end
+    found = of(text)
+    assert (found.error_type, found.finished) == ("none", True)
+
+
+def test_three_attempts() -> None:
+    text = "".join(f"Attempt {n}\n{steps(1, 9)}{OOM}" for n in (1, 2)) + "Attempt 3\n" + GONE
+    assert [one.first_line for one in attempts(file_of(text))] == [1, 14, 27]
+    assert of(text).error_name == "File Not Found"
+
+
+def test_steps_that_count_from_lower_on_are_of_another_attempt() -> None:
+    assert of(steps(1, 30) + OOM + steps(1, 3) + GONE).error_name == "File Not Found"
+    other_ranks = steps(1, 30) + OOM + steps(29, 31)
+    assert of(other_ranks).error_name == "Out of Memory"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "S3 read failed, retrying in 2s (attempt 2/5)",
+        "Retry attempt 2 of 5 for shard 7",
+        "epoch 2 run time 30 s",
+        "wandb: Restarting the stream",
+        "run 2 more epochs to converge",
+        "The trial of 1965",
+    ],
+)
+def test_what_is_tried_again_within_a_run_begins_no_attempt(line: str) -> None:
+    text = f"reading the data\n{steps(1, 9)}{line}\n{steps(9, 12)}{line}\n" + OOM
+    assert len(attempts(file_of(text))) == 1
+    assert of(text).error_name == "Out of Memory"
+
+
+def test_a_first_line_that_comes_again_and_again_begins_no_attempt() -> None:
+    line = "Evaluating the model on the whole validation set\n"
+    assert len(attempts(file_of((line + steps(1, 5)) * 6))) == 1
+    ranks = "Loading the configuration of the model\n" * 8
+    assert len(attempts(file_of(ranks + steps(1, 5) + OOM + ranks))) == 1
+
+
+def test_every_mark_knows_its_example() -> None:
+    marks = load("logparse/reading/attempts.yaml")
+    for entry in marks["restarts"]:
+        text = "start\n" + steps(1, 5) + OOM + entry["example"] + "\n" + GONE
+        assert len(attempts(file_of(text))) == 2, entry["example"]
+
+
+def test_what_torchelastic_wrote_down_of_an_earlier_attempt_is_over(tmp_path: Path) -> None:
+    (tmp_path / "rank0.log").write_text("hello\n")
+    for attempt, time, error in ((0, 10, "KeyError: 'a'"), (1, 20, "IndexError: b")):
+        folder = tmp_path / "run" / f"attempt_{attempt}" / "0"
+        folder.mkdir(parents=True)
+        extra = {"py_callstack": trace(error), "timestamp": str(time)}
+        content = {"message": {"message": error, "extraInfo": extra}}
+        (folder / "error.json").write_text(json.dumps(content))
+    with open_log(tmp_path) as log:
+        assert diagnose(log).error_name == "Index Error"
