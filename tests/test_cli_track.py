@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,6 +44,28 @@ def test_the_answer_is_in_three_lines(cli: Cli, log: Path) -> None:
         "500 ms a step (10-90 %: 500 ms to 500 ms), ends in 7 min 50 s",
         "because of 60 readings, stated in the log, up to line 61",
     ]
+
+
+def test_a_loss_that_is_no_number_has_a_line_and_a_field(cli: Cli, log: Path) -> None:
+    log.write_text(re.sub(r"loss 2\.[0-4]\d", "loss nan", steps(0.5, first=1, last=60)))
+    lines = cli("track", str(log)).out.splitlines()
+    document = json.loads(cli("track", str(log), "--json").out)
+
+    assert lines[0] == "iteration 60 of 1,000 · loss NaN"
+    assert lines[3].startswith("warning: the loss is NaN, since iteration 51 at the latest; ")
+    assert (document["loss"], document["loss_state"]) == (None, "nan")
+    assert document["loss_state_since"] == 51
+
+
+def test_a_rate_that_is_not_believed_is_said_to_be_none(cli: Cli, log: Path) -> None:
+    clocks = [f"2026-01-01 00:{n:02d}:00 step {n * 100} loss 2.5 5.0 it/s" for n in range(1, 40)]
+    log.write_text("\n".join([*clocks, ""]))
+    note = (
+        "the rate stated is 5 steps a second; the timestamps, which show another one, are believed"
+    )
+
+    assert f"note: {note}" in cli("track", str(log)).out.splitlines()
+    assert json.loads(cli("track", str(log), "--json").out)["notes"] == [note]
 
 
 def test_the_document_fits_its_schema(cli: Cli, log: Path, tmp_path: Path) -> None:

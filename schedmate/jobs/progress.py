@@ -20,6 +20,12 @@ class Progress(BaseModel):
     step_time_p90_s: float | None = Field(None, description="90th percentile of the readings [s]")
     epoch_time_s: float | None = Field(None, gt=0, description="Time of one epoch [s]")
     loss: float | None = Field(None, description="Latest training loss; None where it is NaN")
+    loss_state: Literal["nan", "inf"] | None = Field(
+        None, description="What the latest training loss is where it is no number"
+    )
+    loss_state_since: int | None = Field(
+        None, ge=0, description="Iteration of the first such loss among the lines that were read"
+    )
     iteration: int | None = Field(
         None, ge=0, description="Latest iteration, over all epochs where their length is known"
     )

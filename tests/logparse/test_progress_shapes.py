@@ -288,7 +288,7 @@ def test_what_each_device_gets_times_the_devices_is_the_batch() -> None:
     head = "Namespace(batch_size=32, dtype='float16', num_gpus=8)"
 
     assert progress_of([head, *lines]).step_time_s == pytest.approx(0.5)
-    assert progress_of([head.replace("num_gpus", "workers"), *lines]).abstained
+    assert progress_of([head.replace("num_gpus=8", "gpus='0,1'"), *lines]).abstained
 
 
 def test_a_counter_that_its_bar_draws_on_its_own_tells_one_loop_from_another() -> None:

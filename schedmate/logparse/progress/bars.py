@@ -13,12 +13,12 @@ from schedmate.logparse.progress.words import about, counts_only, meaning
 # In two parts, so that a long line without a bar is passed over in one go: the clock, and the
 # counter in front of it.
 _CLOCK = re.compile(
-    r"\[(?P<elapsed>\d+:\d\d(?::\d\d)?)(?:<(?P<left>[^,\]]{1,40}))?"
-    r"(?:,\s*(?P<value>[\d.]+)(?P<kilo>[kM]?)\s?(?P<unit>s/[^\W\d_]+|[^\W\d_]*/s))?(?P<tail>[^\]]*)\]?"
+    r"\[(?P<elapsed>\d{1,9}:\d\d(?::\d\d)?)(?:<(?P<left>[^,\]]{1,40}))?"
+    r"(?:,\s*(?P<value>[\d.]{1,15})(?P<kilo>[kM]?)\s?(?P<unit>s/[^\W\d_]+|[^\W\d_]*/s))?(?P<tail>[^\]]*)\]?"
 )
 _COUNT = re.compile(
-    r"(?:(?P<percent>\d+)%(?:\|[^|]*\|)?\s*(?P<iteration>[\d.]+[kM]?)/(?P<total>[\d.]+[kM]?)"
-    r"|(?<![\d.])(?P<count>\d+)[^\W\d_]*)\s*[^\W\d_]*\s*$"
+    r"(?:(?P<percent>\d{1,4})%(?:\|[^|]*\|)?\s*(?P<iteration>[\d.]{1,15}[kM]?)/(?P<total>[\d.]{1,15}[kM]?)"
+    r"|(?<![\d.])(?P<count>\d{1,15})[^\W\d_]*)\s*[^\W\d_]*\s*$"
 )
 
 
@@ -65,7 +65,7 @@ def read_bar(text: str) -> Sample | None:
     total = int(_number(counter["total"])) if counter["total"] else None
     sample.elapsed_s = clock_s(match["elapsed"])
     left = match["left"]
-    if left and re.fullmatch(r"\d+(?::\d\d)+", left.strip()):
+    if left and re.fullmatch(r"\d{1,9}(?::\d\d)+", left.strip()):
         sample.eta_s = clock_s(left.strip())
     value = _number((match["value"] or "") + (match["kilo"] or ""))
     if _counts_epochs(head, unit):

@@ -17,6 +17,8 @@ ENDLESS = 1 << 40
 """A number this large stands for no limit at all."""
 SILENT = 10
 """Words below which a log says nothing but what its bars show, as the standard error of a job."""
+_SURE = frozenset(["plain_batch", "devices", "accumulation", "length"])
+"""Facts that count only where all that is stated is the same."""
 _WORD = re.compile(rb"[A-Za-z]{4,}")
 
 
@@ -27,8 +29,19 @@ class Facts:
     total_iterations: int | None = None
     total_epochs: int | None = None
     batch: int | None = None
+    """Samples of a step, over all devices."""
     device_batch: int | None = None
     devices: int | None = None
+    accumulation: int | None = None
+    """Micro-batches of a step."""
+    plain_batch: int | None = None
+    """A batch size that may be that of a step: nothing speaks of several devices."""
+    parallel: int | None = None
+    """How many devices share one copy of the model."""
+    distributed: bool = False
+    """Whether anything at its beginning speaks of several processes."""
+    length: int | None = None
+    """Tokens of a sample, where each has as many."""
     tokens: int | None = None
     first_epoch: int = 1
     speaks: bool = False
@@ -60,9 +73,29 @@ def read_facts(file: LogFile) -> Facts:
             tail = file.read(max(0, file.size - HEAD), HEAD)
             silent = len(_WORD.findall(head)) < SILENT
             facts.speaks = silent or bool(pattern.search(head) or pattern.search(tail))
+        elif name == "distributed":
+            facts.distributed = pattern.search(head) is not None
+        elif name in _SURE:
+            found = {_number(match) for match in pattern.finditer(head)}
+            setattr(facts, name, found.pop() if len(found) == 1 else None)
         elif match := pattern.search(head):
-            number = int(next(group for group in match.groups() if group).replace(b",", b""))
-            setattr(facts, name, number if number < ENDLESS else None)
-    if facts.batch is None and facts.device_batch and facts.devices:
-        facts.batch = facts.device_batch * facts.devices
+            setattr(facts, name, _number(match))
+    _work_out(facts)
     return facts
+
+
+def _number(match: Any) -> int | None:
+    digits = next(group for group in match.groups() if group).replace(b",", b"")
+    return int(digits) if len(digits) < len(str(ENDLESS)) else None
+
+
+def _work_out(facts: Facts) -> None:
+    """The batch of a step by what each device gets; where that is open, there is none."""
+    one = facts.devices in (None, 1) and (facts.devices == 1 or not facts.distributed)
+    if not one or (facts.accumulation or 1) > 1:
+        facts.plain_batch = None
+    if facts.batch is None and facts.device_batch and facts.devices and not facts.parallel:
+        facts.batch = facts.device_batch * facts.devices * (facts.accumulation or 1)
+    samples = facts.batch or facts.plain_batch
+    if facts.tokens is None and samples and facts.length:
+        facts.tokens = samples * facts.length

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
-from schedmate.logparse.progress.labels import DATE, Labelled, labelled, shared_time
+from schedmate.logparse.progress.labels import DATE, LARGEST, Labelled, labelled, shared_time
+from schedmate.logparse.progress.losses import Losses
+from schedmate.logparse.progress.nameless import by_what_follows, has_place, is_pair, nameless
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.words import about, is_some_loss, meaning, names_a_part, seconds
+from schedmate.logparse.progress.words import (
+    about,
+    is_of_data,
+    is_some_loss,
+    meaning,
+    names_a_part,
+    seconds,
+)
 
 EPOCH_ONLY = "an epoch and nothing else"
 """The kind of lines that speak of epochs and say no more: their log is likely of a training."""
 LATEST = 1e8
 """A larger time [s] is a date and no duration."""
+SHORTEST = 1e-9
+"""A time that is shorter [s] is none of a step."""
 
 _LASTS = re.compile(r"ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?")
 _TOOK = frozenset(["took", "takes", "finished in", "completed in", "done in", "took about"])
@@ -28,32 +40,19 @@ def read_general(text: str) -> Sample | None:
     shared = shared_time(text)
     if shared is not None:
         sample.step_time_s, sample.named = shared, True
+    losses = Losses()
     for number in numbers:
-        _take(sample, number, kinds)
+        _take(sample, number, kinds, losses)
+    losses.settle(sample)
+    if sample.loss == 0 and any(math.isnan(n.value) and "norm" in n.key.lower() for n in numbers):
+        sample.loss = math.nan  # trainers that leave NaN out of the mean have nothing left to add
     if sample.loss is None and any(map(_is_number_of_epochs, numbers)):
         return Sample("general", EPOCH_ONLY)
+    if sample.iteration is None and (sample.epoch is None or has_place(numbers)):
+        sample.nameless = nameless(numbers)
     if sample.iteration is None and sample.epoch is None:
-        sample.nameless = _nameless(numbers)
-        sample.step_time_s = None if sample.bare else sample.step_time_s
-        said = sample.training and not sample.part
-        if (said or (sample.timed and not sample.bare)) and sample.nameless:
-            sample.group = "general nameless " + " ".join(kinds)
-            return sample
-        if sample.loss is None or sample.part:
-            return None
-        if not sample.unit:
-            sample.step_time_s = None
-        sample.group = "general loss" + " and time" * sample.timed
-        return sample
-    anything = "unnamed" in kinds and not sample.training  # `12s` in any text
-    elapsed = sample.elapsed_s and (sample.step_time_s or 0) >= sample.elapsed_s / 2
-    if sample.bare and (anything or elapsed):  # or the elapsed time under another name
-        sample.step_time_s, sample.bare = None, False
-    if sample.meter and sample.iteration is not None:
-        sample.bare = False
-    if sample.iteration is None and sample.step_time_s is not None and sample.bare:
-        # only epochs are counted: the time is that of an epoch
-        sample.epoch_time_s, sample.step_time_s = sample.step_time_s, None
+        return _of_nothing_counted(sample, kinds, pair=is_pair(numbers))
+    _place_time(sample, kinds)
     if sample.iteration is None and not (sample.training or sample.timed or sample.named):
         sample.group = EPOCH_ONLY
         return sample
@@ -63,6 +62,36 @@ def read_general(text: str) -> Sample | None:
     if not sample.named and sample.total is not None:
         sample.group += f" of {sample.total}"  # another loop may be counted in the same way
     return sample
+
+
+def _of_nothing_counted(sample: Sample, kinds: list[str], *, pair: bool) -> Sample | None:
+    """A line without a named counter: one without a name may count, where it is of training."""
+    if sample.bare and not pair:
+        sample.step_time_s = None
+    said = sample.training and not sample.part
+    if (said or (sample.timed and not sample.bare)) and sample.nameless:
+        sample.group = "general nameless " + " ".join(kinds)
+        return sample
+    if sample.loss is None or sample.part:
+        return None
+    if not sample.unit:
+        sample.step_time_s = None
+    sample.group = "general loss" + " and time" * sample.timed
+    return sample
+
+
+def _place_time(sample: Sample, kinds: list[str]) -> None:
+    """What a time that is called nothing but time is of, by what the line counts."""
+    anything = "unnamed" in kinds and not sample.training  # `12s` in any text
+    elapsed = sample.elapsed_s and (sample.step_time_s or 0) >= sample.elapsed_s / 2
+    if sample.bare and (anything or elapsed):  # or the elapsed time under another name
+        sample.step_time_s, sample.bare = None, False
+    if sample.meter and (sample.iteration is not None or sample.nameless):
+        sample.bare = False
+    # beside a number that may count within the epoch nothing is known yet: `counters.py`
+    if sample.iteration is None and sample.bare and not sample.nameless:
+        # only epochs are counted: the time is that of an epoch
+        sample.epoch_time_s, sample.step_time_s = sample.step_time_s, None
 
 
 _EPOCHS = re.compile(r"epochs['\"]?$", re.IGNORECASE)
@@ -82,20 +111,6 @@ def _is_handled(numbers: list[Labelled]) -> bool:
     )
 
 
-_LEVEL = re.compile(r"|INFO|DEBUG|NOTICE")
-
-
-def _nameless(numbers: list[Labelled]) -> tuple[int, ...]:
-    return tuple(
-        int(number.value)
-        for number in numbers
-        if _LEVEL.fullmatch(number.key)
-        and not (number.unit or number.clock or number.total)
-        and number.value.is_integer()
-        and 0 <= number.value < LATEST
-    )
-
-
 _PATH = re.compile(r"(?:\w:)?[/\\]?(?:[\w.~-]+[/\\]){2,}[\w.~-]+")
 _HEAD = re.compile(r"[^\W\d_][^\d:=|]*")
 
@@ -108,24 +123,13 @@ def is_about_something_else(text: str) -> bool:
     return head is not None and about(head[0][:60]) == "other"
 
 
-def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
-    known = meaning(number.key, number.unit)
+def _take(sample: Sample, number: Labelled, kinds: list[str], losses: Losses) -> None:
+    known = meaning(number.key, number.unit) or by_what_follows(number)
     unnamed = known is None and not number.key and _LASTS.fullmatch(number.unit) is not None
     if unnamed:
         known = meaning("time", number.unit)  # `loss=0.5 (5.0s)`, `step 2290 | loss 3.4 | 1122.0s`
-    if known is None and sample.loss is None and is_some_loss(number.key):
-        sample.loss, sample.part = number.value, True
-        kinds.append("part")
-        return
-    if known is None and number.bracketed and not (number.key or number.unit or number.clock):
-        # `Time 0.54 (0.53)`: the latest and the mean, of one step as all meters are
-        sample.meter = sample.meter or kinds[-1:] == ["time"]
     if known is None:
-        if number.total and not number.unit and number.value <= number.total + 1:
-            _count(sample, number, kinds)
-        elif (number.clock or seconds(number.unit) is not None) and not names_a_part(number.key):
-            value = number.value * (1.0 if number.clock else seconds(number.unit) or 1.0)
-            sample.unread += ((number.key, value),)
+        _take_unknown(sample, number, kinds, losses)
         return
     if number.clock and known[0] == "iteration":
         known = "step_time", 1.0, True  # `Step: 1s41ms`
@@ -134,13 +138,19 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         own = meaning(number.key, "")  # `step 100 s`
         known = own if own is not None and own[0] == "iteration" else known
     quantity, factor, stated = known
+    if quantity == "loss":
+        if losses.add(number.key, number.value, named=True):
+            kinds.append("loss")
+        return
+    if not math.isfinite(number.value) and quantity != "lr":
+        return
     if quantity == "time" and kinds[-1:] == ["iteration"] and number.key.lower() in _TOOK:
         quantity = "step_time"  # `step 100 took 0.5 s`
     value = number.value * factor
     take = _TAKERS.get(quantity)
     if take is not None:
         taken = take(sample, number, value, stated or number.clock)
-    elif quantity in ("batch", "samples", "tokens", "total"):
+    elif quantity in ("batch", "line_batch", "samples", "tokens", "total"):
         taken = False
         if value >= 1 and getattr(sample, quantity) is None:
             setattr(sample, quantity, int(value))
@@ -150,6 +160,24 @@ def _take(sample: Sample, number: Labelled, kinds: list[str]) -> None:
             setattr(sample, _FIELDS.get(quantity, quantity), value)
     if taken:
         kinds.append("unnamed" if unnamed and not number.bracketed else quantity)
+
+
+def _take_unknown(sample: Sample, number: Labelled, kinds: list[str], losses: Losses) -> None:
+    """A number whose name is not known: it may be a part of something, or a counter."""
+    if is_some_loss(number.key):
+        if losses.add(number.key, number.value):
+            kinds.append("part")
+        return
+    if number.bracketed and not (number.key or number.unit or number.clock):
+        # `Time 0.54 (0.53)`: the latest and the mean, of one step as all meters are
+        sample.meter = sample.meter or kinds[-1:] == ["time"]
+    if sample.bare and is_of_data(number.key):
+        sample.beside_data = 0 <= number.value <= (sample.step_time_s or 0.0)
+    if number.total and not number.unit and number.value <= number.total + 1:
+        _count(sample, number, kinds)
+    elif (number.clock or seconds(number.unit) is not None) and not names_a_part(number.key):
+        value = number.value * (1.0 if number.clock else seconds(number.unit) or 1.0)
+        sample.unread += ((number.key, value),)
 
 
 def _count(sample: Sample, number: Labelled, kinds: list[str]) -> None:
@@ -177,7 +205,7 @@ def _iteration(sample: Sample, number: Labelled, value: float, stated: bool) -> 
     if sample.iteration is not None and sample.named:
         sample.outer = sample.iteration
     sample.iteration, sample.total = int(value), number.total or sample.total
-    sample.named = True
+    sample.named, sample.grain = True, number.grain
     counts = bool(number.total) or "batch" in number.key.lower()
     sample.in_epoch = sample.in_epoch or (sample.epoch is not None and counts)
     return True
@@ -195,15 +223,8 @@ def _epoch(sample: Sample, number: Labelled, value: float, stated: bool) -> bool
     return True
 
 
-def _loss(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
-    if sample.loss is not None and not sample.part:
-        return False
-    sample.loss, sample.part = value, False
-    return True
-
-
 def _step_time(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
-    if not 0 < value < LATEST or (sample.step_time_s is not None and not sample.bare):
+    if not SHORTEST < value < LATEST or (sample.step_time_s is not None and not sample.bare):
         return False
     so_far = sample.step_time_s if sample.bare and sample.unit else None
     sample.step_time_s, sample.bare, sample.unit = value, False, stated
@@ -229,15 +250,24 @@ def _time(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
 
 
 def _rate(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
-    return value > 0 and _step_time(sample, number, 1 / value, True)
+    taken = value > 1 / LARGEST and _step_time(sample, number, 1 / value, True)
+    sample.rated = sample.rated or taken
+    return taken
+
+
+def _sample_time(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
+    if not SHORTEST < value < LATEST or sample.samples_per_s is not None:
+        return False
+    sample.samples_per_s = 1 / value
+    return True
 
 
 _TAKERS: dict[str, Callable[[Sample, Labelled, float, bool], bool]] = {
     "iteration": _iteration,
     "epoch": _epoch,
-    "loss": _loss,
     "step_time": _step_time,
     "time": _time,
     "rate": _rate,
+    "sample_time": _sample_time,
 }
 _FIELDS = {"elapsed": "elapsed_s", "eta": "eta_s", "epoch_time": "epoch_time_s"}

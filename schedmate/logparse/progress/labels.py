@@ -11,6 +11,8 @@ BEHIND = 40
 """Characters behind a counter that may say what is counted."""
 LONGEST = 4000
 """Characters of a line that are looked at."""
+LARGEST = 1e15
+"""No count, rate or time of a job is larger; a number that is says nothing."""
 
 DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d[ T_,-]?\s?(?:\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
@@ -27,35 +29,40 @@ _NUMBER = re.compile(
     rf"(?<![\w.@])(?:(?P<clock>{_CLOCK})"
     r"|(?P<value>[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:(?<=\d)\.\d*|\.\d+)?(?<=[\d.])(?:[eE][-+]?\d+)?"
     r"|[-+]?(?:nan|inf(?:inity)?)\b)(?!\w*[_@]))"
-    r"(?P<suffix>[kKMB](?=[\s,/]|$))?"
+    r"(?P<suffix>(?-i:[kKMB])(?![\w.]))?"
     r"(?:\s*/\s*(?P<total>\d{1,3}(?:,\d{3})+|\d+)(?!\w|\.\d|:\d)|\s+of\s+(?P<of>\d{1,3}(?:,\d{3})+|\d+))?"
     r"(?P<percent>\s*%)?"
     r"(?:\s?(?P<unit>(?:[^\W\d_]{1,12}\s?/\s?[^\W\d_]{1,12}(?:\s?/\s?[^\W\d_]{1,6})?(?!\w|\s*[:=]|\s+[\d.])"
     r"|(?:ms|s|secs?|seconds?) per (?:iter|iteration|step|batch)(?!\w)"
     r"|(?:iters?|iterations?|steps?|batches) per (?:sec|second)(?!\w)"
-    r"|(?:ms|us|µs|s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|秒|毫秒|分钟)(?![\w]))))?",
+    r"|(?:ms|us|µs|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|秒|毫秒|分钟)(?![\w]))))?",
     re.IGNORECASE,
 )
 _CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
 _UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])][\"']?\s*+(?:[:=]\s*+)?$")
+_WRAPPED = re.compile(
+    r"(?:^|(?<=[\s:=(]))(?:(?:np|jnp|numpy|torch|tf|jax)\.)?"
+    r"(?:tensor|array|Array|DeviceArray|float(?:16|32|64)?|bfloat16|Tensor)$"
+)
+"""What a value is wrapped in that is printed as it is: `loss: tensor(2.5, grad_fn=...)`."""
 _IS = re.compile(r"(?<=\w) (?:is|was)$")
 _TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
 
 
 _STEPS = r"(?:its?|iters?|iterations?|steps?|batch(?:es)?|updates?|mini-?batches)"
-_TIME = r"\d+(?:\.\d+)?)\s?(?P<unit{}>ms|s|secs?|seconds?|mins?|minutes?)\b"
+_TIME = r"\d{{1,12}}(?:\.\d{{1,12}})?)\s?(?P<unit{}>ms|s|secs?|seconds?|mins?|minutes?)\b"
 _SHARED = re.compile(
     # `(25 iters in 9.5 s)`, `last 25 steps: 9.5s`
-    rf"(?<![\w/.,-])(?P<count>\d[\d,]*) ?{_STEPS}\W{{1,3}}"
+    rf"(?<![\w/.,-])(?P<count>\d[\d,]{{0,14}}) ?{_STEPS}\W{{1,3}}"
     r"(?:(?:in|took|takes|time|elapsed)\W{1,3})?"
     rf"(?P<time>{_TIME.format('')}(?! (?:left|remain))"
     # `9.5s/25 iters`, `9.5 sec per 25 steps`
     rf"|(?<![\w/.,-])(?P<time2>{_TIME.format('2')} ?(?:/|per|for|in|to train) ?"
-    rf"(?P<count2>\d[\d,]*) ?{_STEPS}\b"
+    rf"(?P<count2>\d[\d,]{{0,14}}) ?{_STEPS}\b"
     # `time for the last 25 steps: 9.5`
     r"|\btime\w* (?:taken )?(?:for|per|of|over) (?:the )?(?:last |past )?"
-    rf"(?P<count3>\d[\d,]*) ?{_STEPS}"
-    r"\W{1,3}(?P<time3>\d+\.\d+)(?!\w)(?P<unit3>)",
+    rf"(?P<count3>\d[\d,]{{0,14}}) ?{_STEPS}"
+    r"\W{1,3}(?P<time3>\d{1,12}\.\d{1,12})(?!\w)(?P<unit3>)",
     re.IGNORECASE,
 )
 _ORDINAL = re.compile(
@@ -83,6 +90,10 @@ class Labelled(NamedTuple):
     bracketed: bool
     behind: str
     """The beginning of what follows it."""
+    grain: float = 1.0
+    """To what it is rounded: 1000 where it is written as `49K`."""
+    gap: str = ""
+    """All that stands between it and the number before it."""
 
 
 def labelled(text: str) -> list[Labelled]:
@@ -95,22 +106,27 @@ def labelled(text: str) -> list[Labelled]:
     for match in _NUMBER.finditer(text):
         before = text[end : match.start()]
         end = match.end()
+        gap = before
         clock, number = match["clock"], match["value"]
+        total = match["total"] or match["of"]
         try:
             value = clock_s(clock) if clock else float(number.replace(",", ""))
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         if (match["percent"] and not match["total"]) or _ARGUMENT.search(before):
             continue
+        grain = 1.0
         if match["suffix"]:
-            value *= {"k": 1e3, "m": 1e6, "b": 1e9}[match["suffix"].lower()]
-        total = match["total"] or match["of"]
+            factor = {"k": 1e3, "m": 1e6, "b": 1e9}[match["suffix"].lower()]
+            value, grain = value * factor, factor / 10 ** len(number.partition(".")[2])
+        if not _is_plausible(value, number, total):
+            continue
         named = _UNIT.search(before)
         unit = match["unit"] or (named[1] if named else "")
         if named:
             before = before[: named.start()]
         label = _CUT.split(before.rstrip(_TRIM + "["))[-1] if before.strip() else ""
-        key = _IS.sub("", label.strip(_TRIM))[-60:]
+        key = _IS.sub("", _WRAPPED.sub("", label.strip(_TRIM)))[-60:]
         if not key and found and _LOSS_AT.search(found[-1].key):
             key = "loss"  # `Loss at step 3: 2.5`
         found.append(
@@ -122,9 +138,19 @@ def labelled(text: str) -> list[Labelled]:
                 bool(clock),
                 before.rstrip().endswith(("[", "(")),
                 text[end : end + BEHIND],
+                grain,
+                gap,
             )
         )
     return found
+
+
+def _is_plausible(value: float, written: str | None, total: str | None) -> bool:
+    """Whether a number may be one of a job: NaN and infinity only where they are written out."""
+    if total is not None and len(total) > len(f"{LARGEST:,.0f}"):
+        return False
+    spelt = written is not None and written[-1:].isalpha()
+    return spelt or abs(value) <= LARGEST
 
 
 def clock_s(text: str) -> float:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from schedmate.logparse.progress.general import is_about_something_else
-from schedmate.logparse.progress.labels import labelled
+from schedmate.logparse.progress.labels import LARGEST, labelled
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.series import counts_on
 from schedmate.logparse.progress.words import meaning
@@ -51,9 +51,9 @@ def read_part(text: str) -> Part | None:
         left = meaning(other.key, other.unit)
         if left is None or left[0] != "eta":
             return None
-        eta = other.value * left[1]
+        eta = other.value * left[1] if 0 <= other.value <= LARGEST else None
     value = number.value * known[1]
-    if value <= 0:
+    if not 1 / LARGEST < value <= LARGEST:
         return None
     return Part(known[0], value, known[2] or number.clock, number.key.lower(), eta)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from schedmate.data import load
 from schedmate.logparse.progress.bars import OTHER, read_bar
 from schedmate.logparse.progress.general import is_about_something_else, read_general
-from schedmate.logparse.progress.labels import clock_s
+from schedmate.logparse.progress.labels import LARGEST, clock_s
 from schedmate.logparse.progress.sample import Sample
 
 _INTEGERS = frozenset(["iteration", "total", "total_epochs", "batch", "samples"])
@@ -96,7 +97,8 @@ def read_match(shape: Shape, match: re.Match[str], text: str, bar: Sample | None
         except ValueError:
             continue
     if "per" in said and sample.step_time_s is not None:
-        sample.step_time_s /= max(1.0, float(match["per"]))
+        per = float(match["per"])
+        sample.step_time_s = sample.step_time_s / max(1.0, per) if per <= LARGEST else None
         sample.since_last = False
     if sample.epoch is not None and sample.total is not None and "iteration" in said:
         sample.in_epoch = sample.in_epoch or "epoch" in said or "epoch_eta" in said
@@ -107,11 +109,16 @@ def read_match(shape: Shape, match: re.Match[str], text: str, bar: Sample | None
 
 def _set(sample: Sample, name: str, text: str) -> None:
     value = clock_s(text) if ":" in text or re.search(r"\dm\b", text) else _number(text)
+    if name != "loss" and not abs(value) <= LARGEST:
+        return
+    if name == "loss" and value == 0 and sample.loss is not None and math.isnan(sample.loss):
+        return  # see `read_general`: the gradient says what the mean of the loss leaves out
     if name in _INTEGERS:
         setattr(sample, name, int(value))
     elif name in ("step_time_s", "step_time_ms", "interval_s", "rate"):
-        if value > 0:
+        if value > 1 / LARGEST:
             sample.step_time_s = {"step_time_ms": value / 1000, "rate": 1 / value}.get(name, value)
+            sample.rated = name == "rate"
             sample.bare, sample.unit = False, True
             sample.since_last = name == "interval_s"
     elif name == "so_far_s":

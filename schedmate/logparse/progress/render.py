@@ -24,6 +24,7 @@ _SOURCES = {
 }
 
 
+_NO_NUMBER = {"nan": "NaN", "inf": "infinite"}
 SUREST = 0.999
 """No confidence above this is shown."""
 
@@ -34,6 +35,8 @@ def show(progress: Progress, screen: Screen) -> None:
     screen.line(place)
     screen.line(speed, "doubtful" if progress.step_time_s is None else "good")
     screen.line(because)
+    if progress.loss_state is not None:
+        screen.line(_alarm(progress), "bad")
     for note in progress.notes:
         screen.line(f"note: {note}")
 
@@ -74,9 +77,19 @@ def _place(progress: Progress) -> str:
         parts.append(text + (f" of {progress.total_epochs:,}" if progress.total_epochs else ""))
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4g}")
+    elif progress.loss_state is not None:
+        parts.append(f"loss {_NO_NUMBER[progress.loss_state]}")
     if progress.lr is not None:
         parts.append(f"learning rate {progress.lr:.3g}")
     return " · ".join(parts) or "no training progress"
+
+
+def _alarm(progress: Progress) -> str:
+    """The line on a loss that is no number: the run goes on, and learns nothing."""
+    since = progress.loss_state_since
+    text = f"warning: the loss is {_NO_NUMBER[progress.loss_state or 'nan']}"
+    text += f", since iteration {since:,} at the latest" if since is not None else ""
+    return f"{text}; such a run seldom recovers: look at it before it takes more GPU time."
 
 
 def _speed(progress: Progress) -> str:

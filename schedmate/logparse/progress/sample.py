@@ -24,11 +24,15 @@ class Sample:
     iteration: int | None = None
     total: int | None = None
     in_epoch: bool = False
+    grain: float = 1.0
+    """To how many iterations the counter is rounded: 1000 where it is written as `49K`."""
     epoch: float | None = None
     total_epochs: int | None = None
     loss: float | None = None
     part: bool = False
     """Whether the line has no loss as such and `loss` is the first one under a name of its own."""
+    loss_rank: int = 2
+    """How much of the loss its name says it is, see `words.loss_rank`."""
     lr: float | None = None
     step_time_s: float | None = None
     bare: bool = False
@@ -37,6 +41,10 @@ class Sample:
     """Whether the time is that of all iterations since the line before."""
     meter: bool = False
     """Whether the mean of the time stands behind it in brackets."""
+    beside_data: bool = False
+    """Whether the time of loading the data stands beside it, as meters of one step print them."""
+    rated: bool = False
+    """Whether the time is the inverse of a rate of steps that the line states."""
     elapsed_s: float | None = None
     eta_s: float | None = None
     epoch_time_s: float | None = None
@@ -46,6 +54,9 @@ class Sample:
     tokens: int | None = None
     """Tokens seen so far."""
     batch: int | None = None
+    """The global batch size."""
+    line_batch: int | None = None
+    """A batch size that is not said to be the global one."""
     run_s: float | None = None
     run_rate: float | None = None
     again: int = 0

@@ -1,9 +1,8 @@
 """One kind of line as series over the end of a log: what a number is, by how it behaves.
 
-Labels are the prior, behaviour is the evidence. A number that rises by the same amount from line
-to line counts, whatever it is called; of two counters of a line, the one that begins anew when the
-other counts on is that of the inner loop. A time that rises with the counter is a clock and none of
-a step; one that falls as fast as what is left to do says when the run ends.
+Labels are the prior, behaviour is the evidence; `counters.py` does the same for what counts. A
+time that rises with the counter is a clock and none of a step; one that falls as fast as what is
+left to do says when the run ends.
 
 All functions take samples of one kind in the order of the log unless they say otherwise.
 """
@@ -40,50 +39,6 @@ def one_stream(samples: list[Sample]) -> list[Sample]:
     return max(streams.values(), key=len, default=[])
 
 
-def find_counter(samples: list[Sample]) -> None:
-    """Sets `iteration` of samples that count without a name.
-
-    The counter is the first of their nameless whole numbers that rises from line to line, by the
-    same amount nearly always. Where there is none, the samples stay as they are.
-    """
-    if len(samples) < FEWEST or any(s.iteration is not None for s in samples):
-        return
-    for index in range(min(len(sample.nameless) for sample in samples)):
-        steps = [b.nameless[index] - a.nameless[index] for a, b in pairwise(samples)]
-        usual = sorted(steps)[len(steps) // 2]
-        if usual > 0 and sum(step == usual for step in steps) >= EVEN * len(steps):
-            for sample in samples:
-                sample.iteration = sample.nameless[index]
-            return
-
-
-def nest(samples: list[Sample]) -> None:
-    """Decides between two counters of each line: which loop is the inner one, if it is one.
-
-    `iteration: 7 step: 26/29` counts on by the same amount from line to line in all, 7 x 29 + 26,
-    where the outer counter is one of epochs; the outer one does where it counts the same steps on.
-    """
-    if len(samples) < FEWEST or any(s.outer is None or not s.total for s in samples):
-        return
-    inner = [s.iteration or 0 for s in samples]
-    outer = [s.outer or 0 for s in samples]
-    run = [a * (s.total or 0) + b for s, a, b in zip(samples, outer, inner, strict=True)]
-    counts = max((inner, outer, run), key=_evenness)
-    if counts is inner:
-        return
-    for sample, count in zip(samples, counts, strict=True):
-        if counts is run and sample.epoch is None:
-            sample.epoch = float(sample.outer or 0)
-        sample.iteration, sample.total, sample.in_epoch = count, None, False
-
-
-def _evenness(counts: list[int]) -> float:
-    """The share of the differences that are the usual one, which must be one of counting on."""
-    steps = Counter(b - a for a, b in pairwise(counts))
-    step, often = steps.most_common(1)[0]
-    return often / len(counts) if step > 0 else 0.0
-
-
 def find_times(samples: list[Sample]) -> None:
     """Sets `elapsed_s` or `eta_s` by times under names that say nothing, where none has been read.
 
@@ -110,12 +65,20 @@ def find_times(samples: list[Sample]) -> None:
 
 
 def ticks(samples: list[Sample], clock: str) -> list[Tick]:
-    """The field `clock` against the counter."""
-    return [
+    """The field `clock` against the counter.
+
+    Of a rounded counter, `49K`, only where it goes on: there it is known to the lines between,
+    and a few readings far apart leave the least of that.
+    """
+    found = [
         Tick(value, s.iteration, None if s.epoch is None else int(s.epoch))
         for s in samples
         if (value := getattr(s, clock)) is not None and s.iteration is not None
     ]
+    if any(s.grain > 1 for s in samples):
+        turns = [b for a, b in pairwise(found) if b.steps != a.steps]
+        return turns[:: max(1, (len(turns) - 1) // 2)]
+    return found
 
 
 def rises(ticks: Sequence[Tick]) -> bool:
@@ -236,4 +199,7 @@ def agree(one: float, other: float, within: float = AGREE) -> bool:
 
 def every(counted: list[Sample]) -> int:
     """How many iterations lie between neighbouring lines."""
+    if counted and counted[-1].grain > 1:
+        passed = (counted[-1].iteration or 0) - (counted[0].iteration or 0)
+        return max(1, round(passed / max(1, len(counted) - 1)))
     return interval([Tick(0.0, s.iteration or 0) for s in counted])

@@ -9,14 +9,12 @@ tells, there is no answer. The time of an epoch is none of a step, as it holds e
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from schedmate.logparse.progress.facts import Facts
 from schedmate.logparse.progress.pace import Spread, Tick, pace, resolution, typical
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.series import (
     AGREE,
-    SAME,
     agree,
     by_what_is_left,
     counts_on,
@@ -33,6 +31,7 @@ from schedmate.logparse.progress.series import (
     ticks,
     while_moving,
 )
+from schedmate.logparse.progress.speeds import Found, by_samples, by_tokens
 
 SAMPLES = 0.002
 """A counter without a name that takes less [s] by the timestamps counts samples, not steps."""
@@ -52,8 +51,6 @@ UNITLESS = 60.0
 """A time without unit above this is not believed to be seconds unless something confirms it."""
 FIRM = 8
 """Even readings of a clock from which it is worth a word that it does not show what is stated."""
-
-Found = tuple[Spread, Any, list[str]]
 
 
 def step_time(
@@ -83,16 +80,16 @@ def step_time(
         return stated if _is_training(group, stated[0].median, facts, training) else None
     if runs_on(counted) and (found := pace(ticks(counted, "elapsed_s"))):
         return found, "elapsed", []
-    if by_samples := _by_samples(ordered, counted, facts, batch):
-        return by_samples
+    if sampled := by_samples(ordered, counted, facts, batch):
+        return _checked(sampled, clock, worked_out=True)
     known = training or facts.speaks or group[0].reader not in ("general", "tqdm")
     if clock is not None and (
         any(s.training for s in counted) or (known and says_the_same(counted))
     ):
         many = clock.median < SAMPLES and not any(s.named for s in counted)
         return None if many else (clock, "timestamps", [])
-    if by_tokens := _by_tokens(ordered, counted, facts):
-        return by_tokens
+    if read := by_tokens(ordered, counted, facts):
+        return read
     if left := by_what_is_left(counted):
         return left, "eta", []
     return None
@@ -160,23 +157,45 @@ def _stated(
         if timed[-1].iteration is None:
             return None
     if timed[-1].unit and (not timed[-1].bare or timed[-1].reader != "general"):
-        return _checked((found, "stated", []), clock)
+        return _checked((found, "stated", []), clock, rated=timed[-1].rated)
     steps = every(counted)
     coarse = resolution([s.step_time_s or 0.0 for s in timed]) > COARSE * found.median
-    alone = is_of_one(counted, found.median, steps) or fills_epoch(timed[-1], found.median, epoch_s)
+    alone = (
+        timed[-1].beside_data
+        or is_of_one(counted, found.median, steps)
+        or fills_epoch(timed[-1], found.median, epoch_s)
+    )
     decided = _decide(found, clock, steps, timed[-1], coarse=coarse, alone=alone)
     return decided and _checked(decided, clock)
 
 
-def _checked(stated: Found, clock: Spread | None) -> Found:
+def _checked(
+    stated: Found, clock: Spread | None, *, rated: bool = False, worked_out: bool = False
+) -> Found:
     """What is stated, or the clock where steps cannot take as long as that.
 
-    Where they take longer by the clock there is something between them; it is worth a word.
+    Where they take longer by the clock there is something between them; it is worth a word. A rate
+    says how many steps there are in a second, which the clock shows as well: where they differ all
+    the time it is one of something else. So is the batch size by which a time was worked out.
     """
-    if clock is None or not _is_firm(clock) or stated[1] != "stated":
+    if clock is None or not _is_firm(clock) or stated[1] not in ("stated", "samples"):
         return stated
     if agree(stated[0].median, clock.median):
         return stated
+    if worked_out:
+        what = f"{stated[2][0]} would make a step take {stated[0].median:.3g} s"
+        return (
+            clock,
+            "timestamps",
+            [f"{what}; the timestamps, which show another time, are believed"],
+        )
+    if rated:
+        what = f"the rate stated is {1 / stated[0].median:.3g} steps a second"
+        return (
+            clock,
+            "timestamps",
+            [f"{what}; the timestamps, which show another one, are believed"],
+        )
     if stated[0].median > clock.median:
         return clock, "timestamps", ["steps cannot take as long as is stated"]
     stated[2].append(f"by the timestamps a step takes {clock.median:.3g} s")
@@ -245,37 +264,3 @@ def _eta_fits(latest: Sample, found: Spread) -> bool:
         return False
     left = (latest.total - latest.iteration) * found.median
     return left > 0 and agree(left, latest.eta_s)
-
-
-def _by_tokens(ordered: list[Sample], counted: list[Sample], facts: Facts) -> Found | None:
-    speeds = typical([s.tokens_per_s for s in ordered if s.tokens_per_s])
-    if speeds is None:
-        return None
-    size = facts.tokens
-    seen = pace([Tick(float(s.tokens), s.iteration) for s in counted if s.tokens])  # type: ignore[arg-type]
-    if seen is not None and seen.p90 - seen.p10 <= SAME * seen.median:
-        size = round(seen.median)
-    if not size:
-        return None
-    times = Spread(size / speeds.median, size / speeds.p90, size / speeds.p10, speeds.n)
-    return times, "samples", [f"{size:,} tokens a step"]
-
-
-def _by_samples(
-    ordered: list[Sample], counted: list[Sample], facts: Facts, batch: int | None
-) -> Found | None:
-    speeds = typical([s.samples_per_s for s in ordered if s.samples_per_s])
-    if speeds is None:
-        return None
-    note = "batch size from the job's metadata"
-    size = batch
-    if (said := next((s.batch for s in reversed(ordered) if s.batch), None)) is not None:
-        size, note = said, f"batch size {said} from the same line"
-    elif seen := pace([Tick(float(s.samples), s.iteration) for s in counted if s.samples]):  # type: ignore[arg-type]
-        size, note = round(seen.median), f"batch size {round(seen.median)} from the samples seen"
-    elif facts.batch is not None:
-        size, note = facts.batch, f"batch size {facts.batch} from the beginning of the log"
-    if not size:
-        return None
-    times = Spread(size / speeds.median, size / speeds.p90, size / speeds.p10, speeds.n)
-    return times, "samples", [note]

@@ -14,15 +14,18 @@ from typing import Any
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.bars import name_by_run_time
 from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
+from schedmate.logparse.progress.counters import find_counter, nest, swap_totals, unplaced
 from schedmate.logparse.progress.epochs import counts_epochs, epoch_lines, place_in_epochs
 from schedmate.logparse.progress.facts import Facts, read_facts
 from schedmate.logparse.progress.general import EPOCH_ONLY
+from schedmate.logparse.progress.losses import latest_loss, no_number_since
 from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.position import find_position
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.series import find_counter, find_times, nest, one_stream
-from schedmate.logparse.progress.steptime import Found, is_of_training, step_time
+from schedmate.logparse.progress.series import find_times, one_stream
+from schedmate.logparse.progress.speeds import Found
+from schedmate.logparse.progress.steptime import is_of_training, step_time
 from schedmate.logparse.progress.tables import find_table
 from schedmate.logparse.reading import Log, LogError, LogFile
 from schedmate.logparse.reading.timestamps import dated
@@ -103,8 +106,10 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         if sample.total is not None and sample.total == facts.total_iterations:
             sample.named = True
         groups.setdefault(sample.group, []).append(sample)
+    swap_totals(groups)
     for group in groups.values():
         find_counter(group[::-1])
+        unplaced(group)
         nest(one_stream(group)[::-1])
         find_times(group[::-1])
         counts_epochs(group, every, facts.total_epochs)
@@ -236,10 +241,15 @@ def _fits(steps: int | None, run_s: float, rate: float) -> bool:
 def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None:
     latest = sorted((s for group in ranked for s in group), key=lambda s: -s.offset)
     # of the kind that was believed, before an evaluation's that comes later
-    whole = [s for s in [*ranked[0], *latest] if not s.part]
-    for name in ("loss", "lr", "epoch", "total_epochs"):
-        value = _first(whole, name) if name == "loss" else None
-        value = _first(latest, name) if value is None else value
+    said = latest_loss([*ranked[0], *latest])
+    if said is not None and said.loss is not None:
+        if math.isfinite(said.loss):
+            progress.loss = said.loss
+        else:
+            progress.loss_state = "nan" if math.isnan(said.loss) else "inf"
+            progress.loss_state_since = no_number_since(said, latest).iteration
+    for name in ("lr", "epoch", "total_epochs"):
+        value = _first(latest, name)
         setattr(progress, name, None if value is None or not math.isfinite(value) else value)
     if progress.total_epochs is None and (facts.total_epochs or 0) >= (progress.epoch or 0):
         progress.total_epochs = facts.total_epochs

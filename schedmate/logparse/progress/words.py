@@ -15,6 +15,8 @@ _RATE = re.compile(
     r"(?P<more>\s*/|[ _-]per)?"
 )
 _UNIT = re.compile(r"[_ ](ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
+LOSS_WORDS = 4
+"""Words of the longest name of a loss that begins with that word."""
 _LASTING = frozenset(["ms", "s", "sec", "secs", "second", "seconds"])
 
 
@@ -94,6 +96,13 @@ def _is_other(word: str) -> bool:
 
 
 @cache
+def is_of_data(key: str) -> bool:
+    """Whether a key names how long the data of a step took: `Data`, `data_time`, `loading`."""
+    words = _WORD.findall(_CAMEL.sub(" ", key).lower())
+    return bool(words) and all(word in _listed("of_data") for word in words)
+
+
+@cache
 def names_a_part(key: str) -> bool:
     """Whether a key names a part of a step, or something beside it: `data`, `forward`, `eval`."""
     return any(word in _other() for word in _WORD.findall(_CAMEL.sub(" ", key).lower()))
@@ -140,7 +149,7 @@ def _quantity(words: list[str]) -> str | None:
         # a prefix may name the run, the rank or the phase: `train/loss`, `rank0 loss`
         quantity = vocabulary.get(" ".join(words[start:]))
         if quantity is not None:
-            specific = quantity in ("loss", "time", "iteration", "elapsed")
+            specific = quantity in ("loss", "time", "iteration", "elapsed", "line_batch")
             of_loss = words[start - 2 : start] == ["loss", "of"]  # `loss of iteration 3: 2.5`
             foreign = start > 0 and words[start - 1] not in _listed("prefixes")
             return None if specific and foreign and not of_loss else quantity
@@ -149,19 +158,43 @@ def _quantity(words: list[str]) -> str | None:
 
 @cache
 def is_some_loss(key: str) -> bool:
-    """Whether a key names a loss of its own, like `per_token_loss` or `G_loss`."""
+    """Whether a key names a loss of its own, like `per_token_loss`, `G_loss` or `loss_box_reg`."""
     words = _WORD.findall(_CAMEL.sub(" ", key).lower())
-    return bool(words) and words[-1] == "loss" and not any(word in _other() for word in words)
+    if not words or any(word in _other() for word in words):
+        return False
+    first = words[0] == "loss" and len(words) <= LOSS_WORDS
+    return words[-1] == "loss" or (first and not _listed("no_loss").intersection(words))
+
+
+@cache
+def loss_rank(key: str, *, named: bool) -> int:
+    """How much of the loss a key names: 3 the sum, 2 the loss, 1 one of a kind, 0 a part.
+
+    `named` says that `meaning` knows the key as that of a loss.
+    """
+    words = set(_WORD.findall(_CAMEL.sub(" ", key).lower()))
+    bare = words - _listed("prefixes") - _listed("loss_words")
+    if words & _listed("whole_loss") and not bare - _listed("whole_loss"):
+        return 3
+    return (2 if not bare or len(words) == 1 else 1) if named else 0
+
+
+@cache
+def counted_by(word: str) -> str | None:
+    """`samples`, `tokens`, `iterations` or `epochs` where a word is of these, else None."""
+    kind = _kinds().get(word.lower())
+    return None if kind == "time" else kind
 
 
 def _rate(left: str, right: str, more: bool, key: str, unit: str) -> tuple[str, float, bool] | None:
     kinds = _kinds()
     over, under = kinds.get(left), kinds.get(right)
-    if over == "time" and under in ("iterations", "epochs"):
+    if over == "time" and under in ("iterations", "epochs", "samples"):
         factor = seconds(left)
         if factor is None:  # `time per iteration (ms)`
             factor = seconds(unit or (inside[1] if (inside := _UNIT.search(key)) else ""))
-        quantity = "step_time" if under == "iterations" else "epoch_time"
+        quantities = {"iterations": "step_time", "samples": "sample_time", "epochs": "epoch_time"}
+        quantity = quantities[under]
         return quantity, 1.0 if factor is None else factor, factor is not None
     if under == "time" and not more:
         factor = seconds(right)

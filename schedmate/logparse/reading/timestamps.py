@@ -175,5 +175,5 @@ _SHAPES = (
     # [12:34:56]   12:34:56.789 |
     (re.compile(rf"^(?:[A-Z]+\s)?[\[(]?{_CLOCK}(?=[\]),\s|-])"), _clock_only),
     # the kernel's seconds since boot: [12345.678901]
-    (re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d{3,6})\]"), _number),
+    (re.compile(r"^(?:<\d+>)?\[\s*(\d{1,10}\.\d{3,6})\]"), _number),
 )

@@ -1,0 +1,69 @@
+"""Which of the losses of a line is the one that is trained on, and since when it is no number.
+
+A loss under a name that says it is the sum (`total_loss`) goes before plain `loss`, this before one
+of a kind (`ce_loss`), this before those of parts (`loss_box`), wherever they stand in the line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.words import loss_rank
+
+PART, WHOLE = 0, 3
+"""Ranks of `words.loss_rank`."""
+MORE = 1.5
+"""A sum that is this many times the losses beside it is not theirs: it adds up steps."""
+NEAR = 2000
+"""Losses of one step may stand on lines of their own, so far apart [bytes]."""
+
+
+class Losses:
+    """The losses of one line, from left to right."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, float]] = []
+
+    def add(self, key: str, value: float, *, named: bool = False) -> bool:
+        """Takes one; `named` where its key is known to be that of a loss.
+
+        Returns whether it is the first of its worth, which tells one kind of line from another.
+        """
+        rank = loss_rank(key, named=named)
+        best = max((rank for rank, _ in self._found), default=None)
+        self._found.append((rank, value))
+        return best is None or best == PART < rank
+
+    def settle(self, sample: Sample) -> None:
+        """Gives a sample the loss of its line."""
+        if not self._found:
+            return
+        rank, value = max(self._found, key=lambda found: found[0])
+        if rank == WHOLE and math.isfinite(value):
+            others = [found for found in self._found if found[0] != WHOLE]
+            beside = sum(abs(other) for _, other in others if math.isfinite(other))
+            if others and max(others)[0] > PART and abs(value) > MORE * beside:
+                rank, value = max(others, key=lambda found: found[0])
+        sample.loss, sample.loss_rank, sample.part = value, rank, rank == PART
+
+
+def latest_loss(samples: Iterable[Sample]) -> Sample | None:
+    """Which of the samples, the newest of the kind that is believed first, says the loss."""
+    said = [sample for sample in samples if sample.loss is not None]
+    whole = [sample for sample in said if not sample.part] or said
+    near = [sample for sample in whole if abs(sample.offset - whole[0].offset) <= NEAR]
+    return max(near, key=lambda sample: sample.loss_rank, default=None)
+
+
+def no_number_since(latest: Sample, samples: Iterable[Sample]) -> Sample:
+    """The first of the losses up to the latest, of the same kind of line, that are no numbers."""
+    first = latest
+    of_kind = [s for s in samples if s.group == latest.group and s.loss is not None]
+    for sample in sorted(of_kind, key=lambda s: -s.offset):
+        if sample.offset <= latest.offset:
+            if math.isfinite(sample.loss or 0.0):
+                break
+            first = sample
+    return first
