@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
-from schedmate.commands.options import JsonOption
+from schedmate.commands.options import FollowLinks, JsonOption
 from schedmate.errors import FAILED_JOB, UsageError
 from schedmate.files import without_shared_folders
 from schedmate.terminal import clean
@@ -71,6 +71,7 @@ def diagnose(
     window: Annotated[
         int, typer.Option(min=10, max=5000, help="Lines around the failure that a model is shown.")
     ] = 200,
+    follow_links: FollowLinks = False,
     as_json: JsonOption = False,
     exit_code: Annotated[
         bool,
@@ -92,7 +93,7 @@ def diagnose(
     with ExitStack() as stack:
         if "-" in logs and len(logs) > 1:
             raise UsageError("- stands for standard input alone; give files or -, not both.")
-        log = stack.enter_context(open_job(logs))
+        log = stack.enter_context(open_job(logs, follow_links=follow_links))
         found = run(
             log,
             node_logs=[stack.enter_context(_node_log(one)) for one in node_logs or ()],

@@ -12,3 +12,11 @@ HistoryOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]
+FollowLinks = Annotated[
+    bool,
+    typer.Option(
+        "--follow-links",
+        help="Read what links in a directory lead to outside of it; else they are left out, and "
+        "named.",
+    ),
+]

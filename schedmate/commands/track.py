@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
-from schedmate.commands.options import PlainOption
+from schedmate.commands.options import FollowLinks, PlainOption
 from schedmate.errors import ABSTAINED, UsageError
 from schedmate.files import open_output
 
@@ -65,6 +65,7 @@ def track(
     as_json: Annotated[
         bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")
     ] = False,
+    follow_links: FollowLinks = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -100,7 +101,10 @@ def track(
     if follow and (log is None or log == "-" or is_directory(Path(log)) or output is not None):
         raise UsageError("--follow takes one file that is being written, and prints to the screen.")
     if compare is not None:
-        before, after = (_track(str(path), 0, batch_size, settings)[0] for path in compare)
+        before, after = (
+            _track(str(path), 0, batch_size, settings, follow_links=follow_links)[0]
+            for path in compare
+        )
         slowdown = throughput_ratio(before, after)
         with open_output(output) as stream:
             if as_json:
@@ -117,7 +121,7 @@ def track(
             Path(log), since, batch_size, every, as_json, settings, Screen(sys.stdout, plain=plain)
         )
         return
-    progress, document = _track(log, since, batch_size, settings)
+    progress, document = _track(log, since, batch_size, settings, follow_links=follow_links)
     with open_output(output) as stream:
         if as_json:
             _write(stream.write, document, indent=2)
@@ -128,13 +132,13 @@ def track(
 
 
 def _track(
-    path: str, since: int, batch: int | None, settings: Settings
+    path: str, since: int, batch: int | None, settings: Settings, *, follow_links: bool = False
 ) -> tuple[Progress, dict[str, Any]]:
     from schedmate.logparse.progress.tracker import track_log
     from schedmate.logparse.reading import open_log
     from schedmate.terminal import say
 
-    with open_log(path) as log:
+    with open_log(path, follow_links=follow_links) as log:
         for warning in log.warnings:
             say(f"warning: {warning}")
         progress, file = track_log(log, batch=batch, since=since)

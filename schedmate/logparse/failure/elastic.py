@@ -31,7 +31,7 @@ def from_error_files(log: Log, rules: RuleSet) -> Event | None:
         rule = best(one for one in candidates if one is not None and one.role == "cause")
         if rule is None:
             continue
-        storage, _ = store(error.path)
+        storage, _ = store(error.path, error.folder)
         file = LogFile(str(error.path), storage, error.path, error.rank)
         line = Line(1, error.message, error.rank, None, error.time, "", b"")
         found.append(

@@ -40,13 +40,13 @@ MESSAGE = 4
 
 
 @contextmanager
-def open_job(paths: Sequence[Path | str]) -> Iterator[Log]:
+def open_job(paths: Sequence[Path | str], *, follow_links: bool = False) -> Iterator[Log]:
     """The logs at `paths` as those of one job; each is what `open_log` takes.
 
     Raises `LogError` when one cannot be read.
     """
     with ExitStack() as stack:
-        logs = [stack.enter_context(open_log(path)) for path in paths]
+        logs = [stack.enter_context(open_log(path, follow_links=follow_links)) for path in paths]
         files = [file for log in logs for file in log.files]
         _name_ranks(files)
         yield Log(

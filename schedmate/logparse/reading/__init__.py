@@ -9,9 +9,9 @@ from schedmate.logparse.reading.attempts import Attempt, attempts
 from schedmate.logparse.reading.blocks import Block, blocks
 from schedmate.logparse.reading.file import Chunk, LogFile, Piece
 from schedmate.logparse.reading.follow import follow
+from schedmate.logparse.reading.inside import LogError
 from schedmate.logparse.reading.lines import Line, parse_line, plain, refreshes
 from schedmate.logparse.reading.log import ErrorFile, Log, open_log
-from schedmate.logparse.reading.storage import LogError
 
 __all__ = [
     "Attempt",

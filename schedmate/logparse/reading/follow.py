@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 
-from schedmate.logparse.reading.storage import BLOCK, LogError
+from schedmate.logparse.reading.inside import LogError
+from schedmate.logparse.reading.storage import BLOCK
 
 POLL_S = 0.5
 """Time between two looks at a file that has not grown [s]."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from schedmate.logparse.reading.file import LogFile
+from schedmate.logparse.reading.inside import Folder, LogError
 from schedmate.logparse.reading.prefixes import Origin, origin_of_file
-from schedmate.logparse.reading.storage import LogError, store, store_stream
+from schedmate.logparse.reading.storage import store, store_stream
 from schedmate.logparse.reading.trackers import of_tracker
 from schedmate.terminal import clean
 
@@ -39,6 +40,8 @@ class ErrorFile:
     message: str
     time: float | None
     traceback: str
+    folder: Folder | None = None
+    """The directory out of which it may not be read."""
 
 
 @dataclass
@@ -72,10 +75,11 @@ class Log:
         return sum(file.size for file in self.files)
 
 
-def open_log(path: Path | str) -> Log:
+def open_log(path: Path | str, *, follow_links: bool = False) -> Log:
     """The log at `path`: plain or compressed file, directory, or `-` for standard input.
 
-    Raises `LogError` when there is nothing that can be read as text.
+    Of a directory links that lead out of it are left out, which a warning says, unless
+    `follow_links`. Raises `LogError` when there is nothing that can be read as text.
     """
     if not str(path):  # an unset variable in quotes, which as a path is the working directory
         raise LogError("the log's name is empty; give the file that the job's output goes to.")
@@ -83,18 +87,28 @@ def open_log(path: Path | str) -> Log:
         storage, warning = store_stream(sys.stdin.buffer, "standard input")
         file = LogFile("standard input", storage)
     elif is_directory(Path(path)):
-        return _open_directory(Path(path))
+        folder = Folder(Path(path), follow_links)
+        found = folder.files()
+        log = open_files(str(path), found.paths, folder)
+        log.warnings += found.notes
+        return log
     else:
         storage, warning = store(Path(path))
         file = LogFile(str(path), storage, Path(path))
-    reason = "it is empty" if not file.size else "" if is_text(file) else "it is no text"
-    if reason:
+    if reason := _why_none(file):
         file.close()
-        raise LogError(
-            f"{file.name} cannot be read as a log: {warning or reason}; "
-            "give the file that the job's output goes to."
-        )
+        raise _no_log(file.name, warning or reason)
     return Log(file.name, [file], warnings=[warning] if warning else [])
+
+
+def _why_none(file: LogFile) -> str:
+    return "it is empty" if not file.size else "" if is_text(file) else "it is no text"
+
+
+def _no_log(name: str, reason: str) -> LogError:
+    return LogError(
+        f"{name} cannot be read as a log: {reason}; give the file that the job's output goes to."
+    )
 
 
 def is_directory(path: Path) -> bool:
@@ -129,24 +143,33 @@ _CONTROL = [bytes([code]) for code in range(32) if code not in b"\t\n\r\f\b\x1b\
 _CONTROL_LATIN = [bytes([code]) for code in range(0x80, 0xA0)]
 
 
-def _open_directory(root: Path) -> Log:
-    log = Log(str(root), [])
+def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
+    """The log of one job made of files in a directory; nothing outside of it is read.
+
+    Raises `LogError` when none of them can be read as text.
+    """
+    root, paths = folder.root, list(paths)
+    log = Log(name, [])
     found: list[tuple[Origin, LogFile]] = []
     skipped = 0
-    for path in _walk(root):
-        if path.name == "error.json" and (error := _read_error_file(path, root)) is not None:
+    for path in paths:
+        if of_tracker(path):
+            continue
+        if path.name == "error.json" and (error := _read_error_file(path, folder)) is not None:
             log.error_files.append(error)
             continue
         try:
-            storage, warning = store(path)
+            storage, warning = store(path, folder)
         except LogError as error:
             log.warnings.append(str(error))
             continue
         origin = origin_of_file(path, root)
         file = LogFile(str(path), storage, path, origin.rank, origin.node)
-        if not file.size or not is_text(file):
+        if reason := _why_none(file):
             skipped += bool(file.size)
             file.close()
+            if len(paths) == 1:
+                raise _no_log(name, warning or reason)
             continue
         file.close()
         found.append((origin, file))
@@ -160,29 +183,21 @@ def _open_directory(root: Path) -> Log:
     if skipped:
         log.warnings.append(f"{skipped} files of {root} are no text and were left out.")
     if not log.files and not log.error_files:
-        raise LogError(f"{root} holds no log; give a directory with the text files of one job.")
+        if len(log.warnings) == 1:
+            raise LogError(log.warnings[0])
+        raise LogError(f"{name} holds no log; give a directory with the text files of one job.")
     return log
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    def fail(error: OSError) -> None:
-        raise LogError(f"cannot read {error.filename}: {error.strerror}; check its rights.")
-
-    for folder, folders, names in os.walk(root, onerror=fail):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(folder) / name
-            if not name.startswith(".") and path.is_file() and not of_tracker(path):
-                yield path
-
-
-def _read_error_file(path: Path, root: Path) -> ErrorFile | None:
+def _read_error_file(path: Path, folder: Folder) -> ErrorFile | None:
     """The content of an error.json in the form of torch.distributed.elastic, else None."""
     try:
-        if path.stat().st_size > MAX_ERROR_FILE:
+        with os.fdopen(folder.open(path), "rb") as stream:
+            data = stream.read(MAX_ERROR_FILE + 1)
+        if len(data) > MAX_ERROR_FILE:
             return None
-        content: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content: Any = json.loads(data)
+    except (LogError, OSError, ValueError, RecursionError):
         return None
     message = content.get("message") if isinstance(content, dict) else None
     extra: Any = message.get("extraInfo", {}) if isinstance(message, dict) else {}
@@ -194,4 +209,6 @@ def _read_error_file(path: Path, root: Path) -> ErrorFile | None:
     except (TypeError, ValueError):
         time = None
     trace = extra.get("py_callstack") or extra.get("traceback") or ""
-    return ErrorFile(path, origin_of_file(path, root).rank, clean(text), time, str(trace))
+    return ErrorFile(
+        path, origin_of_file(path, folder.root).rank, clean(text), time, str(trace), folder
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
-from schedmate.errors import InputError, similar_file
+from schedmate.logparse.reading.inside import Folder, LogError, open_regular, unreadable
 
 BLOCK = 1 << 22
 """Bytes read at a time (4 MiB)."""
@@ -31,10 +31,6 @@ LONG_LINE = 1 << 23
 """Of a line longer than this (8 MiB) only both ends are kept."""
 TAIL = 1 << 20
 """How much of the end of such a line is kept [bytes]."""
-
-
-class LogError(InputError):
-    """A log that is missing, unreadable or no log."""
 
 
 class Storage(Protocol):
@@ -69,19 +65,19 @@ class Memory:
 class OnDisk:
     """A regular file, opened when first read and again after `close`."""
 
-    def __init__(self, path: Path, stream: IO[bytes] | None = None) -> None:
+    def __init__(
+        self, path: Path, stream: IO[bytes] | None = None, folder: Folder | None = None
+    ) -> None:
         self._path = path
         self._stream = stream
+        self._folder = folder
         self.size = self._open().seek(0, os.SEEK_END)
         if stream is None:
             self.close()  # a job can have more rank files than a process may hold open
 
     def _open(self) -> IO[bytes]:
         if self._stream is None:
-            try:
-                self._stream = self._path.open("rb", buffering=0)
-            except OSError as error:
-                raise _unreadable(self._path, error) from None
+            self._stream = os.fdopen(_descriptor(self._path, self._folder), "rb", buffering=0)
         return self._stream
 
     def read(self, offset: int, size: int) -> bytes:
@@ -89,7 +85,7 @@ class OnDisk:
         try:
             return os.pread(self._open().fileno(), size, offset)
         except OSError as error:
-            raise _unreadable(self._path, error) from None
+            raise unreadable(self._path, error) from None
 
     def close(self) -> None:
         """See `Storage.close`."""
@@ -98,22 +94,24 @@ class OnDisk:
             self._stream = None
 
 
-def store(path: Path) -> tuple[Storage, str | None]:
-    """The bytes of a plain or compressed log, and a warning where not all could be read."""
-    try:
-        if not path.is_file():
-            kind = "is no regular file" if path.exists() else "does not exist"
-            hint = similar_file(path) or "; give the path of a log file or of a directory of logs."
-            raise LogError(f"{path} {kind}{hint}")
-        with path.open("rb") as stream:
-            head = stream.read(8)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    unpack = _unpacker(head)
-    if unpack is None:
-        return OnDisk(path), None
-    with path.open("rb") as stream:
-        return _spool(unpack(_blocks(stream)), str(path), path.stat().st_size)
+def store(path: Path, folder: Folder | None = None) -> tuple[Storage, str | None]:
+    """The bytes of a plain or compressed log, and a warning where not all could be read.
+
+    With `folder` nothing is read that lies outside of it. Raises `LogError`.
+    """
+    with os.fdopen(_descriptor(path, folder), "rb") as stream:
+        try:
+            unpack = _unpacker(stream.peek(8)[:8])
+            if unpack is not None:
+                size = os.fstat(stream.fileno()).st_size
+                return _spool(unpack(_blocks(stream)), str(path), size)
+        except OSError as error:
+            raise unreadable(path, error) from None
+    return OnDisk(path, folder=folder), None
+
+
+def _descriptor(path: Path, folder: Folder | None) -> int:
+    return open_regular(path) if folder is None else folder.open(path)
 
 
 def store_stream(stream: IO[bytes], name: str) -> tuple[Storage, str | None]:
@@ -268,9 +266,3 @@ def _spool(pieces: Iterator[bytes], name: str, packed: int | None) -> tuple[Stor
         return Memory(b"".join(held)), warning
     stream.flush()
     return OnDisk(Path(name), stream), warning
-
-
-def _unreadable(path: Path, error: OSError) -> LogError:
-    return LogError(
-        f"cannot read {path}: {error.strerror or error}; check the path and its rights."
-    )

@@ -1,0 +1,210 @@
+"""The log files of one directory: found and opened without being led out of it by a link.
+
+A link within a directory may lead to any file of the machine, and a name may be made a link between
+being looked at and being opened. So files are opened from the directory downwards, no step of the
+way by a link, and what was opened is looked at instead of the name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schedmate.errors import InputError, similar_file
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NAMED = 20
+"""Most things that were left out of which each is named."""
+
+
+class LogError(InputError):
+    """A log that is missing, unreadable or no log."""
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor of the regular file at `path`, which a person has named: links are followed.
+
+    Raises `LogError`. Never waits for the other end of a FIFO.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _no_file(path)
+        return _regular(os.open(path, _READ), path)
+    except FileNotFoundError:
+        hint = similar_file(path) or "; give the path of a log file or of a directory of logs."
+        raise LogError(f"{path} does not exist{hint}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> LogError:
+    """What to say of a file that cannot be opened or read."""
+    return LogError(
+        f"cannot read {path}: {error.strerror or error}; check the path and its rights."
+    )
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A directory that a person has named, and what may be read in it.
+
+    With `follow_links` that is also what links in it lead to.
+    """
+
+    root: Path
+    follow_links: bool = False
+
+    @property
+    def real(self) -> Path:
+        """The directory itself, where `root` is a link to it."""
+        return Path(os.path.realpath(self.root))
+
+    def open(self, path: Path) -> int:
+        """A descriptor of a regular file in the directory; raises `LogError` for any other."""
+        if self.follow_links:
+            return open_regular(path)
+        try:
+            real, root = Path(os.path.realpath(path)), self.real
+            if not real.is_relative_to(root):
+                raise LogError(f"{path} leads out of {self.root}; --follow-links reads it.")
+            return _regular(_descend(root, real.relative_to(root).parts), path)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise LogError(f"{path} was made a link while it was read.") from None
+            raise unreadable(path, error) from None
+
+    def files(self) -> Found:
+        """Its files, those of all folders below it too, and what was left out."""
+        found = Found(self)
+        found.look_at(self.root)
+        found.sort_out_links()
+        return found
+
+
+def _descend(root: Path, parts: tuple[str, ...]) -> int:
+    """Opens a file from its directory downwards, where nothing on the way is a link."""
+    folder = os.open(root, _FOLDER)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        kind = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISREG(kind) or stat.S_ISLNK(kind):  # to open a device may do something
+            return os.open(parts[-1], _READ | os.O_NOFOLLOW, dir_fd=folder)
+        raise _no_file(root.joinpath(*parts))
+    finally:
+        os.close(folder)
+
+
+def _regular(descriptor: int, path: Path) -> int:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_file(path)
+    return descriptor
+
+
+def _no_file(path: Path) -> LogError:
+    return LogError(
+        f"{path} is no regular file; give the path of a log file or of a directory of logs."
+    )
+
+
+@dataclass
+class Found:
+    """The files of a directory in the order of their names; `notes` say what was left out."""
+
+    folder: Folder
+    paths: list[Path] = field(default_factory=list)
+    _left_out: list[str] = field(default_factory=list)
+    _links: list[tuple[Path, Path]] = field(default_factory=list)
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence on each thing that was left out, or on how many more there were."""
+        more = len(self._left_out) - NAMED
+        rest = [f"{more:,} more of {self.folder.root} were left out for the like."]
+        return self._left_out[:NAMED] + (rest if more > 0 else [])
+
+    def look_at(self, folder: Path) -> None:
+        """Takes the files below a folder. Raises `LogError` where the first one is unreadable."""
+        waiting = [folder]
+        while waiting:
+            one = waiting.pop()
+            try:
+                if self._is_known(one.stat()):
+                    continue
+                with os.scandir(one) as entries:
+                    ordered = sorted(entries, key=lambda entry: entry.name)
+            except OSError as error:
+                if one == folder:
+                    raise unreadable(one, error) from None
+                self._left_out.append(str(unreadable(one, error)))
+                continue
+            waiting += list(self._sub_folders(one, ordered))[::-1]
+
+    def take(self, path: Path) -> None:
+        """Takes one file, or those below a folder; links that lead out of the directory are not."""
+        if why := self._where_it_leads(path):
+            link = "is a link that" if path.is_symlink() else "lies behind a link that"
+            self._left_out.append(f"{path} {link} {why}; it was left out.")
+        elif path.is_dir():
+            self.look_at(path)
+        elif not path.is_file():
+            self._left_out.append(f"{path} is no regular file and was left out.")
+        elif Path(os.path.realpath(path)) == self.folder.real / path.relative_to(self.folder.root):
+            self.paths.append(path)
+        else:
+            self._links.append((path, Path(os.path.realpath(path))))
+
+    def sort_out_links(self) -> None:
+        """Takes what links within the directory lead to, where it is not read by its own name."""
+        read = {os.path.realpath(path) for path in self.paths}
+        for path, real in self._links:
+            if str(real) not in read:
+                read.add(str(real))
+                self.paths.append(path)
+        self.paths = sorted(set(self.paths))
+
+    def _sub_folders(self, folder: Path, entries: list[os.DirEntry[str]]) -> Iterator[Path]:
+        for entry in entries:
+            path = folder / entry.name
+            if entry.name.startswith("."):
+                continue
+            if entry.is_symlink() and (why := self._where_it_leads(path)):
+                self._left_out.append(f"{path} is a link that {why}; it was left out.")
+            elif entry.is_dir(follow_symlinks=False):
+                yield path
+            elif entry.is_file(follow_symlinks=False):
+                self.paths.append(path)
+            elif not entry.is_symlink():
+                self._left_out.append(f"{path} is no regular file and was left out.")
+            elif path.is_dir():
+                yield path  # followed, or a folder of hidden ones; each is looked at once
+            elif path.is_file():
+                self._links.append((path, Path(os.path.realpath(path))))
+            else:
+                self._left_out.append(f"{path} leads to no regular file and was left out.")
+
+    def _where_it_leads(self, path: Path) -> str | None:
+        """Why a link is left out, or None."""
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError) as error:  # RuntimeError: a circle, before Python 3.13
+            circle = isinstance(error, RuntimeError) or error.errno == errno.ELOOP
+            return "leads in a circle" if circle else "leads nowhere"
+        if self.folder.follow_links or real.is_relative_to(self.folder.real):
+            return None
+        return f"leads out of {self.folder.root}, to {real} (--follow-links reads it)"
+
+    def _is_known(self, status: os.stat_result) -> bool:
+        """Whether a folder has been looked at: links can make it appear below itself."""
+        known = (status.st_dev, status.st_ino) in self._seen
+        self._seen.add((status.st_dev, status.st_ino))
+        return known
