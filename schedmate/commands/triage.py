@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.options import FollowLinks
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
 from schedmate.terminal import counted, outlasting, progress, say
@@ -32,9 +33,9 @@ def triage(
         str,
         typer.Argument(
             metavar="DIR|GLOB|CSV",
-            help="A directory (each file, or sub-directory of rank files, is a job), a quoted "
-            "glob, or a CSV list of jobs with the columns log, job_id, duration, gpus, nodes, "
-            "workload, state, user (log is the one that must be there).",
+            help="A directory (each file is a job, and so are files that look like ranks of one "
+            "run), a quoted glob, or a CSV list of jobs with the columns log, job_id, duration, "
+            "gpus, nodes, workload, state, user (log is the one that must be there).",
         ),
     ],
     out: Annotated[
@@ -50,6 +51,25 @@ def triage(
         bool,
         typer.Option("--jsonl", help="Print a JSON line for each job, in order of completion."),
     ] = False,
+    recursive: Annotated[
+        bool,
+        typer.Option("--recursive", "-r", help="Logs further below the sub-directories, too."),
+    ] = False,
+    job_per_file: Annotated[
+        bool,
+        typer.Option(
+            "--one-job-per-file", help="Each file is a job, also where they look like ranks of one."
+        ),
+    ] = False,
+    job_per_folder: Annotated[
+        bool,
+        typer.Option(
+            "--one-job-per-folder",
+            help="The files of a directory are one job, each sub-directory with all below it is "
+            "another one (with --recursive each directory that has files of its own).",
+        ),
+    ] = False,
+    follow_links: FollowLinks = False,
     processes: Annotated[
         int | None,
         typer.Option("--jobs", min=1, metavar="N", help="Processes; default: one a core."),
@@ -104,6 +124,10 @@ def triage(
     settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
     if as_json and as_lines:
         raise UsageError("--json and --jsonl exclude each other; give one of them.")
+    if job_per_file and job_per_folder:
+        raise UsageError(
+            "--one-job-per-file and --one-job-per-folder exclude each other; give one of them."
+        )
     if ray is not None and processes is not None:
         raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
     if ray is not None:
@@ -113,12 +137,18 @@ def triage(
     for path in (out, table):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"cannot write {path}: there is no such directory; make it first.")
+    batch = find_targets(
+        source,
+        job="file" if job_per_file else "folder" if job_per_folder else "run",
+        recursive=recursive,
+        follow_links=follow_links,
+    )
     with ExitStack() as stack:
         write: Callable[[str], None] = partial(print, flush=True)
         if out is not None or table is not None:  # they are written whoever reads the lines
             write = stack.enter_context(outlasting(sys.stdout))
         found = _batch(
-            find_targets(source),
+            batch,
             ledger or data_dir() / "triage.sqlite",
             settings,
             ask=ask,
@@ -132,7 +162,7 @@ def triage(
         if out is not None:
             from schedmate.report.triage import triage_page
 
-            page = triage_page(found, _strip_of)
+            page = triage_page(found, partial(_strip_of, batch))
             with open_output(out) as stream:
                 stream.write(page)
         for warning in found.warnings[:20]:
@@ -180,7 +210,13 @@ def _batch(
         if llm is not None:
             announce(settings, "logs")
             with progress("asking the model", ask) as advance:
-                use = ask_model(verdicts, llm, most=ask, told=advance)
+                use = ask_model(
+                    verdicts,
+                    llm,
+                    most=ask,
+                    opened=lambda job: batch.opened(job.index),
+                    told=advance,
+                )
             for verdict in verdicts:
                 told(verdict)
         found = summarise(batch.source, verdicts, shown, store, batch.warnings, use)
@@ -193,28 +229,34 @@ def _line(verdict: JobVerdict) -> str:
     return json.dumps({"schema": JOB_SCHEMA, **row})
 
 
-def _strip_of(verdict: JobVerdict) -> Strip | None:
+def _strip_of(batch: Batch, verdict: JobVerdict) -> Strip | None:
     """The log at a glance, where it is still there."""
-    from schedmate.logparse.reading import open_log
     from schedmate.logparse.triage import strip
 
     if verdict.diagnosis is None:
         return None
     try:
-        with open_log(verdict.log) as log:
+        with batch.opened(verdict.index) as log:
             return strip(log, verdict.diagnosis)
     except InputError:
         return None
 
 
 def _print(found: Triage) -> None:
-    from schedmate.logparse.triage.words import LISTED, headlines, kinds, model_words, title
+    from schedmate.logparse.triage.words import (
+        LISTED,
+        headlines,
+        kinds,
+        merged_words,
+        model_words,
+        title,
+    )
     from schedmate.terminal.screen import Screen, Table
 
     screen = Screen(sys.stdout)
     verdict, *further = headlines(found)
     screen.line(verdict, "bad" if found.totals.failed else "good")
-    for line in further:
+    for line in [*further, *merged_words(found)]:
         screen.line(line)
     if not found.groups:
         return

@@ -11,7 +11,14 @@ import numpy as np
 from schedmate.jobs import EvidenceLine
 from schedmate.logparse.triage import JobVerdict, Strip, Triage
 from schedmate.logparse.triage.document import Group
-from schedmate.logparse.triage.words import LISTED, headlines, kinds, model_words, title
+from schedmate.logparse.triage.words import (
+    LISTED,
+    headlines,
+    kinds,
+    merged_words,
+    model_words,
+    title,
+)
 from schedmate.report import axes, charts
 from schedmate.report.charts import Figure
 from schedmate.report.page import embedded, render
@@ -90,6 +97,7 @@ def _page(
         "charts",
         found=found,
         headlines=headlines(found),
+        merged=merged_words(found, most=50),
         kinds=kinds(found) if len(ordered) > LISTED else [],
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         bars=[(bar, title(groups[bar.group]), groups[bar.group]) for bar in found.pareto.bars[:25]],

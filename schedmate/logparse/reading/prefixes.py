@@ -110,5 +110,7 @@ def origin_of_file(path: Path, root: Path) -> Origin:
         # as torchelastic names them, RUN_ID/attempt_0/3/stderr.log
         if parents and (match := re.fullmatch(r"(?:rank[-_]?)?(\d{1,6})", parents[-1])):
             rank = int(match[1])
+    elif named := [one for part in parents if (one := _RANK_IN_NAME.fullmatch(part))]:
+        rank = int(named[-1][1])
     node = _NODE_IN_NAME.search(stem)
     return Origin(rank, node[0] if node else None, str(relative))

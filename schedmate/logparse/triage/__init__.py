@@ -5,11 +5,12 @@ with Ledger(path, source) as ledger:
 """
 
 from schedmate.logparse.triage.document import SCHEMA, JobVerdict, Triage, json_schema
+from schedmate.logparse.triage.find import find_targets
 from schedmate.logparse.triage.ledger import Ledger
 from schedmate.logparse.triage.run import triage
 from schedmate.logparse.triage.strip import Strip, strip
 from schedmate.logparse.triage.summary import causes, summarise
-from schedmate.logparse.triage.targets import Batch, Target, find_targets
+from schedmate.logparse.triage.targets import Batch, Target
 
 __all__ = [
     "SCHEMA",

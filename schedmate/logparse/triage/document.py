@@ -24,6 +24,8 @@ class JobVerdict(_Part):
     index: int = Field(ge=0, description="Place in the batch")
     job_id: str
     log: str
+    files: list[str] = Field(default_factory=list, description="Its files, where they are several")
+    merged: str | None = Field(None, description="Why these files are taken for those of one job")
     workload: str | None = None
     state: str | None = Field(None, description="As the job list has it")
     user: str | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from schedmate.errors import InputError, ModelError
 from schedmate.llm import LLM
 from schedmate.logparse.failure.opinion import alike, is_open, settle
-from schedmate.logparse.reading import open_log
+from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.triage.document import Group, JobVerdict, ModelUse
 from schedmate.logparse.triage.groups import group, pareto
 
@@ -27,13 +27,14 @@ def ask_model(
     llm: LLM,
     *,
     most: int = MOST,
+    opened: Callable[[JobVerdict], Log] = lambda job: open_log(job.log),
     told: Callable[[int, str], None] = lambda _done, _text: None,
 ) -> ModelUse:
     """Settles diagnoses of `jobs` in place, where a model can prove what it says.
 
-    `told` hears how many groups are done. Failures without a deciding line have nothing in common,
-    so none of them speaks for another: of those, only one alone is asked about. Never raises for
-    what the model does.
+    `opened` gives the log of a job, `told` hears how many groups are done. Failures without a
+    deciding line have nothing in common, so none of them speaks for another: of those, only one
+    alone is asked about. Never raises for what the model does.
     """
     by_index = {job.index: job for job in jobs}
     groups = {one.id: one for one in group(jobs)}
@@ -54,7 +55,7 @@ def ask_model(
         example = by_index[one.example]
         told(use.asked, f"{use.asked} of {min(most, len(left_open))} groups")
         try:
-            changed = _settle(one, by_index, llm, batch)
+            changed = _settle(one, by_index, llm, batch, opened)
             use.settled += 1
             use.jobs += changed
             failures = 0
@@ -81,11 +82,17 @@ def _is_open(one: Group, jobs: dict[int, JobVerdict]) -> bool:
     return found is not None and is_open(found) and bool(one.template or len(one.jobs) == 1)
 
 
-def _settle(one: Group, jobs: dict[int, JobVerdict], llm: LLM, batch: str) -> int:
+def _settle(
+    one: Group,
+    jobs: dict[int, JobVerdict],
+    llm: LLM,
+    batch: str,
+    opened: Callable[[JobVerdict], Log],
+) -> int:
     """How many jobs have a new diagnosis."""
     example = jobs[one.example]
     assert example.diagnosis is not None
-    with open_log(example.log) as log:
+    with opened(example) as log:
         opinion = settle(example.diagnosis, log, llm, job=batch)
     if opinion.source != "model":
         return 0  # it saw no component either

@@ -38,6 +38,8 @@ def _verdict(target: Target, outcome: Outcome, ledger: Ledger) -> tuple[JobVerdi
         index=target.index,
         job_id=target.job_id,
         log=str(target.log),
+        files=[str(path) for path in target.files] if len(target.files) > 1 else [],
+        merged=target.merged,
         workload=target.workload,
         state=target.state,
         user=target.user,
@@ -46,7 +48,7 @@ def _verdict(target: Target, outcome: Outcome, ledger: Ledger) -> tuple[JobVerdi
         gpus=target.gpus,
         gpu_hours=target.gpu_hours,
         error=outcome.error,
-        diagnosis=None if document is None else restore(document, target.log),
+        diagnosis=None if document is None else restore(document, target.base),
         cached=outcome.content is not None and outcome.document is None,
     )
     return verdict, numbers

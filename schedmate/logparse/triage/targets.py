@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import csv
-import glob
+import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from schedmate.data import load
 from schedmate.durations import parse_duration
-from schedmate.errors import InputError, UsageError, similar_file
-from schedmate.logparse.reading.trackers import of_tracker
+from schedmate.errors import InputError, UsageError
+from schedmate.logparse.reading import Log, open_log
+from schedmate.logparse.reading.inside import Folder
+from schedmate.logparse.reading.log import open_files
 from schedmate.terminal import clean
 
-TRACKER = "wandb"
-"""The directory in which an experiment tracker keeps its own records."""
 MAX_NODES = 20_000
 """Most nodes that one job is taken to have."""
 
@@ -26,18 +26,37 @@ _HOSTS = re.compile(r"([^\[\],\s]*)\[([\d,-]+)\]([^\[\],\s]*)|([^\[\],\s]+)")
 class Target:
     """One job: its log (a file or a directory of rank files), and what is known of it.
 
-    `duration_s` [s] and `gpus` are of the whole job.
+    `duration_s` [s] and `gpus` are of the whole job. Where it was found in a directory, `files` are
+    those of the log, `folder` is what they may not lead out of, and `merged` says why several are
+    those of one job.
     """
 
     index: int
     job_id: str
     log: Path
+    files: tuple[Path, ...] = ()
+    folder: Folder | None = None
+    merged: str | None = None
+    follow_links: bool = False
     duration_s: float | None = None
     gpus: float | None = None
     nodes: tuple[str, ...] = ()
     workload: str | None = None
     state: str | None = None
     user: str | None = None
+
+    @property
+    def base(self) -> str:
+        """How the names of all files of the log begin."""
+        within = all(one.is_relative_to(self.log) for one in self.files)
+        return str(self.log) if within else os.path.commonpath(self.files)
+
+    def open(self) -> Log:
+        """The log. Raises `LogError` when it cannot be read."""
+        if self.folder is None:
+            return open_log(self.log, follow_links=self.follow_links)
+        name = str(self.files[0] if len(self.files) == 1 else self.log)
+        return open_files(name, self.files, self.folder)
 
     @property
     def gpu_hours(self) -> float | None:
@@ -55,46 +74,16 @@ class Batch:
     targets: list[Target]
     warnings: list[str] = field(default_factory=list)
 
+    def opened(self, index: int) -> Log:
+        """The log of the target of this index. Raises `LogError` when it cannot be read."""
+        return self.targets[index].open()
 
-def find_targets(source: str) -> Batch:
-    """The jobs of a directory, a glob or a CSV file.
 
-    In a directory each file, and each sub-directory with its rank files, is a job; so is each
-    match of a glob. A file is a CSV list with a header and at least the column `log`; see
-    `columns.yaml` for the others. Raises `InputError` when there is nothing to triage.
+def listed(path: Path, *, follow_links: bool = False) -> Batch:
+    """The jobs of a CSV file with a header and at least the column `log`.
+
+    See `columns.yaml` for the others. Raises `InputError` when it lists none.
     """
-    path = Path(source)
-    try:
-        if path.is_dir():
-            entries = sorted(path.iterdir())
-            return _plain(source, [entry for entry in entries if not entry.name.startswith(".")])
-        if path.exists():
-            return _listed(path)
-        if glob.has_magic(source):
-            found = glob.glob(source, recursive=True)  # noqa: PTH207 - also of absolute paths
-            return _plain(source, [Path(name) for name in sorted(found)])
-    except OSError as error:
-        raise InputError(f"cannot read {source}: {error.strerror}; check its rights.") from None
-    what = "; give a directory of logs, a quoted glob or a CSV list of jobs."
-    raise InputError(f"there is no {source}{similar_file(source) or what}")
-
-
-def _plain(source: str, paths: list[Path]) -> Batch:
-    odd = [path for path in paths if not (path.is_file() or path.is_dir())]
-    jobs = [path for path in paths if not (path.is_file() and of_tracker(path))]
-    if any(path.name != TRACKER for path in jobs):  # it keeps the runs of the jobs beside it
-        jobs = [path for path in jobs if path.name != TRACKER]
-    paths = sorted(set(jobs).difference(odd))
-    if not paths:
-        raise InputError(f"{source} holds no logs; each file or sub-directory there is one job.")
-    names = [path.name.removesuffix(".gz").removesuffix(".zst") for path in paths]
-    stems = [Path(name).stem or name for name in names]
-    ids = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
-    targets = [Target(i, ids[i], path) for i, path in enumerate(paths)]
-    return Batch(source, targets, [f"{path} is no file and was left out." for path in odd])
-
-
-def _listed(path: Path) -> Batch:
     batch = Batch(str(path), [])
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
         try:
@@ -106,7 +95,12 @@ def _listed(path: Path) -> Batch:
                 values = {name: (row.get(column) or "").strip() for name, column in columns.items()}
                 if values["log"]:
                     batch.targets.append(
-                        _target(len(batch.targets), values, path, rows.line_num, batch.warnings)
+                        replace(
+                            _target(
+                                len(batch.targets), values, path, rows.line_num, batch.warnings
+                            ),
+                            follow_links=follow_links,
+                        )
                     )
                 elif any(values.values()):
                     batch.warnings.append(f"line {rows.line_num} of {path} names no log.")

@@ -11,6 +11,9 @@ from schedmate.terminal import counted
 LISTED = 12
 """Root causes that one screen holds; more are told by their kinds."""
 
+MERGED = 5
+"""Jobs of several files that one screen names."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -112,3 +115,19 @@ def title(group: Group) -> str:
     """The group's error, type and component in one line."""
     parts = [group.error_name or "Unknown failure", group.error_type]
     return " · ".join([*parts, *([group.faulty_component] if group.faulty_component else [])])
+
+
+def merged_words(found: Triage, most: int | None = MERGED) -> list[str]:
+    """A line on each job made of several files: which, and why they are taken for one."""
+    jobs = [job for job in found.jobs if job.merged is not None]
+    lines = [
+        f"One job of {counted(len(job.files), 'file')}: {job.job_id} ({job.merged})."
+        for job in jobs[:most]
+    ]
+    if len(jobs) > len(lines):
+        files = sum(len(job.files) for job in jobs)
+        lines.append(
+            f"In all {len(jobs):,} jobs of {files:,} files: see --json; --one-job-per-file parts "
+            "them."
+        )
+    return lines

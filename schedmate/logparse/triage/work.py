@@ -11,7 +11,7 @@ from pathlib import Path
 from schedmate.errors import SchedmateError
 from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.reading import Log, open_log
+from schedmate.logparse.reading import Log
 from schedmate.logparse.reading.storage import BLOCK
 from schedmate.logparse.templates import OTHER, Templates
 from schedmate.logparse.triage.targets import Target
@@ -52,13 +52,13 @@ def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose
     target's log, since the same content may lie elsewhere next time.
     """
     try:
-        with open_log(target.log) as log:
-            content = digest(log)
+        with target.open() as log:
+            content = digest(log, target.base)
             if content in known:
                 return Outcome(content)
             found = handler(log)
             templates = _around(log, found)
-        _move(found, str(target.log), "")
+        _move(found, target.base, "")
         return Outcome(content, found.model_dump_json(), None, templates)
     except SchedmateError as error:
         return Outcome(error=str(error))
@@ -66,10 +66,10 @@ def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose
         return Outcome(error=f"internal error, {type(error).__name__}: {error}")
 
 
-def restore(document: str, log: Path) -> Diagnosis:
-    """The diagnosis with the names of the files of this log."""
+def restore(document: str, base: str) -> Diagnosis:
+    """The diagnosis with the names of the files of this log, which begin with `base`."""
     found = Diagnosis.model_validate_json(document)
-    _move(found, "", str(log))
+    _move(found, "", base)
     return found
 
 
@@ -85,22 +85,20 @@ def _move(found: Diagnosis, old: str, new: str) -> None:
         found.warnings = [text.replace(old, "this log") for text in found.warnings]
 
 
-def digest(log: Log) -> bytes:
-    """A digest of all that a diagnosis rests on: files, their names within the log, warnings."""
+def digest(log: Log, base: str) -> bytes:
+    """A digest of all that a diagnosis rests on: files, their names below `base`, warnings."""
     whole = hashlib.sha256()
     for file in log.files:
-        whole.update(
-            f"\0{file.name.removeprefix(log.name)}\0{file.size}\0".encode(errors="replace")
-        )
+        whole.update(f"\0{file.name.removeprefix(base)}\0{file.size}\0".encode(errors="replace"))
         for offset in range(0, file.size, BLOCK):
             whole.update(file.read(offset, BLOCK))
         file.close()
     for error in log.error_files:
-        name = str(error.path).removeprefix(log.name)
+        name = str(error.path).removeprefix(base)
         text = f"\0{name}\0{error.message}\0{error.time}\0{error.traceback}"
         whole.update(text.encode(errors="replace"))
     for warning in log.warnings:
-        whole.update(f"\0{warning.replace(log.name, '')}".encode(errors="replace"))
+        whole.update(f"\0{warning.replace(base, '')}".encode(errors="replace"))
     return whole.digest()
 
 

@@ -1,0 +1,109 @@
+"""Which files of a directory are the ranks of one run: by their names, and by what they say.
+
+Names alone say too little: a folder of logs that people collected has numbers in all of its names.
+So files are taken for one run only where nothing but ranks tells their names apart and where what
+they say agrees with it. The reason goes with them, and so does the reason of those that are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schedmate.logparse.reading.inside import Folder
+from schedmate.logparse.triage.contents import Contents, agree, contents_of, differ
+from schedmate.logparse.triage.names import Name, name_of
+
+ERRORS = "error.json"
+"""What torchelastic writes beside the logs of a rank."""
+TRIED = 50
+"""Runs of one shape of names with which a log is compared."""
+
+
+@dataclass
+class Run:
+    """Files that are one job. `why` says what makes them one; empty for a single file."""
+
+    files: list[Path]
+    why: str = ""
+    name: Name | None = None
+    contents: Contents | None = None
+    members: set[tuple[object, ...]] = field(default_factory=set)
+
+
+def runs(paths: Iterable[Path], folder: Folder) -> tuple[list[Run], list[str]]:
+    """The jobs that files of a directory are, and sentences on likely ranks that do not agree."""
+    alike: dict[str, list[tuple[Path, Name]]] = {}
+    errors: list[Path] = []
+    for path in paths:
+        if path.name == ERRORS:
+            errors.append(path)
+            continue
+        name = name_of(path.relative_to(folder.root))
+        alike.setdefault(name.shape, []).append((path, name))
+    found: list[Run] = []
+    notes: list[str] = []
+    for shape, members in alike.items():
+        if len(members) == 1:
+            found.append(Run([members[0][0]], name=members[0][1]))
+            continue
+        made = _made_of(members, folder)
+        found += made
+        if len(made) > 1 and members[0][1].sure:
+            notes.append(
+                f"{len(members):,} files of {folder.root} named like {shape} have the names of "
+                f"ranks; what they say makes them {len(made):,} jobs."
+            )
+    _add_errors(found, errors)
+    return sorted(found, key=lambda run: run.files[0]), notes
+
+
+def _made_of(members: list[tuple[Path, Name]], folder: Folder) -> list[Run]:
+    made: list[Run] = []
+    members.sort(key=lambda member: (member[1].numbers, member[1].attempts, member[1].stream))
+    for path, name in members:
+        contents = contents_of(path, folder, whole=name.sure or bool(name.stream))
+        for run in made[-TRIED:]:
+            why = _why_one(run, name, contents)
+            if why is not None:
+                run.files.append(path)
+                run.members.add(_key(name))
+                run.why = run.why or why
+                break
+        else:
+            made.append(Run([path], "", name, contents, {_key(name)}))
+    return made
+
+
+def _key(name: Name) -> tuple[object, ...]:
+    return name.numbers, name.attempts, name.stream
+
+
+def _why_one(run: Run, name: Name, contents: Contents) -> str | None:
+    """Why a file belongs to a run, or None."""
+    assert run.name is not None
+    assert run.contents is not None
+    if _key(name) in run.members:
+        return None
+    same_rank = name.numbers == run.name.numbers
+    attempts = name.attempts != run.name.attempts
+    if differ(run.contents, contents, attempts=attempts, same_rank=same_rank) is not None:
+        return None
+    if same_rank and not attempts:
+        return "the two outputs of one process"
+    reasons, sure = agree(run.contents, contents)
+    if not (sure or (name.sure and reasons)):
+        return None
+    what = "names that differ by rank" if name.sure else "names that differ by number"
+    return f"{what}, {' and '.join(reasons)}"
+
+
+def _add_errors(found: list[Run], errors: list[Path]) -> None:
+    """Puts what was recorded of a rank to the files beside it, where those are of one run."""
+    for path in errors:
+        beside = [run for run in found if any(file.parent == path.parent for file in run.files)]
+        if len(beside) == 1:
+            beside[0].files.append(path)
+        else:
+            found.append(Run([path]))
