@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from schedmate.errors import InputError, similar_file
@@ -59,7 +60,7 @@ class Folder:
     root: Path
     follow_links: bool = False
 
-    @property
+    @cached_property
     def real(self) -> Path:
         """The directory itself, where `root` is a link to it."""
         return Path(os.path.realpath(self.root))

@@ -17,7 +17,7 @@ from schedmate.logparse.templates import mask
 
 LOOKED_AT = 1 << 13
 """Bytes from either end of a log that are looked at."""
-LINES = 100
+LINES = 40
 """Lines of each."""
 LONGEST = 2000
 """Of a longer line the end is looked at [bytes]."""
@@ -84,31 +84,35 @@ def contents_of(path: Path, folder: Folder, *, whole: bool = True) -> Contents:
     with log:
         for file in log.files:
             head = file.read(0, LOOKED_AT)
-            tail = file.read(max(LOOKED_AT, file.size - LOOKED_AT), LOOKED_AT)
+            tail = file.read(max(0, file.size - LOOKED_AT), LOOKED_AT)
             if not (whole or _says_who().search(head) or _says_who().search(tail)):
                 continue
             for raw in [*head.split(b"\n")[:LINES], *tail.split(b"\n")[-LINES:]]:
                 line = parse_line(raw[-LONGEST:], 0, file.layout)
                 if not line.text.strip():
                     continue
-                _take(found, line.text, line.time)
-                ranks.update([line.rank] if line.rank is not None else _numbers(_RANK, line.text))
+                found.kinds.add(mask(line.text))
+                if line.time is not None:
+                    found.first = line.time if found.first is None else found.first
+                    found.last = line.time
+                if line.rank is not None:
+                    ranks.update([line.rank])
+                if not _says_who().search(raw):
+                    continue
+                _identify(found, line.text)
+                ranks.update([] if line.rank is not None else _numbers(_RANK, line.text))
                 found.worlds.update(_numbers(_WORLD, line.text))
     if len(ranks) == 1:  # several speak of each other, or are in one file
         found.rank = next(iter(ranks))
     return found
 
 
-def _take(found: Contents, text: str, time: float | None) -> None:
+def _identify(found: Contents, text: str) -> None:
     for name, pattern in _IDENTITY.items():
         for match in pattern.finditer(text):
             value = next(group for group in match.groups() if group).rstrip(".:,")
             if not _LOCAL.match(value):
                 found.ids.setdefault(name, set()).add(value)
-    if time is not None:
-        found.first = time if found.first is None else found.first
-        found.last = time
-    found.kinds.add(mask(text))
 
 
 def _numbers(pattern: re.Pattern[str], text: str) -> list[int]:

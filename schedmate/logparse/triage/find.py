@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -143,7 +144,12 @@ def _logs(
 
 def _may_be_log(path: Path) -> bool:
     name = path.name.removesuffix(".gz").removesuffix(".zst")
-    return Path(name).suffix.lower() not in load("logparse/triage/no_logs.yaml")
+    return Path(name).suffix.lower() not in _no_logs()
+
+
+@cache
+def _no_logs() -> frozenset[str]:
+    return frozenset(load("logparse/triage/no_logs.yaml"))
 
 
 def _is_readable(path: Path, folder: Folder) -> bool:

@@ -110,6 +110,13 @@ def test_logs_that_only_look_like_ranks_are_jobs_of_their_own(
         assert any("collected (4)" in text for text in batch.warnings)
 
 
+def test_the_ends_of_short_logs_are_compared(tmp_path: Path) -> None:
+    write(tmp_path, {f"rank{n}.log": log("key", steps=60) for n in range(4)})
+    [target] = find_targets(str(tmp_path)).targets
+
+    assert target.merged == "names that differ by rank, the same lines"
+
+
 def test_ranks_that_do_not_agree_are_named(tmp_path: Path) -> None:
     write(tmp_path, {f"rank{n}.log": ranked(n * 600) for n in range(4)})
     [note] = find_targets(str(tmp_path)).warnings
