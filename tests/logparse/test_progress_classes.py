@@ -200,6 +200,51 @@ def test_tokens_a_second_and_the_tokens_of_a_step(head: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step {n} | loss 2.3 | tok/s 131072 | 65536 tokens/step",
+        "step {n} loss 2.3 256 samples/s 128 samples/step",
+    ],
+)
+def test_what_a_step_takes_in_the_same_line(line: str) -> None:
+    assert progress_of([line.format(n=n) for n in range(60)]).step_time_s == pytest.approx(0.5)
+
+
+# What stands between numbers.
+
+
+def test_a_unit_between_two_numbers_is_that_of_the_first() -> None:
+    progress = progress_of([f"step {n} loss 2.3 2.0 steps/s 128 samples/s" for n in range(60)])
+
+    assert (progress.step_time_s, progress.throughput) == (0.5, 128)
+
+
+def test_a_time_without_a_name_beside_a_counter_without_one_may_have_passed() -> None:
+    rising = [f"{n * 100}: loss 2.3 ({n * 25.0:.1f}s)" for n in range(1, 60)]
+    steady = [f"{n * 100}: loss 2.3 (25.{n % 3}s)" for n in range(1, 60)]
+
+    assert progress_of(rising).step_time_s == pytest.approx(0.25)
+    assert progress_of(steady).abstained
+
+
+def test_a_counter_of_samples_is_none_of_steps() -> None:
+    lines = [
+        f"{stamp(n * 90.2)} | Train Epoch: 1 [ {51200 * n}/9999999 (0%)] Loss: 5.5 (5.6) 567.6/s"
+        for n in range(60)
+    ]
+    metered = [line.replace("567", "Data (t): 0.5 Batch (t): 0.902, 567") for line in lines]
+
+    assert progress_of(lines).abstained
+    assert progress_of(metered).step_time_s == pytest.approx(0.902)
+
+
+def test_a_bar_without_a_rate_may_state_the_time_of_a_step() -> None:
+    bar = "Epoch 0: :   5%|#  | {n}/10000 [10:00<3:10:00, loss=7.1, train_step_timing in s=1.2]"
+
+    assert progress_of([bar.format(n=500 + n) for n in range(60)]).step_time_s == 1.2
+
+
 # Which loss is the loss.
 
 

@@ -79,15 +79,21 @@ def read_bar(text: str) -> Sample | None:
             re.search(r"epoch", head, re.IGNORECASE)
         )
         if known is not None and value > 0:
-            if known[0] == "rate":
-                sample.step_time_s = 1 / value
-            elif known[0] == "step_time":
-                sample.step_time_s = value
-            elif known[0] == "samples_per_s":
-                sample.samples_per_s = value
-                sample.iteration = sample.total = None
+            _take_rate(sample, known[0], value)
+        elif inside is not None and not inside.bare and not unit:
+            sample.step_time_s = inside.step_time_s
     sample.group = f"tqdm {re.sub(r'[0-9.]+', '0', ' '.join(head[-60:].split()))} {total}"
     return sample
+
+
+def _take_rate(sample: Sample, quantity: str, value: float) -> None:
+    if quantity == "rate":
+        sample.step_time_s = 1 / value
+    elif quantity == "step_time":
+        sample.step_time_s = value
+    elif quantity == "samples_per_s":
+        sample.samples_per_s = value
+        sample.iteration = sample.total = None
 
 
 def name_by_run_time(groups: Iterable[list[Sample]]) -> None:

@@ -67,6 +67,8 @@ def read_general(text: str) -> Sample | None:
 def _of_nothing_counted(sample: Sample, kinds: list[str], *, pair: bool) -> Sample | None:
     """A line without a named counter: one without a name may count, where it is of training."""
     if sample.bare and not pair:
+        if sample.step_time_s is not None and sample.nameless:
+            sample.unread += (("", sample.step_time_s),)  # it may be what has passed
         sample.step_time_s = None
     said = sample.training and not sample.part
     if (said or (sample.timed and not sample.bare)) and sample.nameless:
@@ -150,7 +152,7 @@ def _take(sample: Sample, number: Labelled, kinds: list[str], losses: Losses) ->
     take = _TAKERS.get(quantity)
     if take is not None:
         taken = take(sample, number, value, stated or number.clock)
-    elif quantity in ("batch", "line_batch", "samples", "tokens", "total"):
+    elif quantity in ("batch", "line_batch", "samples", "tokens", "step_tokens", "total"):
         taken = False
         if value >= 1 and getattr(sample, quantity) is None:
             setattr(sample, quantity, int(value))
@@ -190,6 +192,7 @@ def _count(sample: Sample, number: Labelled, kinds: list[str]) -> None:
         sample.epoch, sample.total_epochs = sample.iteration, sample.total
     sample.iteration, sample.total = int(number.value), number.total
     sample.in_epoch = sample.epoch is not None
+    sample.placed = not (sample.named or number.key)
     sample.named = sample.named or sample.epoch is not None or bool(number.key)
     kinds.append("count")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from schedmate.logparse.progress.words import seconds
@@ -40,6 +41,7 @@ _NUMBER = re.compile(
 )
 _CUT = re.compile(r"[|,;\t{}\[\])]|(?<=\S)\s+[-\u2013>]+\s|\s{3,}")
 _UNIT = re.compile(r"[\[(]\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,12})?)\s*[\])][\"']?\s*+(?:[:=]\s*+)?$")
+_SPEED = re.compile(r"[^\W\d_]{1,12} ?/ ?[^\W\d_]{1,12}")
 _WRAPPED = re.compile(
     r"(?:^|(?<=[\s:=(]))(?:(?:np|jnp|numpy|torch|tf|jax)\.)?"
     r"(?:tensor|array|Array|DeviceArray|float(?:16|32|64)?|bfloat16|Tensor)$"
@@ -100,7 +102,7 @@ def labelled(text: str) -> list[Labelled]:
     """All labelled numbers of a line, from left to right."""
     text = _ORDINAL.sub(r" \2 \1 ", DATE.sub(" | ", text[:LONGEST]))
     text = _LOSS_AFTER.sub(r"\1 \3 \2", _FILE.sub(" ", text))
-    text = _RANGE.sub(r"\1\2\3", text)
+    text = _RANGE.sub(r"\1\2\3", text).replace(" (t):", " time:")
     found: list[Labelled] = []
     end = 0
     for match in _NUMBER.finditer(text):
@@ -142,6 +144,19 @@ def labelled(text: str) -> list[Labelled]:
                 gap,
             )
         )
+    return _with_units(found)
+
+
+def _with_units(found: list[Labelled]) -> list[Labelled]:
+    """The same, where a unit that stands between two numbers was read as the name of the second.
+
+    `2.0 steps/s 128 samples/s`: the second one has a unit of its own, the first one none.
+    """
+    for index, (number, following) in enumerate(pairwise(found)):
+        between = not (number.unit or number.total or number.clock) and "/" in following.unit
+        if between and _SPEED.fullmatch(following.key):
+            found[index] = number._replace(unit=following.key)
+            found[index + 1] = following._replace(key="")
     return found
 
 

@@ -53,6 +53,8 @@ class Sample:
     samples: int | None = None
     tokens: int | None = None
     """Tokens seen so far."""
+    step_tokens: int | None = None
+    """Tokens of a step."""
     batch: int | None = None
     """The global batch size."""
     line_batch: int | None = None
@@ -71,6 +73,8 @@ class Sample:
     """The same for lines with the same words."""
     named: bool = False
     """Whether its counter is called step, iteration, batch or the like."""
+    placed: bool = False
+    """Whether it is one only by standing behind the epoch, as that of samples may, too."""
 
     @property
     def training(self) -> bool:

@@ -17,7 +17,7 @@ def by_tokens(ordered: list[Sample], counted: list[Sample], facts: Facts) -> Fou
     speeds = typical([s.tokens_per_s for s in ordered if s.tokens_per_s])
     if speeds is None:
         return None
-    size = facts.tokens
+    size = _same([s.step_tokens for s in ordered]) or facts.tokens
     seen = pace([Tick(float(s.tokens), s.iteration) for s in counted if s.tokens])  # type: ignore[arg-type]
     if seen is not None and seen.p90 - seen.p10 <= SAME * seen.median:
         size = round(seen.median)

@@ -71,6 +71,8 @@ def step_time(
     counted = one_stream([s for s in ordered if s.iteration is not None])
     share_out(counted)
     clock = pace(ticks(counted, "time"))
+    if clock is not None and clock.median < SAMPLES and all(s.placed for s in counted):
+        clock = None
     stated = _stated(ordered, counted, clock or _witness(counted), epoch_s)
     if stated is not None and group[0].reader != "tqdm" and is_mean_since_start(counted):
         recent = pace(ticks(counted, "elapsed_s"))

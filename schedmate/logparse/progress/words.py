@@ -14,7 +14,7 @@ _RATE = re.compile(
     r"(?<![^\W\d_])([^\W\d_]+)\s*(?:/|[ _-]?per[ _-]|(?<=[a-z])Per(?=[A-Z]))\s*([^\W\d_]+)"
     r"(?P<more>\s*/|[ _-]per)?"
 )
-_UNIT = re.compile(r"[_ ](ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
+_UNIT = re.compile(r"(?:[_ ]in)?[_ ](ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
 LOSS_WORDS = 4
 """Words of the longest name of a loss that begins with that word."""
 _LASTING = frozenset(["ms", "s", "sec", "secs", "second", "seconds"])
@@ -196,6 +196,8 @@ def _rate(left: str, right: str, more: bool, key: str, unit: str) -> tuple[str, 
         quantities = {"iterations": "step_time", "samples": "sample_time", "epochs": "epoch_time"}
         quantity = quantities[under]
         return quantity, 1.0 if factor is None else factor, factor is not None
+    if under == "iterations" and over in ("samples", "tokens"):
+        return ("batch" if over == "samples" else "step_tokens"), 1.0, True
     if under == "time" and not more:
         factor = seconds(right)
         if factor is not None and over in ("iterations", "samples", "tokens"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from schedmate.data import load
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, similar_file
 from schedmate.logparse.reading.inside import Folder, Found, LogError
 from schedmate.logparse.reading.log import open_files
 from schedmate.logparse.reading.trackers import of_tracker
