@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import random
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from schedmate.data import load
 from schedmate.jobs import Progress
+from schedmate.logparse.progress.render import headline
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile
 from schedmate.logparse.reading.storage import Memory
@@ -349,3 +354,31 @@ def test_no_number_is_too_odd_for_an_answer_or_none(line: str) -> None:
 
         assert "Infinity" not in document
         assert "1e+" not in document
+
+
+ODD = [
+    HUGE, "9" * 5000, "9" * 30 + ":00", "9" * 16 + ".5", "1e308", "-1e308", "1e400", "1e-320",
+    "nan", "inf", "-inf", "0", "-1", "1:02K", "5M", "99:99:99", ".5.", "1,2,3", "1e", "\u0662", "\u00b2",
+]  # fmt: skip
+EXAMPLES = [entry["example"] for entry in load("logparse/progress/patterns.yaml")]
+EXAMPLES += [
+    one["example"] for kind in load("logparse/progress/facts.yaml").values() for one in kind
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_known_lines_with_odd_numbers_have_an_answer_or_none(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def spoilt(line: str, n: int) -> str:
+        def number(match: re.Match[str]) -> str:
+            draw = chance.random()
+            return chance.choice(ODD) if draw < 0.25 else str(n) if draw < 0.5 else match[0]
+
+        return re.sub(r"\d[\d.]*", number, line)
+
+    kinds = chance.choices(EXAMPLES, k=3)
+    progress = progress_of([spoilt(chance.choice(kinds), n) for n in range(30)])
+
+    json.dumps(progress.model_dump(mode="json"), allow_nan=False)
+    assert headline(progress)

@@ -175,7 +175,7 @@ def _take_unknown(sample: Sample, number: Labelled, kinds: list[str], losses: Lo
         sample.meter = sample.meter or kinds[-1:] == ["time"]
     if sample.bare and is_of_data(number.key):
         sample.beside_data = 0 <= number.value <= (sample.step_time_s or 0.0)
-    if number.total and not number.unit and number.value <= number.total + 1:
+    if number.total and not number.unit and 0 <= number.value <= number.total + 1:
         _count(sample, number, kinds)
     elif (number.clock or seconds(number.unit) is not None) and not names_a_part(number.key):
         value = number.value * (1.0 if number.clock else seconds(number.unit) or 1.0)
@@ -189,7 +189,7 @@ def _count(sample: Sample, number: Labelled, kinds: list[str]) -> None:
     if sample.iteration is not None and not (kinds == ["count"] and not number.key):
         return
     if sample.iteration is not None:  # two counters without a name: epochs, then iterations
-        sample.epoch, sample.total_epochs = sample.iteration, sample.total
+        sample.epoch, sample.total_epochs = float(sample.iteration), sample.total
     sample.iteration, sample.total = int(number.value), number.total
     sample.in_epoch = sample.epoch is not None
     sample.placed = not (sample.named or number.key)

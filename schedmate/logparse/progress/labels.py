@@ -118,7 +118,7 @@ def labelled(text: str) -> list[Labelled]:
         if (match["percent"] and not match["total"]) or _ARGUMENT.search(before):
             continue
         grain = 1.0
-        if match["suffix"]:
+        if match["suffix"] and number:
             factor = {"k": 1e3, "m": 1e6, "b": 1e9}[match["suffix"].lower()]
             value, grain = value * factor, factor / 10 ** len(number.partition(".")[2])
         if not _is_plausible(value, number, total):
@@ -178,7 +178,7 @@ def clock_s(text: str) -> float:
         return total + (86_400 * float(days.split()[0]) if days else 0)
     units = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
     parts = re.findall(r"(?<![\d.])([\d.]++)(ms|[dhms])", text)
-    return sum(float(value) * units[unit] for value, unit in parts)
+    return sum((float(value) * units[unit] for value, unit in parts), 0.0)
 
 
 def shared_time(text: str) -> float | None:
