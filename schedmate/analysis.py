@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from schedmate.jobs import (
     ModelUse,
     WorkloadMetadata,
 )
+from schedmate.plain import plain
 
 SCHEMA = "schedmate.analyze/v1"
 
@@ -40,8 +40,7 @@ class Analysis(BaseModel):
 
     def document(self) -> dict[str, Any]:
         """The JSON document `schedmate.analyze/v1` (docs/schemas/analyze-v1.schema.json)."""
-        # By way of JSON text: that makes an infinity or NaN of a config file null.
-        whole = json.loads(self.model_dump_json(by_alias=True))
+        whole = plain(self.model_dump(mode="json", by_alias=True))
         metadata, estimate = whole["metadata"], whole["estimate"]
         evidence = metadata.pop("evidence")
         neighbours = estimate.pop("neighbours")
@@ -60,7 +59,7 @@ class Analysis(BaseModel):
             "source": self.source,
             "model": whole["model"],
             "timing_s": {name: round(value, 6) for name, value in self.timing_s.items()},
-            "warnings": self.warnings,
+            "warnings": whole["warnings"],
         }
 
     def record(self) -> JobRecord:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 
 from schedmate.errors import UsageError
+from schedmate.terminal import clean
+
+LONGEST_S = 3e11
+"""Some nine thousand years: no run time, time limit or date is beyond [s]."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _WITH_UNIT = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?)\s*+([smhd])", re.IGNORECASE)
@@ -16,9 +20,17 @@ def parse_duration(text: str) -> float:
 
     Raises `UsageError` for anything else.
     """
-    stripped = text.strip()
+    seconds = _seconds(text.strip())
+    if not 0 <= seconds <= LONGEST_S:
+        raise UsageError(
+            f"{clean(text, 60)!r} is no duration; write it like 90m, 36h, 1d12h or 1-12:00:00."
+        )
+    return seconds
+
+
+def _seconds(stripped: str) -> float:
     if clock := _CLOCK.fullmatch(stripped):
-        days, first, second, third = (int(part) if part else 0 for part in clock.groups())
+        days, first, second, third = (float(part) if part else 0.0 for part in clock.groups())
         if clock[1] or clock[4]:
             # D-HH:MM[:SS] and HH:MM:SS
             return days * 86_400.0 + first * 3600.0 + second * 60.0 + third
@@ -27,16 +39,15 @@ def parse_duration(text: str) -> float:
     if parts and not _WITH_UNIT.sub("", stripped).strip():
         return sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
     try:
-        seconds = float(stripped)
+        return float(stripped)
     except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise UsageError(f"{text!r} is no duration; write it like 90m, 36h, 1d12h or 1-12:00:00.")
-    return seconds
+        return -1.0
 
 
 def format_duration(seconds: float) -> str:
     """Two units a person reads at a glance: `45 s`, `11 min 20 s`, `2 h 05 min`, `3 d 4 h`."""
+    if not abs(seconds) <= LONGEST_S:
+        return f"{seconds:.3g} s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s" if whole or seconds <= 0 else f"{seconds:.1f} s"

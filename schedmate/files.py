@@ -46,7 +46,10 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
         try:
             if not target.exists() or target.is_file():
                 target = stack.enter_context(replaced(target))
-            stream = stack.enter_context(target.open("w", encoding="utf-8"))
+            # a name in a report may hold bytes that are no text
+            stream = stack.enter_context(
+                target.open("w", encoding="utf-8", errors="backslashreplace")
+            )
         except OSError as error:
             raise InputError(
                 f"cannot write {path}: {error.strerror}; choose another place with -o."

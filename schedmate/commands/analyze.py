@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from schedmate.commands.options import PlainOption
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
+from schedmate.plain import MOST_GPUS, dumps
 from schedmate.terminal import outlasting, progress
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ def analyze(
             "the most plausible entry point is taken.",
         ),
     ] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs over all nodes.")] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, max=MOST_GPUS, help="GPUs over all nodes.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_GPUS, help="Nodes.")] = None,
     gpu_type: Annotated[str | None, typer.Option(help="GPU model, for example A100.")] = None,
     time_limit: Annotated[
         str | None, typer.Option(help="Time limit, for example 36h or 1-12:00:00.")
@@ -215,7 +217,7 @@ def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None
         say("nothing would be sent: static analysis answered every mandatory field.")
         return
     with open_output(output) as stream:
-        stream.write(json.dumps(request, indent=2) + "\n")
+        stream.write(dumps(request, indent=2) + "\n")
 
 
 def _one(
@@ -240,7 +242,7 @@ def _one(
                     "--duration SECONDS --state COMPLETED"
                 )
             if as_json:
-                stream.write(json.dumps(analysis.document(), indent=2, allow_nan=False) + "\n")
+                stream.write(dumps(analysis.document(), indent=2) + "\n")
             else:
                 show(analysis, Screen(stream, plain=plain))
     return analysis.estimate.abstained
@@ -277,6 +279,6 @@ def _many(
             abstained += result.abstained
             if record and result.record is not None:
                 result.document["recorded_as"] = mate.store(result.record)
-            write(json.dumps(result.document, allow_nan=False))
+            write(dumps(result.document))
             advance(done, f"{done:,} jobs")
     return failed, abstained

@@ -9,11 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schedmate.durations import parse_duration
 from schedmate.errors import INTERNAL, InputError, SchedmateError
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
+from schedmate.jobs.bounds import Gpus, Nodes
 from schedmate.mate import SchedMate
 
 ERROR_SCHEMA = "schedmate.error/v1"
@@ -26,8 +27,8 @@ class BatchJob(BaseModel):
 
     repo: str
     command: str | None = None
-    gpus: int | None = Field(None, ge=0)
-    nodes: int | None = Field(None, ge=1)
+    gpus: Gpus | None = None
+    nodes: Nodes | None = None
     gpu_type: str | None = None
     time_limit: str | float | None = None
     job_id: str | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
 import typer
 
 from schedmate.commands.options import JsonOption
+from schedmate.plain import dumps
 
 SCHEMA = "schedmate.config/v1"
 
@@ -38,9 +38,9 @@ def show(
             name: {"value": value, "origin": origins[name]} if origin else value
             for name, value in values.items()
         }
-        typer.echo(json.dumps({"schema": SCHEMA, "settings": shown}, indent=2))
+        typer.echo(dumps({"schema": SCHEMA, "settings": shown}, indent=2))
         return
     screen = Screen(sys.stdout)
     for name, value in values.items():
-        text = json.dumps(value)
+        text = dumps(value)
         screen.line(f"{text} # {origins[name]}" if origin else text, label=f"{name} = ")

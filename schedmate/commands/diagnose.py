@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.commands.options import FollowLinks, JsonOption
 from schedmate.errors import FAILED_JOB, UsageError
 from schedmate.files import without_shared_folders
+from schedmate.plain import dumps
 from schedmate.terminal import clean
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def diagnose(
         )
         found = _consulted(found, log, settings, window)
     if as_json:
-        typer.echo(json.dumps(document(found), indent=2))
+        typer.echo(dumps(document(found), indent=2))
     else:
         _print(found)
     if exit_code and found.error_type != "none":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -20,6 +19,7 @@ from schedmate.commands.checks import Check
 from schedmate.commands.options import JsonOption
 from schedmate.durations import format_duration
 from schedmate.errors import INTERNAL, SchedmateError, installing
+from schedmate.plain import dumps
 
 if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
@@ -48,7 +48,7 @@ def doctor(
     failed = any(check.status == "failed" for check in checks)
     if as_json:
         document = {"schema": SCHEMA, "ok": not failed, "checks": [asdict(one) for one in checks]}
-        typer.echo(json.dumps(document, indent=2))
+        typer.echo(dumps(document, indent=2))
     else:
         screen = Screen(sys.stdout)
         for check in checks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +20,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
+from schedmate.plain import dumps
 from schedmate.terminal import say
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def explain(
             stream.write(explanation_page(found, trace.name, synthetic=workload.synthetic))
         say(f"wrote {output}")
     if as_json:
-        typer.echo(json.dumps(_document(found, workload, trace.name), indent=1))
+        typer.echo(dumps(_document(found, workload, trace.name), indent=1))
     else:
         _show(found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from schedmate.commands.history_import import import_history
 from schedmate.commands.options import HistoryOption, JsonOption
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
+from schedmate.plain import dumps
 from schedmate.terminal import clean, progress, say
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def list_(
         records = store.list(limit=limit, offset=offset, state=_state(state), user=user, text=text)
     if as_json:
         jobs = [record.model_dump(mode="json", by_alias=True) for record in records]
-        typer.echo(json.dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
+        typer.echo(dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
     else:
         _table(records)
 
@@ -156,7 +156,7 @@ def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
     with opened(history, read_only=True) as store:
         numbers = store.stats()
     if as_json:
-        typer.echo(json.dumps({"schema": SCHEMA, "stats": numbers}, indent=2))
+        typer.echo(dumps({"schema": SCHEMA, "stats": numbers}, indent=2))
         return
     _list(_flat(numbers))
 
@@ -200,7 +200,7 @@ def calibrate(as_json: JsonOption = False) -> None:
     found = measure(embedder)
     if as_json:
         document = {"schema": CALIBRATION, "embedder": embedder.id, **asdict(found)}
-        typer.echo(json.dumps(document, indent=2))
+        typer.echo(dumps(document, indent=2))
         return
     typer.echo(f"threshold = {found.threshold}")
     say(f"for {embedder.id}; of pairs that it was not chosen on it lets through:")
@@ -263,7 +263,7 @@ def _show(record: JobRecord, as_json: bool) -> None:
     document = record.model_dump(mode="json", by_alias=True)
     document["fingerprint"] = record.metadata.fingerprint()
     if as_json:
-        typer.echo(json.dumps({"schema": SCHEMA, "job": document}, indent=2))
+        typer.echo(dumps({"schema": SCHEMA, "job": document}, indent=2))
         return
     document["metadata"].pop("evidence", None)
     _list((name, value) for name, value in _flat(document) if value is not None)

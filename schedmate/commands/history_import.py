@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from schedmate.commands.history_common import opened
 from schedmate.commands.options import HistoryOption, JsonOption
 from schedmate.errors import INPUT, INTERRUPTED, UsageError
+from schedmate.plain import dumps
 from schedmate.terminal import counted, progress, say
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _report_import(
             "analysed": analyser.analysed if analyser else None,
             "interrupted": interrupted,
         }
-        typer.echo(json.dumps(document, indent=2))
+        typer.echo(dumps(document, indent=2))
     for problem in report.problems:
         say(f"warning: {problem}")
     more = report.bad - len(report.problems)

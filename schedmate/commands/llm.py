@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ import typer
 
 from schedmate.commands.options import JsonOption
 from schedmate.durations import parse_duration
+from schedmate.plain import dumps
 
 SCHEMA = "schedmate.ledger/v1"
 
@@ -52,7 +52,7 @@ def ledger(
     totals = _totals(calls)
     if as_json:
         document = {"schema": SCHEMA, "totals": totals, "calls": calls[:last]}
-        typer.echo(json.dumps(document, indent=2))
+        typer.echo(dumps(document, indent=2))
         return
     _print(calls[:last], totals)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import typer
 
 from schedmate.commands.options import JsonOption
+from schedmate.plain import dumps
 
 
 def policies(as_json: JsonOption = False) -> None:
@@ -26,7 +26,7 @@ def policies(as_json: JsonOption = False) -> None:
             }
         )
     if as_json:
-        typer.echo(json.dumps({"schema": "schedmate.policies/v1", "policies": rows}, indent=1))
+        typer.echo(dumps({"schema": "schedmate.policies/v1", "policies": rows}, indent=1))
         return
     table = Table("policy", "what", "settings")
     for row in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from schedmate.commands.options import JsonOption
 from schedmate.errors import INTERNAL, did_you_mean
+from schedmate.plain import dumps
 from schedmate.terminal import say
 
 SCHEMA = "schedmate.rules/v1"
@@ -37,7 +37,7 @@ def list_rules(
             say(f"no rule has {word!r} in it{did_you_mean(word, sorted(known | words)) or '.'}")
     if as_json:
         entries = [rule.model_dump(mode="json") for rule in rules]
-        typer.echo(json.dumps({"schema": SCHEMA, "rules": entries}, indent=2))
+        typer.echo(dumps({"schema": SCHEMA, "rules": entries}, indent=2))
         return
     screen = Screen(sys.stdout)
     area = None

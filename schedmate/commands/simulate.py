@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from schedmate.commands.trace_options import (
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError, installing
 from schedmate.files import open_output
+from schedmate.plain import dumps
 from schedmate.terminal import progress, say
 
 SCHEMA = "schedmate.simulate/v1"
@@ -229,7 +229,7 @@ def simulate(
             stream.write(simulation_page(whole, window))
         say(f"report: {page}")
     if as_json:
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(dumps(document, indent=1))
     else:
         show(numbers)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
+from schedmate.plain import dumps
 from schedmate.terminal import say
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def check(
             "columns": list(workload.columns),
             "notes": workload.notes,
         }
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(dumps(document, indent=1))
         return
     from schedmate.terminal.screen import Screen
 
@@ -246,7 +246,7 @@ def synthesize(
                 for row in rows
             ],
         }
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(dumps(document, indent=1))
     else:
         _matched(rows, found, sys.stderr if out is None else sys.stdout)
     for note in workload.notes:

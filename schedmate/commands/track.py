@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.commands.options import FollowLinks, PlainOption
 from schedmate.errors import ABSTAINED, UsageError
 from schedmate.files import open_output
+from schedmate.plain import dumps
 
 if TYPE_CHECKING:
     from schedmate.jobs import Progress
@@ -175,7 +175,7 @@ def _by_patterns(
 def _write(
     write: Callable[[str], Any], document: dict[str, Any], indent: int | None = None
 ) -> None:
-    write(json.dumps(document, indent=indent, allow_nan=False) + "\n")
+    write(dumps(document, indent=indent) + "\n")
 
 
 def _follow(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -18,6 +17,7 @@ from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.commands.options import FollowLinks
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
+from schedmate.plain import dumps
 from schedmate.terminal import counted, outlasting, progress, say
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def triage(
         for warning in found.warnings[:20]:
             say(f"note: {warning}")
     if as_json:
-        typer.echo(json.dumps(found.document(), indent=2, allow_nan=False))
+        typer.echo(dumps(found.document(), indent=2))
     elif not as_lines:
         _print(found)
     if found.totals.unreadable == found.totals.jobs:
@@ -226,7 +226,7 @@ def _batch(
 
 def _line(verdict: JobVerdict) -> str:
     row = verdict.model_dump(mode="json", exclude={"group"})
-    return json.dumps({"schema": JOB_SCHEMA, **row})
+    return dumps({"schema": JOB_SCHEMA, **row})
 
 
 def _strip_of(batch: Batch, verdict: JobVerdict) -> Strip | None:

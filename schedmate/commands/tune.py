@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from schedmate.commands.trace_options import (
 )
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
+from schedmate.plain import dumps
 from schedmate.terminal import progress
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def tune(
         ],
     }
     if as_json:
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(dumps(document, indent=1))
     else:
         _show(document, format_duration(moment))
 

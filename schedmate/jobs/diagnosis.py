@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schedmate.jobs.bounds import Text
+
 ErrorType = Literal["infrastructure", "framework", "script", "none", "unknown"]
 """Whose fault a failure is (taxonomy of Acme, NSDI 2024); `none` is no failure at all."""
 
@@ -27,7 +29,7 @@ class EvidenceLine(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: str
+    file: Text
     line: int = Field(ge=1, description="1-based; counts line feeds only")
     text: str
     note: str | None = Field(None, description="Why it is quoted")
@@ -39,9 +41,9 @@ class Checkpoint(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str | None = None
+    path: Text | None = None
     step: int | None = Field(None, ge=0, description="Iteration it was written at")
-    file: str
+    file: Text
     line: int = Field(ge=1)
 
 
@@ -98,7 +100,7 @@ class Diagnosis(BaseModel):
     )
     error_name: str | None = None
     faulty_component: FaultyComponent | None = None
-    file: str | None = None
+    file: Text | None = None
     line: int | None = Field(None, ge=1, description="1-based; counts line feeds only")
     rank: int | None = None
     missing_ranks: list[int] = Field(
@@ -129,4 +131,4 @@ class Diagnosis(BaseModel):
     attempts: int = Field(1, ge=1, description="Attempts found in the log")
     locator: Literal["scan", "binary"] = "scan"
     probes: int | None = Field(None, ge=0, description="Chunks that the binary search looked at")
-    warnings: list[str] = Field(default_factory=list)
+    warnings: list[Text] = Field(default_factory=list)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from schedmate.jobs.bounds import Text
+from schedmate.plain import plain
 
 Source = Literal[
     "command",  # a token of the launch command
@@ -42,13 +45,13 @@ class Evidence(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    value: Any = None
+    value: Annotated[Any, BeforeValidator(plain)] = None
     source: Source
-    file: str | None = Field(None, description="POSIX path relative to the repository root")
+    file: Text | None = Field(None, description="POSIX path relative to the repository root")
     line: int | None = Field(None, ge=1, description="1-based line in `file`")
     confidence: float = Field(1.0, ge=0.0, le=1.0)
-    text: str | None = Field(None, description="The token or expression the value was read from")
-    note: str | None = Field(None, description="How the value was chosen, where that needs saying")
+    text: Text | None = Field(None, description="The token or expression the value was read from")
+    note: Text | None = Field(None, description="How the value was chosen, where that needs saying")
 
     def where(self) -> str:
         """A short human-readable origin: `configs/gpt.yaml:12`, `--lr on the command line`."""
@@ -72,6 +75,12 @@ class Evidence(BaseModel):
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, given: Any) -> Any:
+        """What code and configurations hold that no JSON does: infinity, endless numbers."""
+        return plain(given)
 
 
 class ModelConfig(_Section):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schedmate.jobs.bounds import Gpus, Moment, Nodes, Seconds, Text
 from schedmate.jobs.metadata import WorkloadMetadata
 
 JobState = Literal[
@@ -41,51 +42,51 @@ CENSORED_STATES: frozenset[str] = frozenset(
 class LaunchConfig(BaseModel):
     """The resources a job asks for, as the scheduler knows them."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    gpus: int | None = Field(None, ge=0, description="Total GPUs over all nodes")
-    nodes: int | None = Field(None, ge=1, description="Number of nodes")
-    gpu_type: str | None = None
-    time_limit_s: float | None = Field(None, ge=0, description="Time limit [s]")
+    gpus: Gpus | None = Field(None, description="Total GPUs over all nodes")
+    nodes: Nodes | None = Field(None, description="Number of nodes")
+    gpu_type: Text | None = None
+    time_limit_s: Seconds | None = Field(None, description="Time limit [s]")
 
 
 class JobSpec(BaseModel):
     """What is known of a job when it is submitted."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    job_id: str | None = None
-    name: str | None = None
-    user: str | None = None
+    job_id: Text | None = None
+    name: Text | None = None
+    user: Text | None = None
     repo: str | None = Field(None, description="Path of the job's source code on this machine")
     command: str | None = Field(None, description="The launch command, as typed in `repo`")
     launch: LaunchConfig = Field(default_factory=LaunchConfig)
     node_names: list[str] = Field(
         default_factory=list, description="Nodes it ran on, as the scheduler knows"
     )
-    submit_time: float | None = Field(None, description="[s since epoch]")
+    submit_time: Moment | None = Field(None, description="[s since epoch]")
 
 
 class JobRecord(BaseModel):
     """One job of the history: what it was, and what became of it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    job_id: str
-    name: str | None = None
-    user: str | None = None
-    command: str | None = None
+    job_id: Text
+    name: Text | None = None
+    user: Text | None = None
+    command: Text | None = None
     launch: LaunchConfig = Field(default_factory=LaunchConfig)
     metadata: WorkloadMetadata = Field(default_factory=WorkloadMetadata)
     state: JobState = "PENDING"
-    submit_time: float | None = Field(None, description="[s since epoch]")
-    start_time: float | None = Field(None, description="[s since epoch]")
-    end_time: float | None = Field(None, description="[s since epoch]")
-    duration_s: float | None = Field(None, ge=0, description="Run time [s]")
+    submit_time: Moment | None = Field(None, description="[s since epoch]")
+    start_time: Moment | None = Field(None, description="[s since epoch]")
+    end_time: Moment | None = Field(None, description="[s since epoch]")
+    duration_s: Seconds | None = Field(None, description="Run time [s]")
     gpu_util: float | None = Field(None, ge=0, le=100, description="Mean GPU utilisation [%]")
     sm_util: float | None = Field(None, ge=0, le=100, description="Mean SM activity [%]")
     gpu_mem_mb: float | None = Field(None, ge=0, description="Peak memory of one GPU [MB]")
-    throughput: dict[str, float] = Field(
+    throughput: dict[Text, float] = Field(
         default_factory=dict, description="Samples per second by configuration, e.g. `a100x8`"
     )
 

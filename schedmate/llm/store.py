@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.errors import InputError, ModelError, Verdict
+from schedmate.sqlite import Connection
 
 FILE = "llm.sqlite"
 KEPT_REPLIES = 20_000
@@ -64,7 +65,9 @@ class Store:
             directory.mkdir(parents=True, exist_ok=True)
             # Made before SQLite opens it, so that it is never readable by others, even briefly.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            self._db = sqlite3.connect(self.path, timeout=BUSY_S, check_same_thread=False)
+            self._db = sqlite3.connect(
+                self.path, timeout=BUSY_S, check_same_thread=False, factory=Connection
+            )
             schema = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
             self._db.executescript(schema)
             self._add_columns()

@@ -14,6 +14,7 @@ from typing import Any
 
 from schedmate.logparse.reading.lines import refreshes
 from schedmate.logparse.reading.prefixes import split_prefix, unambiguous
+from schedmate.sqlite import Connection
 
 LONGEST = 400
 """Characters of a line that take part in its template."""
@@ -137,7 +138,9 @@ class TemplateStore:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(path, timeout=5, isolation_level=None)
+            self._database = sqlite3.connect(
+                path, timeout=5, isolation_level=None, factory=Connection
+            )
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute(
                 "CREATE TABLE IF NOT EXISTS template_value (kind TEXT NOT NULL, "

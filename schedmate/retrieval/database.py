@@ -13,6 +13,7 @@ from typing import Any
 
 from schedmate.errors import InputError
 from schedmate.retrieval.disk import locked, network_filesystem
+from schedmate.sqlite import Connection
 
 DATABASE = "history.db"
 LOCK = "history.lock"
@@ -239,6 +240,7 @@ def _open(path: Path, options: str, before: str = "") -> sqlite3.Connection:
         timeout=BUSY_S,
         isolation_level=None,
         check_same_thread=False,
+        factory=Connection,
     )
     try:
         connection.execute(before)

@@ -172,7 +172,7 @@ class TestWeighted:
         assert advise([job("later", 100, ended_ago=-1)]).abstained
 
     def test_without_now_every_run_counts(self) -> None:
-        advisor = SchedulingAdvisor(Shelf([job("a", 100, ended_ago=-1e12)]), threshold=0.9)  # type: ignore[arg-type]
+        advisor = SchedulingAdvisor(Shelf([job("a", 100, ended_ago=-1e10)]), threshold=0.9)  # type: ignore[arg-type]
         estimate = advisor.estimate(metadata(), ONE_GPU)
         assert estimate.neighbours[0].age_s == 0
 

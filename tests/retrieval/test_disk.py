@@ -143,7 +143,7 @@ class TestOnANetwork:
 
         connect = sqlite3.connect
         monkeypatch.setattr(
-            sqlite3, "connect", lambda *args, **kw: connect(*args, factory=Refusing, **kw)
+            sqlite3, "connect", lambda *args, **kw: connect(*args, **{**kw, "factory": Refusing})
         )
         with pytest.raises(HistoryError, match=r"cannot share memory.*move the history to a local"):
             JobHistory.open(tmp_path / "history", SMALL)

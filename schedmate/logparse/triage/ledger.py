@@ -13,6 +13,8 @@ from typing import NamedTuple, Self
 from schedmate.errors import InputError
 from schedmate.logparse.triage.targets import Target
 from schedmate.logparse.triage.work import Outcome, version
+from schedmate.plain import encodable
+from schedmate.sqlite import Connection
 
 TOGETHER = 200
 """Verdicts stored at once; a killed batch does so many, or those of one second, again."""
@@ -62,7 +64,9 @@ class Ledger:
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(str(path or ":memory:"), timeout=2, isolation_level=None)
+            self._db = sqlite3.connect(
+                str(path or ":memory:"), timeout=2, isolation_level=None, factory=Connection
+            )
             self._db.execute("PRAGMA journal_mode=DELETE")
             # Held to the end: two batches in one ledger would each count the other's templates.
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -70,7 +74,7 @@ class Ledger:
             for statement in _schema():
                 self._db.execute(statement)
             self._db.execute("DELETE FROM verdict WHERE version <> ?", (version(),))
-            self.batch = self._begin_batch(source)
+            self.batch = self._begin_batch(encodable(source))
             self._db.execute("COMMIT")
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from None

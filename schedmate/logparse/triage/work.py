@@ -15,6 +15,7 @@ from schedmate.logparse.reading import Log
 from schedmate.logparse.reading.storage import BLOCK
 from schedmate.logparse.templates import OTHER, Templates
 from schedmate.logparse.triage.targets import Target
+from schedmate.plain import dumps, encodable
 
 BEFORE, AFTER = 100, 100
 """Lines around the failure whose templates are compared with those of earlier batches."""
@@ -58,8 +59,8 @@ def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose
                 return Outcome(content)
             found = handler(log)
             templates = _around(log, found)
-        _move(found, target.base, "")
-        return Outcome(content, found.model_dump_json(), None, templates)
+        _move(found, encodable(target.base), "")
+        return Outcome(content, dumps(found.model_dump(mode="json")), None, templates)
     except SchedmateError as error:
         return Outcome(error=str(error))
     except Exception as error:  # noqa: BLE001 - one bad log must not end the others
@@ -69,7 +70,7 @@ def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose
 def restore(document: str, base: str) -> Diagnosis:
     """The diagnosis with the names of the files of this log, which begin with `base`."""
     found = Diagnosis.model_validate_json(document)
-    _move(found, "", base)
+    _move(found, "", encodable(base))
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from schedmate.jobs import JobRecord
+from schedmate.terminal import clean
 
 MAX_PROBLEMS = 5
 """Bad rows whose reason is kept; the rest are only counted."""
@@ -38,9 +39,9 @@ class ImportReport:
 def reason(error: Exception) -> str:
     """One line that says why a row cannot be used, with the field where that is known."""
     if isinstance(error, KeyError):
-        return f"no {error.args[0]}"
+        return f"no {clean(error.args[0], 100)}"
     if not isinstance(error, ValidationError):
-        return str(error).splitlines()[0]
+        return clean(error, 400)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}" if place else first["msg"]
