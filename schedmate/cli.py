@@ -18,7 +18,7 @@ import typer
 from schedmate import __version__
 from schedmate.errors import EXIT_CODES, INPUT, INTERNAL, READER_LEFT, TERMINATED, SchedmateError
 from schedmate.garbage import collect_seldom
-from schedmate.terminal import say
+from schedmate.terminal import clean, say
 
 COMMANDS = (
     "analyze",
@@ -137,6 +137,15 @@ def _run() -> None:
         sys.exit(READER_LEFT)
 
 
+def _refused(error: OSError) -> str:
+    """What the operating system refused, where nobody knew better what to say."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = error.filename or "the output"
+        return f"cannot write {place}: {error.strerror}; make room and try again."
+    place = "a file" if error.filename is None else f"{error.filename!r}"
+    return f"cannot use {clean(place, 200)}: {error.strerror or error}; check its name and rights."
+
+
 def main() -> None:
     """Run the command line and exit with a documented code; never shows a traceback unasked."""
     collect_seldom()
@@ -159,10 +168,8 @@ def main() -> None:
             f"internal error, {type(error).__name__}: {error}; "
             "run again with `schedmate --debug ...` for the details."
         )
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            code = INPUT
-            place = error.filename or "the output"
-            message = f"cannot write {place}: {error.strerror}; make room and try again."
+        if isinstance(error, OSError):
+            code, message = INPUT, _refused(error)
     if _debug:
         traceback.print_exception(failure)
     say(f"error: {message}")

@@ -34,8 +34,11 @@ from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
 from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.durations import LONGEST_S
 from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
+from schedmate.paths import exists, is_dir
+from schedmate.plain import MOST_GPUS
 
 MAX_TEXT = 300
 """Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""
@@ -151,10 +154,10 @@ def _placed(value: Value) -> Value:
 
 
 def _repository(repo: Path) -> Path:
-    if not repo.exists():
+    if not exists(repo):
         hint = similar_file(repo) or "; give the path of the job's source code"
         raise InputError(f"{repo}: no such directory{hint}")
-    if not repo.is_dir():
+    if not is_dir(repo):
         raise InputError(f"{repo}: not a directory; give the folder that holds the source code")
     if not any(repo.iterdir()):
         raise InputError(f"{repo}: the directory is empty; give the job's source code")
@@ -163,7 +166,8 @@ def _repository(repo: Path) -> Path:
 
 def _number(plan: LaunchPlan, name: str) -> int | None:
     value = plan.facts.get(name)
-    return value.data if value is not None and isinstance(value.data, int) else None
+    known = value is not None and isinstance(value.data, int) and abs(value.data) <= MOST_GPUS
+    return value.data if value is not None and known else None
 
 
 def _complete(launch: LaunchConfig, plan: LaunchPlan) -> LaunchConfig:
@@ -178,7 +182,7 @@ def _complete(launch: LaunchConfig, plan: LaunchPlan) -> LaunchConfig:
         time_limit_s=launch.time_limit_s
         if launch.time_limit_s is not None
         else float(limit.data)
-        if limit is not None and isinstance(limit.data, int | float)
+        if limit is not None and isinstance(limit.data, int | float) and limit.data <= LONGEST_S
         else None,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from schedmate.agent.values import Origin
 from schedmate.errors import InputError
+from schedmate.paths import is_file
 
 MAX_BYTES = 4 * 1024 * 1024
 """Largest file read as a configuration [bytes]."""
@@ -46,7 +47,7 @@ def load(path: Path, root: Path) -> Source:
         base = root.resolve()
         resolved = path.resolve()
         inside = resolved.is_relative_to(base)
-        regular = inside and resolved.is_file()
+        regular = inside and is_file(resolved)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be opened ({error}); check the path") from error
     if not inside:

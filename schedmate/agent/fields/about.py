@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from schedmate.paths import is_file
+
 _NAMES = ("README.md", "readme.md", "Readme.md", "README.rst", "README.txt", "README")
 _HEADING = re.compile(r"^\s{0,3}#{1,2}\s++(.+)$|<h1[^>]{0,200}>(.+?)</h1>", re.IGNORECASE)
 _UNDERLINE = re.compile(r"^(={4,}|-{4,})\s*$")
@@ -73,7 +75,7 @@ def read(root: Path, entry: str | None) -> list[About]:
     while True:
         for name in _NAMES:
             path = folder / name
-            if path.is_file() and not path.is_symlink():
+            if is_file(path) and not path.is_symlink():
                 about = _parse(path, root)
                 if about is not None:
                     found.append(about)

@@ -17,6 +17,7 @@ from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Value
 from schedmate.errors import InputError
+from schedmate.paths import is_dir, is_file
 
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)[\w-]*$", re.IGNORECASE)
 _WRITTEN_FLAG = re.compile(r"out|save|log|dump|report|result|write", re.IGNORECASE)
@@ -108,8 +109,8 @@ def _config_file(root: Path, plan: LaunchPlan, text: str, flag: str) -> Path | N
         # `-d configs 125M.yml`: the files are in a folder that another word names
         words = [token.data for token in plan.argv if isinstance(token.data, str)]
         named = [word for word in words if _CONFIG_NAME.fullmatch(word) and len(word) <= _MAX_NAME]
-        folders += [path for word in named if (path := root / plan.cwd / word).is_dir()]
-        return next((f / text for f in folders if (f / text).is_file()), None)
+        folders += [path for word in named if is_dir(path := root / plan.cwd / word)]
+        return next((f / text for f in folders if is_file(f / text)), None)
     if not _CONFIG_FLAG.search(flag) or not _CONFIG_NAME.fullmatch(text) or ".." in text:
         return None
     # `--config llama/1B_lora`, a name that a library looks up in its folders

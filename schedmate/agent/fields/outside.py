@@ -16,6 +16,7 @@ from schedmate.agent.interp.libs.library import Library
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin, Value
+from schedmate.paths import is_file
 
 
 @cache
@@ -47,7 +48,7 @@ def python_config(root: Path, plan: LaunchPlan) -> str | None:
         return None
     for word in found[2]:
         path = root / plan.cwd / str(word.data)
-        if path.suffix == ".py" and path.is_file() and path.resolve().is_relative_to(root):
+        if path.suffix == ".py" and is_file(path) and path.resolve().is_relative_to(root):
             return path.resolve().relative_to(root).as_posix()
     return None
 

@@ -28,6 +28,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Value, unknown
+from schedmate.paths import is_dir
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -193,8 +194,8 @@ def _of_module(state: State, data: Module, name: str) -> Value:
         return found
     if name == "__dict__":
         return Value(data)
-    if name == "__path__" and (data.path.is_dir() or data.path.name == "__init__.py"):
-        return Value([Value(str(data.path if data.path.is_dir() else data.path.parent))])
+    if name == "__path__" and (is_dir(data.path) or data.path.name == "__init__.py"):
+        return Value([Value(str(data.path if is_dir(data.path) else data.path.parent))])
     child = state.sources.find(f"{data.name}.{name}", None, state.search_path())
     if child is not None:
         state.load(child)

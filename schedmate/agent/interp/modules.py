@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.objects import Module, Scope, Symbol
 from schedmate.agent.values import Value
+from schedmate.paths import is_dir
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -87,7 +88,7 @@ def module_attr(state: State, module: Module, name: str) -> Value | None:
                 found = state.module_attr(star, name)
             if found is not None:
                 return found
-    if module.path.name == "__init__.py" or module.path.is_dir():
+    if module.path.name == "__init__.py" or is_dir(module.path):
         child = state.sources.find(f"{module.name}.{name}", None, state.search_path())
         if child is not None:
             state.load(child)

@@ -11,6 +11,7 @@ from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.sizes import MAX_PATH, VALUE, joined
 from schedmate.agent.values import Value, unknown
+from schedmate.paths import is_dir, is_file
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -65,7 +66,7 @@ def _path_glob(state: State, base: Value, call: Invocation) -> Value:
     found = state.sources.locate(base.data)
     if not isinstance(pattern, str) or pattern.startswith("/") or not bearable(pattern):
         return unknown(origin=base.origin)
-    if found is None or not found.is_dir() or "**" in pattern:
+    if found is None or not is_dir(found) or "**" in pattern:
         place = Value(str(PurePosixPath(base.data, pattern)), base.origin)
         return state.call(Value(Symbol("glob.glob")), [place], {}, call.site)
     files = sorted(str(child) for child in islice(found.glob(pattern), MAX_FILES))
@@ -98,7 +99,7 @@ def open_file(state: State, path: Value) -> Value:
         frame = state.frames[-1] if state.frames else None
         near = frame.scope.module.path if frame is not None else None
         found = state.sources.locate(path.data, near) or mislaid(state, path)
-        if found is not None and found.is_file():
+        if found is not None and is_file(found):
             return Value(FileHandle(found), path.origin)
     return unknown(origin=path.origin)
 

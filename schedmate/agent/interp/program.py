@@ -16,6 +16,7 @@ from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Origin, Value
+from schedmate.paths import is_dir, is_file
 
 CONFIG = "mmengine.config.Config.fromfile"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -142,7 +143,7 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
             project / name
             for project in projects
             for name in ("src", "lib", "python")
-            if (project / name).is_dir()
+            if is_dir(project / name)
         ),
     ]
 
@@ -154,4 +155,4 @@ def _above(root: Path, entry: Path) -> list[Path]:
 
 def _is_project(folder: Path) -> bool:
     """Whether what is in a folder is installed (`pip install -e .`) before its programs run."""
-    return any((folder / name).is_file() for name in ("setup.py", "pyproject.toml", "setup.cfg"))
+    return any(is_file(folder / name) for name in ("setup.py", "pyproject.toml", "setup.cfg"))

@@ -11,6 +11,7 @@ from schedmate.agent.interp.objects import Module, Site
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import TooMuchSource, parse
+from schedmate.paths import exists, is_dir, is_file, resolved
 
 MAX_SOURCE_BYTES = 2_000_000
 EAGER_BYTES = 1_200_000
@@ -82,21 +83,21 @@ class Sources:
         self._listings: dict[Path, frozenset[str]] = {}
 
     def add_root(self, path: Path) -> None:
-        resolved = path.resolve()
-        if resolved not in self.roots and self.inside(resolved):
-            self.roots.append(resolved)
+        place = resolved(path)
+        if place not in self.roots and self.inside(place):
+            self.roots.append(place)
             self._found = {}
 
     def inside(self, path: Path) -> bool:
         """Whether `path`, links resolved, lies in the repository."""
-        return path.resolve().is_relative_to(self.root)
+        return resolved(path).is_relative_to(self.root)
 
     def relative(self, path: Path) -> str:
         """The repository-relative POSIX form of a path inside it."""
-        resolved = path.resolve()
-        if resolved.is_relative_to(self.root):
-            return resolved.relative_to(self.root).as_posix()
-        return resolved.name
+        place = resolved(path)
+        if place.is_relative_to(self.root):
+            return place.relative_to(self.root).as_posix()
+        return place.name
 
     def locate(self, text: str, near: Path | None = None) -> Path | None:
         """The file of the repository a path in the program means, None when there is none."""
@@ -108,7 +109,7 @@ class Sources:
             bases.append(near.parent / given)
         for candidate in bases:
             try:
-                if candidate.exists() and self.inside(candidate):
+                if exists(candidate) and self.inside(candidate):
                     return candidate.resolve()
             except OSError:
                 return None
@@ -157,17 +158,17 @@ class Sources:
         bases = [base for base in bases if self._holds(base, top)]
         for base in bases:
             for candidate in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):
-                if candidate.is_file() and self.inside(candidate):
+                if is_file(candidate) and self.inside(candidate):
                     return self.module(candidate, name)
         for package, place in self.repo.package_dirs.items():
             if name == package or name.startswith(f"{package}."):
                 inner = self.root / place / Path(*name.removeprefix(package).strip(".").split("."))
                 for candidate in (inner.with_suffix(".py"), inner / "__init__.py"):
-                    if candidate.is_file() and self.inside(candidate):
+                    if is_file(candidate) and self.inside(candidate):
                         return self.module(candidate, name)
         for base in bases:
             folder = base / relative
-            if folder.is_dir() and self.inside(folder) and _holds_python(folder):
+            if is_dir(folder) and self.inside(folder) and _holds_python(folder):
                 return self.module(folder, name)
         return None
 
@@ -185,7 +186,7 @@ class Sources:
         resolved = path.resolve()
         if resolved not in self.modules:
             package = (
-                name if path.name == "__init__.py" or path.is_dir() else name.rpartition(".")[0]
+                name if path.name == "__init__.py" or is_dir(path) else name.rpartition(".")[0]
             )
             self.modules[resolved] = Module(name, resolved, self.relative(resolved), package)
         return self.modules[resolved]
@@ -196,7 +197,7 @@ class Sources:
 
     def parse(self, path: Path, trace: Trace) -> ast.Module | None:
         """The syntax tree of a file; lines that do not parse are left out with a warning."""
-        if path.is_dir():
+        if is_dir(path):
             return ast.Module([], [])
         file = self.relative(path)
         try:
@@ -306,6 +307,6 @@ def _repair(line: str) -> str:
 
 def _holds_python(folder: Path) -> bool:
     try:
-        return any(child.suffix == ".py" or child.is_dir() for child in folder.iterdir())
+        return any(child.suffix == ".py" or is_dir(child) for child in folder.iterdir())
     except OSError:
         return False

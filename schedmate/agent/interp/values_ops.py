@@ -59,7 +59,7 @@ def iterate(value: Value) -> list[Value] | None:
         start, stop, step = data.start.data, data.stop.data, data.step.data
         if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step:
             numbers = range(start, stop, step)
-            if not numbers[MAX_RANGE:]:
+            if not numbers[MAX_RANGE:]:  # a length of over 64 bits cannot even be asked for
                 return [Value(number, value.origin) for number in numbers]
     return None
 

@@ -66,6 +66,8 @@ class Follower:
             Shell(self, state).script(command)
         except OutOfBudgetError:
             self.warn("the scripts do more than is followed: what comes later was not read")
+        except RecursionError:
+            self.warn("the scripts are nested too deeply: what comes later was not read")
 
     def tick(self) -> None:
         """Count a step; raises OutOfBudgetError after too many or too long."""

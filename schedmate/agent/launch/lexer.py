@@ -49,11 +49,12 @@ _BEFORE_COMMAND = frozenset(
 
 
 class Lexer(Scanner):
-    """Reads `text`, whose first line has the number `line`."""
+    """Reads `text`, whose first line has the number `line`; `in_array`: the elements of one."""
 
-    def __init__(self, text: str, line: int = 1) -> None:
+    def __init__(self, text: str, line: int = 1, *, in_array: bool = False) -> None:
         super().__init__(text, line)
         self.truncated = False
+        self._in_array = in_array
         self._heredocs: list[tuple[Token, Word]] = []
 
     def tokens(self) -> list[Token]:
@@ -130,9 +131,9 @@ class Lexer(Scanner):
         self._word_parts(parts)
         if self.text.startswith("(", self.pos) and all(isinstance(p, Literal) for p in parts):
             head = "".join(part.text for part in parts if isinstance(part, Literal))
-            if _ASSIGN.match(head):
+            if _ASSIGN.match(head) and not self._in_array:  # an array holds no array
                 start = self._line()
-                elements = Lexer(self._balanced("(", ")"), start).tokens()
+                elements = Lexer(self._balanced("(", ")"), start, in_array=True).tokens()
                 array = tuple(token.word for token in elements if token.word is not None)
         if not parts and self.pos < len(self.text):  # a character no rule starts with
             parts.append(Literal(self.text[self.pos], line, quoted=False))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from schedmate.agent.configs.text_reader import parse_toml
 from schedmate.agent.syntax import parse
+from schedmate.paths import is_dir, is_file
 
 MAX_BYTES = 2_000_000
 MAX_FILES = 100_000
@@ -60,11 +61,11 @@ class Repo:
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a regular file that does not lie outside through a link."""
-        return self._inside(path) and (self.root / path).is_file()
+        return self._inside(path) and is_file(self.root / path)
 
     def is_dir(self, path: str) -> bool:
         """Whether the path is a directory in the repository."""
-        return self._inside(path) and (self.root / path).is_dir()
+        return self._inside(path) and is_dir(self.root / path)
 
     def _inside(self, path: str) -> bool:
         try:
@@ -252,7 +253,7 @@ def _constant(node: ast.expr | None) -> str:
 def _from_pyproject(repo: Repo, folder: str) -> Iterator[tuple[str, str]]:
     try:
         data = parse_toml(repo.read(posixpath.join(folder, "pyproject.toml")) or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     for path in (("tool", "poetry", "scripts"), ("project", "scripts")):
         table: object = data

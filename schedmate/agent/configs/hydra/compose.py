@@ -26,6 +26,7 @@ from schedmate.agent.configs.trees import (
     wrap,
 )
 from schedmate.agent.values import Value
+from schedmate.paths import is_dir
 
 
 @dataclass(slots=True)
@@ -208,7 +209,7 @@ def _directory(path: str, bases: Sequence[Path], root: Path) -> Path | None:
     for base in bases:
         try:
             found = (base / path).resolve()
-            if path and found.is_dir() and found.is_relative_to(root.resolve()):
+            if path and is_dir(found) and found.is_relative_to(root.resolve()):
                 return found
         except (OSError, RuntimeError, ValueError):
             continue

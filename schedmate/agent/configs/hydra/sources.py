@@ -13,6 +13,7 @@ from schedmate.agent.configs.trees import merge
 from schedmate.agent.configs.yaml_reader import read_yaml
 from schedmate.agent.values import Value
 from schedmate.errors import did_you_mean
+from schedmate.paths import is_dir, is_file
 
 _HEADER = re.compile(r"#\s*@(\S+)\s+(\S+)\s*")
 
@@ -88,7 +89,7 @@ class Sources:
         for parent in self.directories:
             try:
                 found = (parent / path).resolve()
-                if (found.is_dir() if directory else found.is_file()) and (
+                if (is_dir(found) if directory else is_file(found)) and (
                     found.is_relative_to(base)
                 ):
                     return found

@@ -15,6 +15,7 @@ from schedmate.agent.interp.paths import bearable, mislaid
 from schedmate.agent.interp.values_ops import origin_of
 from schedmate.agent.sizes import MAX_PATH, joined
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
+from schedmate.paths import is_dir
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -56,7 +57,7 @@ def exists(state: State, call: Invocation) -> Value:
 
 def is_folder(state: State, call: Invocation) -> Value:
     found = _found(state, call.first)
-    return unknown() if found is None else Value(found.is_dir())
+    return unknown() if found is None else Value(is_dir(found))
 
 
 def _found(state: State, path: Value) -> Path | None:
@@ -73,7 +74,7 @@ def is_file(state: State, call: Invocation) -> Value:
 def listdir(state: State, call: Invocation) -> Value:
     path = call.args[0] if call.args else Value(".")
     found = state.sources.locate(path.data) if isinstance(path.data, str) else None
-    if found is None or not found.is_dir():
+    if found is None or not is_dir(found):
         return unknown()
     names = sorted(child.name for child in found.iterdir())[:MAX_LISTING]
     return Value([Value(name) for name in names])
@@ -86,7 +87,7 @@ def glob(state: State, call: Invocation) -> Value | None:
         return None
     folder, _, name = pattern.rpartition("/")
     found = state.sources.locate(folder or ".")
-    if found is None or not found.is_dir() or "*" in folder:
+    if found is None or not is_dir(found) or "*" in folder:
         return None
     files = sorted(str(child) for child in found.glob(name or "*"))[:MAX_LISTING]
     return Value([Value(file) for file in files])

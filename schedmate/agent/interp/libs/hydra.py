@@ -25,6 +25,7 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
+from schedmate.paths import is_dir
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -101,7 +102,7 @@ def _folder(state: State, module: Path, path: str | None, given: bool) -> Path:
         path = path.removeprefix("pkg://").replace(".", "/")
     for base in (module.parent, *state.sources.roots, state.sources.root):
         candidate = base / path
-        if candidate.is_dir() and state.sources.inside(candidate):
+        if is_dir(candidate) and state.sources.inside(candidate):
             return candidate.resolve()
     state.trace.warn(f"{path}: the Hydra config directory is not in the repository")
     return module.parent

@@ -12,6 +12,7 @@ from schedmate.agent.interp.libs.filesystem import MAX_LISTING
 from schedmate.agent.interp.objects import Module, PathStr, Symbol
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
+from schedmate.paths import is_dir, is_file
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -66,7 +67,7 @@ def iter_modules(state: State, call: Invocation) -> Value:
     found: list[tuple[str, bool]] = []
     for folder in folders:
         place = state.sources.locate(folder.data) if isinstance(folder.data, str) else None
-        if place is not None and place.is_dir():
+        if place is not None and is_dir(place):
             found.extend(_modules_in(place, before, call.path.endswith("walk_packages")))
     if not found:
         return unknown()
@@ -77,7 +78,7 @@ def iter_modules(state: State, call: Invocation) -> Value:
 
 def _modules_in(folder: Path, prefix: str, deep: bool) -> Iterator[tuple[str, bool]]:
     for child in sorted(folder.iterdir()):
-        if (child / "__init__.py").is_file():
+        if is_file(child / "__init__.py"):
             yield prefix + child.name, True
             if deep:
                 yield from _modules_in(child, f"{prefix}{child.name}.", deep)
@@ -94,7 +95,7 @@ def package_files(state: State, call: Invocation) -> Value:
     module = state.sources.find(name, None, state.search_path()) if isinstance(name, str) else None
     if module is None:
         return unknown()
-    path = module.path if module.path.is_dir() else module.path.parent
+    path = module.path if is_dir(module.path) else module.path.parent
     return Value(PathStr(str(path)), given.origin if given is not None else None)
 
 

@@ -18,6 +18,7 @@ from schedmate.agent.launch import LaunchPlan, plan_launch
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
+from schedmate.paths import is_file
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -107,7 +108,7 @@ def run_module(state: State, call: Invocation) -> Value:
 
 
 def _run_file(state: State, call: Invocation, found: Path | None) -> Value:
-    if found is None or found.suffix != ".py" or not found.is_file():
+    if found is None or found.suffix != ".py" or not is_file(found):
         return unknown()
     name = call.argument(2, "run_name")
     if name is None or name.data != "__main__":

@@ -16,6 +16,7 @@ from schedmate.agent.interp.paths import mislaid
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
+from schedmate.paths import is_file
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -37,7 +38,7 @@ def locate(state: State, path: Value) -> Path | None:
         if found is None and path.data in state.texts:
             found = state.texts[path.data]
         found = found or mislaid(state, path)
-        return found if found is not None and found.is_file() else None
+        return found if found is not None and is_file(found) else None
     return None
 
 

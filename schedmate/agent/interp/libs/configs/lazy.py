@@ -19,6 +19,7 @@ from schedmate.agent.interp.objects import AttrDict, Call, Module
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
+from schedmate.paths import is_file
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -102,7 +103,7 @@ def _beside(state: State, path: Path, node: ast.ImportFrom) -> Path | None:
         return None
     folder = path.parents[min(node.level, len(path.parents)) - 1]
     found = folder.joinpath(*node.module.split(".")).with_suffix(".py")
-    return found if found.is_file() and state.sources.inside(found) else None
+    return found if is_file(found) and state.sources.inside(found) else None
 
 
 def override(state: State, call: Invocation) -> Value:

@@ -14,6 +14,7 @@ from schedmate.agent.interp.objects import Function, Module, Native
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
+from schedmate.paths import is_file
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -89,7 +90,7 @@ def _bases(state: State, value: Value | None, path: Path, active: list[Path]) ->
             continue
         text = item.data.rpartition("::")[2]
         candidates = [path.parent / text, state.sources.root / "configs" / text]
-        found = next((c for c in candidates if c.is_file() and state.sources.inside(c)), None)
+        found = next((c for c in candidates if is_file(c) and state.sources.inside(c)), None)
         if found is None:
             state.trace.warn(f"{state.sources.relative(path)}: its _base_ {item.data} is not there")
             continue

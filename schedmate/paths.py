@@ -1,0 +1,33 @@
+"""What lies at a path that somebody else named, which may be too long, forbidden or no path at all.
+
+`pathlib` raises for some of these and, depending on Python's version, says "no" to others. Here
+what cannot be looked at is not there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file, or a link to one, is there and can be looked at."""
+    return os.path.isfile(path)  # noqa: PTH113 - this is the door
+
+
+def is_dir(path: Path) -> bool:
+    """Whether a directory, or a link to one, is there and can be looked at."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def exists(path: Path) -> bool:
+    """Whether anything is there that can be looked at; a link to nothing is nothing."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def resolved(path: Path) -> Path:
+    """The absolute path without links; where these go in a circle, or it is no path, as given."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return Path(os.path.abspath(os.fspath(path).replace("\0", "\ufffd")))  # noqa: PTH100
