@@ -136,6 +136,17 @@ def _clone() -> str | None:
     return "." if root == Path.cwd() else str(root)
 
 
+def ends_the_program(error: BaseException) -> bool:
+    """Whether an exception is the user's or the system's wish to end: Ctrl-C or SIGTERM.
+
+    Any other `SystemExit` in code that is not schedmate's own (a policy, an embedder) is a failure
+    of that code, which may not end schedmate without a result.
+    """
+    return isinstance(error, KeyboardInterrupt | GeneratorExit) or (
+        isinstance(error, SystemExit) and error.code == TERMINATED
+    )
+
+
 Verdict = Literal[
     "ok",  # a reply that could be used
     "unavailable",  # no connection, or a server that reports its own failure

@@ -260,8 +260,9 @@ class SchedMate:
             return work(time.monotonic() + allowed_s)
         except TimeoutError:
             _log.warning("no %s for job %s in time", what, job)
-        except Exception as error:  # noqa: BLE001 - advice fails open
-            _log.warning("no %s for job %s: %s", what, job, clean(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - advice fails open
+            # an embedder of somebody else's that calls `sys.exit` ends no scheduler
+            _log.warning("no %s for job %s: %s", what, job, clean(f"{error}" or repr(error)))
         return None
 
     def store(self, record: JobRecord) -> str:

@@ -271,3 +271,36 @@ def test_the_toy_scheduler(example_history: Path) -> None:
     ]
     with SchedMate(load_settings(history=example_history, deadline_s=60.0)) as mate:
         assert [spec.name for spec in toy["order"](queue, mate)] == ["short", "long", "unknown"]
+
+
+@pytest.mark.parametrize("job", [None, 5, object()])
+@pytest.mark.parametrize("logs", [None, 5, [], [None], "a" * 5_000, "\0", "\udcff", {"a": 1}])
+def test_arguments_that_are_none_raise_nothing_into_the_scheduler(
+    mate: SchedMate, job: Any, logs: Any
+) -> None:
+    assert mate.on_failure(job, logs) is None
+    assert mate.on_failure(SPEC, "/no/such/log", node_logs=logs) is None
+    assert mate.on_failure(SPEC, logs, deadline_s=float("nan")) is None
+    assert mate.on_progress(job, logs) is None
+    assert mate.on_progress(SPEC, logs, since=-1, deadline_s=1e308) is None
+    assert mate.on_submit(job) is None
+    for deadline in (float("nan"), -1.0, "soon"):
+        assert mate.on_submit(job, deadline_s=deadline) is None
+
+
+def test_an_embedder_that_ends_the_process_ends_no_scheduler(
+    tmp_path: Path, example_history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "quits.py").write_text("class Quits:\n    def __init__(self):\n        exit(0)\n")
+    (tmp_path / "quits_late.py").write_text(
+        "class Quits:\n    id, dim, threshold = 'q', 3, 0.5\n"
+        "    def embed(self, texts):\n        raise SystemExit(0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("quits.Quits", "quits_late.Quits"):
+        history = tmp_path / name
+        with SchedMate(load_settings(history=history, embedder=name), record=True) as mate:
+            assert mate.on_submit(SPEC) is None
+    with SchedMate(load_settings(history=example_history, embedder="quits.Quits")) as mate:
+        with pytest.raises(UsageError, match="fails: SystemExit"):
+            mate.analyze(SPEC)

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-from schedmate.errors import UsageError, did_you_mean
+from schedmate.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
 from schedmate.schedulers.policy import Policy
 
 ENTRY_POINTS = "schedmate.policies"
@@ -74,6 +74,11 @@ def policy_class(name: str) -> type[Policy]:
         ) from None
     except (ImportError, AttributeError, SyntaxError) as error:
         raise UsageError(f"policy {name!r} cannot be loaded: {error}.") from None
+    except BaseException as error:
+        if ends_the_program(error):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"policy {name!r} cannot be loaded: its module fails ({what}).") from error
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise UsageError(f"policy {name!r}: {target} is no subclass of schedmate's Policy.")
     return found
@@ -126,7 +131,15 @@ def make(text: str) -> Policy:
                 f"policy {name!r} needs {one.name}: give the argument a default, or write "
                 f"{name}:{one.name}=VALUE."
             )
-    return found(**values)
+    try:
+        return found(**values)
+    except SchedmateError:
+        raise
+    except BaseException as error:
+        if name in BUNDLED or ends_the_program(error):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"policy {name!r} cannot be made of {text!r} ({what}).") from error
 
 
 def has_setting(text: str, key: str) -> bool:

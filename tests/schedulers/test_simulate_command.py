@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -10,8 +11,11 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from schedmate.errors import INPUT, INTERNAL, USAGE
-from schedmate.schedulers import Policy
+from schedmate.errors import INPUT, INTERNAL, USAGE, InputError
+from schedmate.schedulers import Policy, registry
+from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.workload import Workload
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -229,3 +233,121 @@ def test_the_policy_of_the_documentation_runs(
     written = sys.modules["my_documented_policies"]
     assert issubclass(written.FewestGpus, Policy)
     written.test_a_small_job_passes_a_large_one()
+
+
+ENDS = """
+import os
+from schedmate.schedulers import Policy
+
+class Ends(Policy):
+    name = "mine"
+    def decide(self, view):
+        raise SystemExit(0)
+
+class EndsWhenMade(Policy):
+    name = "mine"
+    def __init__(self):
+        raise SystemExit
+
+class Base(Policy):
+    name = "mine"
+    def decide(self, view):
+        raise BaseException("of its own")
+
+class Generator(Policy):
+    name = "mine"
+    def decide(self, view):
+        raise StopIteration
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "message"),
+    [
+        ("ends:Ends", INTERNAL, "failed in .*ends.py, line 8: SystemExit: 0"),
+        ("ends:EndsWhenMade", USAGE, "cannot be made of .* .SystemExit"),
+        ("ends:Base", INTERNAL, "BaseException: of its own"),
+        ("ends:Generator", INTERNAL, "StopIteration"),
+        ("ends_on_import:Any", USAGE, "its module fails .SystemExit: 0"),
+        ("raises_on_import:Any", USAGE, "its module fails .ZeroDivisionError"),
+    ],
+)
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_no_policy_ends_the_program_without_a_result(
+    cli: Cli,
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+    code: int,
+    message: str,
+    processes: str,
+) -> None:
+    (tmp_path / "ends.py").write_text(ENDS)
+    (tmp_path / "ends_on_import.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "raises_on_import.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    policies = f"fifo,{policy}" if processes == "2" else policy
+    result = cli(
+        "simulate", str(trace), "--cluster", "1x4", "--policy", policies, "--jobs", processes
+    )
+    assert result.code == code, result.err
+    assert re.search(message, result.err)
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("cell", "column"),
+    [
+        ("1e308", "duration_s"),
+        ("-1e308", "submit_s"),
+        ("1e308", "submit_s"),
+        ("1e400", "duration_s"),
+        ("9" * 5_000, "gpus"),
+        ("1e308", "gpus"),
+        ("1e300", "priority"),
+        ("1e308", "cpus"),
+        ("1e308", "memory_mb"),
+        ("1e308", "time_limit_s"),
+        ("nan", "gpu_util_pct"),
+        ("1e308", "gmem_mb"),
+        ("9" * 5_000, "iterations"),
+        ("1e308", "lr"),
+    ],
+)
+def test_a_cell_that_no_cluster_recorded_is_named(
+    cli: Cli, tmp_path: Path, cell: str, column: str
+) -> None:
+    row = {"job_id": "a", "submit_s": "0", "duration_s": "60", "gpus": "1", "model": "m"}
+    row |= {"gpu_util_pct": "50", column: cell}
+    path = tmp_path / "t.csv"
+    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    result = cli("simulate", str(path), "--policy", "fifo", "--cluster", "2x4", "--json")
+    assert result.code == INPUT
+    assert "line 2" in result.err
+    assert len(result.err) < 600
+
+
+@pytest.mark.parametrize("policy", ["gavel", "sia", "pollux"])
+def test_a_job_of_endless_rounds_is_refused(cli: Cli, tmp_path: Path, policy: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,submit_s,duration_s,gpus\na,0,2e11,1\nb,1e11,60,1\n")
+    result = cli("simulate", str(path), "--policy", policy, "--cluster", "1x4")
+    assert result.code == INPUT
+    assert "Leave that job out" in result.err
+    for others in ("fifo", "srtf", "tiresias", "lucid", "horus"):
+        assert cli("simulate", str(path), "--policy", others, "--cluster", "1x4").code == 0
+
+
+@pytest.mark.parametrize("setting", ["interval_s=0", "interval_s=1e308", "interval_s=nan"])
+def test_a_round_has_a_length(cli: Cli, trace: Path, setting: str) -> None:
+    result = cli("simulate", str(trace), "--policy", f"gavel:{setting}", "--cluster", "1x4")
+    assert result.code == USAGE
+    assert "interval_s" in result.err
+
+
+def test_times_are_checked_in_the_library_as_well() -> None:
+    for row in ((0.0, 1e308, 1), (math.nan, 5.0, 1), (0.0, math.inf, 1), (0.0, -1.0, 1)):
+        with pytest.raises(InputError, match="times go up to"):
+            Simulation(Workload.of([row]), registry.make("fifo"), Cluster.parse("1x4"))

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from schedmate.errors import InputError, UsageError, require
+from schedmate.errors import InputError, SchedmateError, UsageError, ends_the_program, require
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -72,6 +72,20 @@ def load_embedder(
         kind = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"the embedder {name!r} cannot be imported: {error}") from error
+    except BaseException as error:
+        raise _unusable(name, error) from error
     options = {"model": model, "base_url": base_url}
-    embedder: Embedder = kind(**{key: value for key, value in options.items() if value})
+    try:
+        embedder: Embedder = kind(**{key: value for key, value in options.items() if value})
+    except SchedmateError:
+        raise
+    except BaseException as error:
+        raise _unusable(name, error) from error
     return embedder
+
+
+def _unusable(name: str, error: BaseException) -> BaseException:
+    """What to say of an embedder whose code fails; a built-in one that does is a bug."""
+    if name in EMBEDDERS or ends_the_program(error):
+        return error
+    return UsageError(f"the embedder {name!r} fails: {type(error).__name__}: {error}.")

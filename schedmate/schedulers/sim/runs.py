@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from schedmate.errors import SchedmateError, UsageError, did_you_mean
+from schedmate.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
 from schedmate.schedulers import registry
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean, noisy
 from schedmate.schedulers.load import Load
@@ -162,7 +162,14 @@ def run_policy(
     elif plan.phases is not None:
         own = ChangingUse(workload, plan.parameters, plan.phases, plan.seed)
     world = World(workload, estimator, plan.failures, plan.seed)
-    parts = made.equip(world) if isinstance(made, Equipped) else Equipment()
+    try:
+        parts = made.equip(world) if isinstance(made, Equipped) else Equipment()
+    except SchedmateError:
+        raise
+    except BaseException as error:
+        if ends_the_program(error):
+            raise
+        raise _failed(made, error) from error
     faults = parts.faults
     if faults is None and plan.failures is not None:
         faults = JobFailures(workload, plan.failures, plan.seed)
@@ -182,7 +189,9 @@ def run_policy(
         outcome = simulation.run(progress)
     except SchedmateError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if ends_the_program(error):
+            raise
         raise _failed(made, error) from error
     cpu_s = time.process_time() - began
     if plan.check:
@@ -224,7 +233,7 @@ def _unpackable(workload: Workload) -> dict[str, int]:
     return {what: unknown} if unknown else {}
 
 
-def _failed(policy: Policy, error: Exception) -> Exception:
+def _failed(policy: Policy, error: BaseException) -> BaseException:
     """What is said of an error under a policy of somebody else; of a bundled one it is a bug."""
     module = sys.modules[type(policy).__module__]
     if module.__name__.startswith(f"{__name__.partition('.')[0]}."):

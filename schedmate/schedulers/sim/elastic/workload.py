@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from schedmate.durations import LONGEST_S
 from schedmate.errors import InputError
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers.goodput.agent import MOST_REPLICAS
@@ -94,6 +95,9 @@ def read(
     )
 
 
+_MOST = 1e9
+
+
 @dataclass(frozen=True)
 class _Row:
     id: str
@@ -110,9 +114,12 @@ def _row(row: dict[str, str], seen: set[str]) -> _Row:
         raise ValueError(f"the name {name!r} is empty or not the first of its kind")
     seen.add(name)
     submit_s = float(row["time"] or "nan")
-    gpus, batch = int(row["num_replicas"] or 0), int(row["batch_size"] or 0)
+    counts = [float(row[column] or 0) for column in ("num_replicas", "batch_size")]
+    if not all(0 <= one <= _MOST and one.is_integer() for one in counts):
+        raise ValueError("num_replicas and batch_size have to be whole numbers of a sane size")
+    gpus, batch = map(int, counts)
     category = (row.get("category") or CATEGORIES[0]).strip()
-    if not 0 <= submit_s < float("inf") or gpus < 1 or batch < 1:
+    if not 0 <= submit_s <= LONGEST_S or gpus < 1 or batch < 1:
         raise ValueError("time, num_replicas and batch_size have to be positive numbers")
     if category not in CATEGORIES:
         raise ValueError(f"category {category!r} is none of {', '.join(CATEGORIES)}")

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappush
 
+from schedmate.durations import format_duration
+from schedmate.errors import InputError
 from schedmate.schedulers.policy import NEVER, View
 from schedmate.schedulers.sim.engine.progress import TICK, Event
 
 _IDLE = 1000
 """Rounds in which nothing runs, comes or is decided, after which a policy is given up."""
+
+
+MOST_ROUNDS = 1_000_000
+"""Rounds that one job may run for: eleven years of six minutes. Each costs, whatever happens."""
+
+
+def check_rounds(durations_s: Iterable[float], policy: str, interval_s: float) -> None:
+    """Raises `InputError` for a job that would keep a policy deciding for hours of real time."""
+    longest = max(durations_s, default=0.0)
+    if longest / interval_s > MOST_ROUNDS:
+        raise InputError(
+            f"a job of the trace runs for {format_duration(longest)}, and policy {policy} decides "
+            f"every {interval_s:g} s, which is {longest / interval_s:.2g} times. Leave that job "
+            "out of the trace, or take a policy that decides when something happens."
+        )
 
 
 class Rounds:

@@ -10,6 +10,8 @@ import gc
 from collections.abc import Callable, Iterable
 from heapq import heappop
 
+from schedmate.durations import LONGEST_S
+from schedmate.errors import UsageError
 from schedmate.schedulers.estimators import ABSURD_S, Estimator
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster, Forecast, Job
@@ -30,8 +32,8 @@ from schedmate.schedulers.sim.engine.progress import (
     WAKE,
 )
 from schedmate.schedulers.sim.engine.record import Outcome
-from schedmate.schedulers.sim.engine.rounds import Rounds
-from schedmate.schedulers.sim.engine.sizes import check_sizes
+from schedmate.schedulers.sim.engine.rounds import Rounds, check_rounds
+from schedmate.schedulers.sim.engine.sizes import check_sizes, check_times
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
 from schedmate.schedulers.sim.workload import Workload
@@ -71,8 +73,13 @@ class Simulation:
         for job, vc in zip(workload.jobs, workload.vcs or [""] * len(workload), strict=True):
             job.reset()
             job.vc = vc if has_vcs else ""
+        check_times(workload.jobs, workload.duration_s)
         check_sizes(workload.jobs, self.view.space)
         self._by_trace = physics is None or isinstance(physics, TracePhysics)
+        if policy.interval_s is not None and not 0 < policy.interval_s <= LONGEST_S:
+            raise UsageError(f"policy {policy.name}: interval_s has to be above 0.")
+        if self._by_trace and policy.rounds and policy.interval_s is not None:
+            check_rounds(workload.duration_s, policy.name, policy.interval_s)
         self._execution = Execution(
             workload,
             policy,

@@ -1,12 +1,23 @@
-"""Jobs that no cluster of this kind could ever run."""
+"""Jobs that no cluster of this kind, or no cluster at all, could ever run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from schedmate.durations import LONGEST_S
 from schedmate.errors import InputError
 from schedmate.schedulers.model import PROFILING, Job
 from schedmate.schedulers.space import Space
+
+
+def check_times(jobs: Sequence[Job], durations_s: Sequence[float]) -> None:
+    """Raises `InputError` for a time that is none; sums of those that are stay exact and finite."""
+    for job, duration_s in zip(jobs, durations_s, strict=True):
+        if not (0 <= duration_s <= LONGEST_S and abs(job.submit_time) <= LONGEST_S):
+            raise InputError(
+                f"job {job.id} comes at {job.submit_time:g} s and runs for {duration_s:g} s; "
+                f"times go up to {LONGEST_S:g} s, and no duration is negative."
+            )
 
 
 def check_sizes(jobs: Iterable[Job], space: Space) -> None:

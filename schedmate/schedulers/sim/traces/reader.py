@@ -16,6 +16,7 @@ from schedmate.schedulers.sim.elastic import workload as elastic
 from schedmate.schedulers.sim.traces.layout import Layout, layout_of
 from schedmate.schedulers.sim.traces.row import Entry, entry_of
 from schedmate.schedulers.sim.traces.table import rows_of
+from schedmate.schedulers.sim.traces.values import MOST
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.terminal import counted
 
@@ -206,6 +207,7 @@ def _workload(
 
 def _optional(text: str) -> float | None:
     try:
-        return float(text) if text else None
+        value = float(text) if text else None
     except ValueError:
         return None
+    return value if value is not None and abs(value) <= MOST else None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime
+
+from schedmate.durations import LONGEST_S
+from schedmate.terminal import clean
+
+MOST = 1e15
+"""The largest number that a cell may say: whole numbers up to it are exact."""
 
 _TRES = re.compile(r"(?:^|,)gres/gpu(?::[\w.+-]+)?=(\d+)")
 _STATES = {
@@ -34,9 +39,9 @@ def number(text: str, what: str, default: float | None = None) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{what} is {text!r}, not a number") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{what} is {text!r}, not a number")
+        raise ValueError(f"{what} is {shown(text)}, not a number") from None
+    if not abs(value) <= MOST:
+        raise ValueError(f"{what} is {shown(text)}, not a number of at most {MOST:g}")
     return value
 
 
@@ -44,7 +49,7 @@ def whole(text: str, what: str, *, negative: bool = False) -> int:
     """A whole number."""
     value = number(text, what)
     if value != int(value) or (value < 0 and not negative):
-        raise ValueError(f"{what} is {text!r}, not a whole number of at least 0")
+        raise ValueError(f"{what} is {shown(text)}, not a whole number of at least 0")
     return int(value)
 
 
@@ -58,18 +63,23 @@ def seconds(text: str, what: str, unit: float = 1.0) -> float:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise ValueError(f"{what} is {text!r}, neither seconds nor a date") from None
+            raise ValueError(f"{what} is {shown(text)}, neither seconds nor a date") from None
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(value):
-        raise ValueError(f"{what} is {text!r}, not a number")
+    if not abs(value) <= LONGEST_S:
+        raise ValueError(f"{what} is {shown(text)}, not a time of at most {LONGEST_S:g} s")
     return value
+
+
+def shown(text: str) -> str:
+    """A cell as a message quotes it."""
+    return repr(clean(text, 40))
 
 
 def gpus_of_tres(text: str) -> int:
     """GPUs in Slurm's AllocTRES: the untyped count, else the sum over types."""
     counts = _TRES.findall(text)
     untyped = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
-    return int(untyped[1]) if untyped else sum(map(int, counts))
+    return whole(untyped[1], "gpus") if untyped else sum(whole(one, "gpus") for one in counts)
 
 
 def state_of(text: str) -> str:
