@@ -59,7 +59,9 @@ class Settings(BaseSettings):
     Build it with `load_settings`: the class itself reads neither files nor the environment.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=ENV_PREFIX)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix=ENV_PREFIX, allow_inf_nan=False
+    )
 
     history: Path = Field(
         default_factory=lambda: data_dir() / "history",
@@ -242,7 +244,11 @@ def _read(path: Path) -> dict[str, Any]:
             f"cannot read the settings file {path}: {error.strerror}; correct the path, or leave "
             "it out."
         ) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise SettingsError(
+            f"cannot read the settings file {path}: it is nested too deeply."
+        ) from None
+    except ValueError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error}") from None
     for name in ("history", "trajectories"):
         if isinstance(values.get(name), str):

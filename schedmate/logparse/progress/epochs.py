@@ -120,7 +120,7 @@ def place_in_epochs(group: list[Sample], lines: list[Sample]) -> None:
     if again and all(s.total and (s.iteration or 0) >= s.total for s in again):
         for sample in loop:
             sample.in_epoch = True
-    names = [s for s in reversed(lines) if s.epoch is not None and s.epoch.is_integer()]
+    names = [s for s in reversed(lines) if s.epoch is not None and s.epoch % 1 == 0]
     closing = 2 * sum(map(_closes, names)) > len(names)
     if not names or not _go_with(loop, names, closing=closing):
         return

@@ -135,7 +135,7 @@ def _take(sample: Sample, number: Labelled, kinds: list[str], losses: Losses) ->
         return
     if number.clock and known[0] == "iteration":
         known = "step_time", 1.0, True  # `Step: 1s41ms`
-    whole = number.value.is_integer() and number.unit != "ms"
+    whole = number.value % 1 == 0 and number.unit != "ms"
     if known[0] == "step_time" and sample.iteration is None and whole:
         own = meaning(number.key, "")  # `step 100 s`
         known = own if own is not None and own[0] == "iteration" else known
@@ -198,7 +198,7 @@ def _count(sample: Sample, number: Labelled, kinds: list[str]) -> None:
 
 
 def _iteration(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
-    if not value.is_integer() or value < 0:
+    if value % 1 != 0 or value < 0:
         return False
     if "global" in number.key.lower() and sample.in_epoch:
         sample.iteration, sample.total, sample.in_epoch = int(value), None, False
@@ -239,7 +239,7 @@ def _step_time(sample: Sample, number: Labelled, value: float, stated: bool) -> 
 def _finer(so_far_s: float, steps: int, stated_s: float, number: Labelled) -> float:
     """The time of a step by all up to here where that has more digits: `10/10 - 13s 1s/step`."""
     digit = seconds(number.unit.partition("/")[0])
-    if digit is None or not number.value.is_integer() or digit / stated_s < 1 / so_far_s:
+    if digit is None or number.value % 1 != 0 or digit / stated_s < 1 / so_far_s:
         return stated_s
     mean = so_far_s / steps
     return mean if abs(mean - stated_s) < digit else stated_s

@@ -21,7 +21,7 @@ def nameless(numbers: list[Labelled]) -> tuple[int, ...]:
         for number in numbers
         if (_LEVEL.fullmatch(number.key) or (number.bracketed and _is_unnamed(number)))
         and not (number.unit or number.clock or number.total)
-        and number.value.is_integer()
+        and number.value % 1 == 0
         and 0 <= number.value < LATEST
     )
 
@@ -55,7 +55,7 @@ def _is_unnamed(number: Labelled) -> bool:
 
 def _is_beside(number: Labelled) -> bool:
     plain = not (number.key or number.unit or number.clock or number.total)
-    return plain and number.value.is_integer() and _BESIDE.fullmatch(number.gap) is not None
+    return plain and number.value % 1 == 0 and _BESIDE.fullmatch(number.gap) is not None
 
 
 _FOLLOWS = re.compile(r"\s?([^\W\d_]{2,})\b(?!\s*[/:=(\[])")
