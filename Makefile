@@ -6,10 +6,10 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint fix types docs bench clean
+.PHONY: help demo test lint fix types docs bench fuzz fuzz-coverage clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
 
 # A stamp newer than pyproject.toml means that the environment is complete, so a second run is fast.
 $(BIN)/python:
@@ -51,6 +51,20 @@ BENCH := startup static_speed batch hostile reading redaction embedding history_
 
 bench: $(VENV)/dev.stamp ## Run the benchmarks that need no other data; results go to benchmarks/results
 	@set -e; for name in $(BENCH); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
+
+# `make fuzz SECONDS=600 SEED=7 TARGETS="log trace"`; tests/fuzz/README.md says what becomes of finds.
+SECONDS ?= 60
+SEED ?= 0
+TARGETS ?=
+
+fuzz: $(VENV)/dev.stamp ## Try odd inputs, SECONDS on each target; those that fail go to build/fuzz
+	$(BIN)/python tests/fuzz/fuzz_run.py $(TARGETS) --runs 1000000000 --seconds $(SECONDS) --seed $(SEED)
+	FUZZ_TIMES=10 $(BIN)/python -m pytest -n 0 -q tests/fuzz/test_fuzz_strategies.py
+
+fuzz-coverage: $(VENV)/dev.stamp ## The same, led by coverage (Atheris), on the log reader and launch commands
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python tests/fuzz/fuzz_coverage.py log --seconds $(SECONDS) --seed $(SEED)
+	$(BIN)/python tests/fuzz/fuzz_coverage.py command --seconds $(SECONDS) --seed $(SEED)
 
 clean: ## Remove the virtual environment, caches and what `make demo` left
 	rm -rf demo $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

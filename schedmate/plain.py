@@ -18,6 +18,7 @@ MOST_GPUS = 10**9
 """GPUs or nodes of one job at most: beyond every cluster, and small enough to count with."""
 
 _DEEPEST = 60
+_LONGEST = 400
 
 
 def encodable(text: str) -> str:
@@ -51,6 +52,14 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
 def dumps(document: Any, indent: int | None = None) -> str:
     """A document as JSON that everybody can read: every value as `plain` makes it."""
     return json.dumps(plain(document), indent=indent, allow_nan=False)
+
+
+def whole(text: str) -> int | float:
+    """The number that digits spell; a floating-point one where no database holds it.
+
+    For `parse_int` of JSON decoders: Python refuses to read more than 4,300 digits as an `int`.
+    """
+    return float(text) if len(text) > _LONGEST else int(text)
 
 
 def clipped(value: Any) -> Any:

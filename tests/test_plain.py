@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from schedmate.errors import INPUT, OK, USAGE
 from schedmate.jobs import Evidence, JobRecord, LaunchConfig, WorkloadMetadata
-from schedmate.plain import LARGEST, clipped, dumps, encodable, plain
+from schedmate.plain import LARGEST, clipped, dumps, encodable, plain, whole
 
 PACKAGE = Path(__file__).parent.parent / "schedmate"
 ANY_TEXT = st.text(st.characters())  # surrogates too
@@ -54,6 +54,8 @@ def test_numbers() -> None:
     assert plain(10**30) == 1e30
     assert plain([10**5_000, math.nan, -math.inf]) == [None, None, None]
     assert clipped(10**24) == LARGEST
+    assert whole("17") == 17
+    assert whole("-" + "9" * 5_000) == -math.inf
     deep: Any = 1
     for _ in range(10_000):
         deep = [deep]

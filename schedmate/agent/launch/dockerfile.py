@@ -36,7 +36,7 @@ def entrypoint(repo: Repo, arguments: list[Value]) -> list[Value]:
 def _words(text: str) -> list[str]:
     try:
         listed = json.loads(text) if text.startswith("[") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         listed = None
     if isinstance(listed, list):
         return [str(word) for word in listed]

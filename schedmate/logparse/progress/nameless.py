@@ -41,7 +41,7 @@ def has_place(numbers: list[Labelled]) -> bool:
 def is_pair(numbers: list[Labelled]) -> bool:
     """Whether a line has two counters in brackets, none of which has a name."""
     return any(
-        _is_unnamed(a) and a.bracketed and a.value.is_integer() and _is_beside(b)
+        _is_unnamed(a) and a.bracketed and a.value % 1 == 0 and _is_beside(b)
         for a, b in pairwise(numbers)
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from schedmate.durations import LONGEST_S
 from schedmate.logparse.reading.file import LogFile
 from schedmate.logparse.reading.inside import Folder, LogError
 from schedmate.logparse.reading.prefixes import Origin, origin_of_file
@@ -206,7 +207,9 @@ def _read_error_file(path: Path, folder: Folder) -> ErrorFile | None:
     text = message.get("message") if isinstance(message, dict) else message
     try:
         time = float(extra.get("timestamp"))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        time = None
+    if time is not None and not abs(time) <= LONGEST_S:
         time = None
     trace = extra.get("py_callstack") or extra.get("traceback") or ""
     return ErrorFile(

@@ -12,8 +12,10 @@ from typing import IO, Any
 
 from schedmate.errors import InputError
 from schedmate.jobs import JobRecord, JobState, LaunchConfig
+from schedmate.plain import whole
 from schedmate.retrieval.importers.report import Analyse, ImportReport, reason
 from schedmate.retrieval.importers.values import count_hosts, gpus_of, parse_state
+from schedmate.terminal import clean
 
 _CHUNK = 1 << 20
 _MAX_VALUE = 64 << 20  # characters; no job of any cluster is near it
@@ -32,7 +34,7 @@ def import_sacct_json(
     for job in _Document(stream).jobs():
         place = f"job {report.rows + 1}"
         if isinstance(job, dict):
-            place += f" ({job.get('job_id')})"
+            place += f" ({clean(job.get('job_id'), 40)})"
         try:
             if not isinstance(job, dict):
                 raise TypeError("not a JSON object")
@@ -170,7 +172,7 @@ class _Document:
         self._stream = stream
         self._buffer = ""
         self._at = 0
-        self._decoder = json.JSONDecoder()
+        self._decoder = json.JSONDecoder(parse_int=whole)
 
     def jobs(self) -> Iterator[Any]:
         """Members of the top-level `jobs` array; other members of the object are passed over."""

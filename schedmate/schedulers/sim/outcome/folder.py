@@ -47,5 +47,5 @@ def read(folder: Path) -> Result | None:
             read_csv(folder / "jobs.csv", JOBS),
             read_csv(folder / "segments.csv", SEGMENTS),
         )
-    except (OSError, ValueError, KeyError, csv.Error):
+    except (OSError, ValueError, KeyError, RecursionError, csv.Error):
         return None
