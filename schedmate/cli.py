@@ -39,6 +39,7 @@ COMMANDS = (
 """Each is a module of `schedmate.commands` with a function of its name, or an `app`: a group."""
 
 _debug = False
+_LONGEST = 1_000
 
 
 class _Warnings(logging.Handler):
@@ -170,6 +171,8 @@ def main() -> None:
         )
         if isinstance(error, OSError):
             code, message = INPUT, _refused(error)
+    if len(message) > _LONGEST:  # what to do next stands at the end
+        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
     if _debug:
         traceback.print_exception(failure)
     say(f"error: {message}")

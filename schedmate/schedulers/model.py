@@ -48,6 +48,11 @@ class Node(NamedTuple):
     """What the node is kept for; empty: running jobs."""
 
 
+_GROUP = re.compile(r"\s*(\d{1,9})x(\d{1,9})(?::([\w.+-]+))?(?:@([\w.+-]+))?\s*")
+MOST_NODES, MOST_OF_A_NODE = 1_000_000, 10_000
+"""The largest cluster that can be described: each node is an object, its GPUs bits of a number."""
+
+
 @dataclass(frozen=True)
 class Cluster:
     """The nodes, in a fixed order: an `Allocation` refers to them by position."""
@@ -78,13 +83,18 @@ class Cluster:
         """
         nodes: list[Node] = []
         for group in text.split(","):
-            match = re.fullmatch(r"\s*(\d+)x(\d+)(?::([\w.+-]+))?(?:@([\w.+-]+))?\s*", group)
+            match = _GROUP.fullmatch(group)
             if match is None or int(match[1]) == 0 or int(match[2]) == 0:
                 raise UsageError(
                     f"{group.strip()!r} is no group of nodes; write a cluster as 108x8 (nodes x "
                     "GPUs), with a GPU type and a virtual cluster as 6x4:T4@vision,2x8:A100@nlp."
                 )
             count, gpus = int(match[1]), int(match[2])
+            if len(nodes) + count > MOST_NODES or gpus > MOST_OF_A_NODE:
+                raise UsageError(
+                    f"{group.strip()!r} makes the cluster larger than {MOST_NODES:,} nodes of "
+                    f"{MOST_OF_A_NODE:,} GPUs."
+                )
             nodes += [
                 Node(f"node{len(nodes) + n}", gpus, gpu_type=match[3] or "", vc=match[4] or "")
                 for n in range(count)

@@ -351,3 +351,38 @@ def test_times_are_checked_in_the_library_as_well() -> None:
     for row in ((0.0, 1e308, 1), (math.nan, 5.0, 1), (0.0, math.inf, 1), (0.0, -1.0, 1)):
         with pytest.raises(InputError, match="times go up to"):
             Simulation(Workload.of([row]), registry.make("fifo"), Cluster.parse("1x4"))
+
+
+@pytest.mark.parametrize("spec", ["9999999999x8", "999999999x8", "1x99999", "9" * 5_000 + "x1"])
+def test_a_cluster_has_a_size(cli: Cli, trace: Path, spec: str) -> None:
+    result = cli("simulate", str(trace), "--policy", "fifo", "--cluster", spec)
+    assert result.code == USAGE
+    assert re.search("larger than|no group of nodes", result.err)
+
+
+PAIR = "model1,dataset1,batchsize1,amp1,speed1,model2,dataset2,batchsize2,amp2,speed2\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [PAIR + "a,b,1,0,nan,a,b,1,0,0.5\n", PAIR + "a,b\n", PAIR + "x" * 200_000, "x\n1\n"],
+)
+def test_a_colocation_table_holds_speeds(cli: Cli, trace: Path, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(text)
+    arguments = ("--policy", "lucid", "--cluster", "1x4", "--colocation", str(path))
+    result = cli("simulate", str(trace), *arguments)
+    assert result.code == USAGE
+    assert "is no colocation table" in result.err
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, "job_id," + "y" * 200_000 + "\n1,2\n"])
+@pytest.mark.parametrize("command", [("traces", "check"), ("history", "import"), ("triage",)])
+def test_a_cell_larger_than_any_is_a_sentence(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...], text: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    result = cli(*command, str(path))
+    assert result.code == INPUT
+    assert "internal error" not in result.err

@@ -57,7 +57,7 @@ _ATTEMPT = re.compile(r"attempt_(\d{1,6})")
 _ROOT = "Root Cause (first observed failure)"
 SUMMARY = 12
 """Most lines of such a summary."""
-_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
+_RANK = re.compile(r"\s*rank\s*: (\d{1,6}) \(local_rank: \d+\)")
 _HOST = re.compile(r"\s*host\s*: (\S+)")
 
 

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 
 from schedmate.logparse.failure.scan import Event
 
-_LAGGING = re.compile(r"\[(\d+)\] (?:finished collective #\d+, but didn't join|joined but didn't)")
+_LAGGING = re.compile(
+    r"\[(\d{1,6})\] (?:finished collective #\d+, but didn't join|joined but didn't)"
+)
 _NOT_PASSED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
-_TASKS = re.compile(r"[Tt]imed out tasks?[^\n]*?task:(\d+)")
-_WORK = re.compile(r"WorkNCCL\(SeqNum=(\d+), OpType=(\w+)")
+_TASKS = re.compile(r"[Tt]imed out tasks?[^\n]*?task:(\d{1,6})\b")
+_WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+)")
 _GROUP = re.compile(r"PG (?:ID|GUID) (\w+)")
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d+)")
-_SEQUENCE = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d+), OpType=")
+_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,18})\b")
+_SEQUENCE = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d{1,18}), OpType=")
 
 
 def missing_ranks(symptoms: list[Event], ranks: Iterable[int | None] = ()) -> list[int]:
@@ -30,7 +32,7 @@ def missing_ranks(symptoms: list[Event], ranks: Iterable[int | None] = ()) -> li
             named.update(int(found) for found in _LAGGING.findall(line.text))
             named.update(int(found) for found in _TASKS.findall(line.text))
             for group in _NOT_PASSED.findall(line.text):
-                named.update(int(one) for one in re.findall(r"\d+", group))
+                named.update(int(one) for one in re.findall(r"\b\d{1,6}\b", group))
             match = _ENQUEUED.search(line.text) or _SEQUENCE.search(line.text)
             if match is not None and event.rank is not None:
                 rank, sequence = event.rank, int(match[1])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from schedmate.data import load
-from schedmate.durations import parse_duration
+from schedmate.durations import LONGEST_S, parse_duration
 from schedmate.errors import InputError, UsageError
 from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.reading.inside import Folder
@@ -136,7 +136,7 @@ def _target(
             return None
         try:
             number = parse_duration(text) if parse is None else parse(text)
-            if 0 <= number < float("inf"):
+            if 0 <= number <= LONGEST_S:
                 return number
         except (ValueError, UsageError):
             pass

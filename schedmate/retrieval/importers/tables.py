@@ -63,7 +63,7 @@ def read_mapping(path: Path) -> dict[str, Column]:
     """A mapping file: YAML or JSON, `FIELD: COLUMN[:UNIT]` a line."""
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InputError(f"cannot read the mapping file {path}: {error}") from None
     if not isinstance(loaded, dict) or not all(
         isinstance(value, str) for item in loaded.items() for value in item
@@ -117,7 +117,10 @@ def import_csv(
     report = report or ImportReport()
     first = stream.readline().lstrip("\ufeff")
     delimiter = max(",;\t|", key=first.count)
-    header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    try:
+        header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise InputError(f"line 1 is not CSV: {error}.") from None
     columns = _resolve(header, mapping or {})
     rows = csv.reader(stream, delimiter=delimiter)
     while True:

@@ -84,12 +84,15 @@ class ColocationTable:
                         )
                         for n in (1, 2)
                     )
-                    speeds = (min(1.0, float(row["speed1"])), min(1.0, float(row["speed2"])))
+                    said = (float(row["speed1"]), float(row["speed2"]))
+                    if not all(speed > 0 for speed in said):
+                        raise ValueError(f"{row['speed1']}, {row['speed2']} are no speeds")
+                    speeds = (min(1.0, said[0]), min(1.0, said[1]))
                     pairs[one, two] = speeds
                     pairs[two, one] = speeds[::-1]
                     if one == two:  # Which of the two is the first means nothing.
                         pairs[one, one] = (sum(speeds) / 2,) * 2
-        except (OSError, KeyError, ValueError, UnicodeError) as error:
+        except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
             raise UsageError(f"{path} is no colocation table: {error!r}.") from None
         return cls(pairs, harmless=harmless)
 

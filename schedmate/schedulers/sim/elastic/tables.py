@@ -54,7 +54,8 @@ class Steps:
         names = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
         for row in _rows(path, names):
             times = [float(row[name]) for name in names[2:]]
-            grouped.setdefault((int(row["num_nodes"]), int(row["num_replicas"])), []).append(times)
+            nodes, replicas = (int(float(row[name])) for name in _WHOLE)
+            grouped.setdefault((nodes, replicas), []).append(times)
         for placement, table in self.by_placement.items():
             key = (len(placement), sum(map(int, placement)))
             grouped.setdefault(key, table.T.tolist())
@@ -178,6 +179,7 @@ class Application:
         return limits.largest / step
 
 
+_WHOLE = ("num_nodes", "num_replicas")
 _NEEDED = ("progress", "grad_sqr", "grad_var")
 
 
@@ -193,7 +195,8 @@ def _rows(path: Path, needs: tuple[str, ...]) -> list[dict[str, str]]:
     for line, row in enumerate(rows, 2):
         for name in needs:
             try:
-                if not float(row[name]) >= 0:
+                number = float(row[name])
+                if not 0 <= number <= 1e15 or (name in _WHOLE and not number.is_integer()):
                     raise ValueError
             except (TypeError, ValueError):
                 raise InputError(f"{path}, line {line}: {name} is no number.") from None

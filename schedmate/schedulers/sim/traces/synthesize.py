@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.traces.calibration import Calibration
+from schedmate.schedulers.sim.traces.values import MOST
 from schedmate.schedulers.sim.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -99,7 +100,7 @@ def read_arrivals(path: Path, column: str) -> Floats:
             counts = []
             for row in reader:
                 value = float(row[column] or "nan")
-                if not 0 <= value < float("inf"):
+                if not 0 <= value <= MOST:
                     raise ValueError(row[column])
                 counts.append(value)
     except OSError as error:

@@ -23,7 +23,10 @@ def rows_of(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     header, _, _ = text.partition("\n")
     delimiter = max(",|\t;", key=header.count)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    names = [name.strip() for name in next(reader, [])]
+    try:
+        names = [name.strip() for name in next(reader, [])]
+    except csv.Error as error:
+        raise InputError(f"{path}, line 1: {error}.") from None
     return names, ((reader.line_num, row) for row in reader if row)
 
 
