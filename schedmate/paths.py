@@ -7,6 +7,8 @@ what cannot be looked at is not there.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 
@@ -31,3 +33,23 @@ def resolved(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
         return Path(os.path.abspath(os.fspath(path).replace("\0", "\ufffd")))  # noqa: PTH100
+
+
+def children(folder: Path) -> list[Path]:
+    """What lies in a folder, sorted; nothing when it cannot be listed."""
+    try:
+        return sorted(folder.iterdir())
+    except (OSError, ValueError):
+        return []
+
+
+def matching(folder: Path, pattern: str, most: int) -> list[Path]:
+    """The first `most` paths below a folder that a glob pattern finds; none if it is no pattern."""
+
+    def found() -> Iterator[Path]:
+        try:
+            yield from folder.glob(pattern)
+        except (OSError, ValueError, NotImplementedError, IndexError, RecursionError):
+            return
+
+    return list(islice(found(), most))

@@ -9,7 +9,7 @@ import pytest
 from cli_runner import Cli
 
 from schedmate.errors import INPUT, OK
-from schedmate.paths import exists, is_dir, is_file, resolved
+from schedmate.paths import children, exists, is_dir, is_file, matching, resolved
 
 PACKAGE = Path(__file__).parent.parent / "schedmate"
 ODD = {
@@ -27,6 +27,19 @@ def test_odd_paths_are_not_there(tmp_path: Path, name: str) -> None:
     path = tmp_path / name / "x"
     assert not any(look(path) for look in (is_file, is_dir, exists))
     assert resolved(path).is_absolute()
+    assert children(path) == []
+    assert matching(path, "*", 9) == []
+    assert name == "" or matching(tmp_path, f"{name}/*", 9) == []
+
+
+def test_patterns(tmp_path: Path) -> None:
+    for name in "cab":
+        (tmp_path / name).touch()
+    assert [path.name for path in children(tmp_path)] == ["a", "b", "c"]
+    assert len(matching(tmp_path, "[ab]", 9)) == 2
+    assert len(matching(tmp_path, "*", 2)) == 2
+    for pattern in ("", "/a", "**x", "[", "a" * 300):
+        assert matching(tmp_path, pattern, 9) == []
 
 
 def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def _joined(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
             spec = spec_value.data if isinstance(spec_value.data, str) else ""
         try:
             parts.append(format(value.data, spec) if specification(spec) else str(value.data))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             parts.append(str(value.data))
         origin = origin or value.origin
     return state.made(Value("".join(parts)[:MAX_DATA], origin or _here(node, scope)))

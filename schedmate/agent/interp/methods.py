@@ -112,7 +112,7 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
             result = getattr(str(text), name)(
                 *(a.plain() for a in args), **{k: v.plain() for k, v in kwargs.items()}
             )
-        except (TypeError, ValueError, LookupError, UnicodeError, AttributeError):
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
             return unknown(origin=base.origin)
         if isinstance(result, list | tuple):
             state.charge(VALUE * len(result))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.sizes import MAX_PATH, VALUE, joined
 from schedmate.agent.values import Value, unknown
-from schedmate.paths import is_dir, is_file
+from schedmate.paths import is_dir, is_file, matching
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -69,7 +68,7 @@ def _path_glob(state: State, base: Value, call: Invocation) -> Value:
     if found is None or not is_dir(found) or "**" in pattern:
         place = Value(str(PurePosixPath(base.data, pattern)), base.origin)
         return state.call(Value(Symbol("glob.glob")), [place], {}, call.site)
-    files = sorted(str(child) for child in islice(found.glob(pattern), MAX_FILES))
+    files = sorted(map(str, matching(found, pattern, MAX_FILES)))
     return Value([Value(PathStr(file), base.origin) for file in files])
 
 

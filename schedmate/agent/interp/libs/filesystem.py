@@ -15,7 +15,7 @@ from schedmate.agent.interp.paths import bearable, mislaid
 from schedmate.agent.interp.values_ops import origin_of
 from schedmate.agent.sizes import MAX_PATH, joined
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
-from schedmate.paths import is_dir
+from schedmate.paths import children, is_dir, matching
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -76,7 +76,7 @@ def listdir(state: State, call: Invocation) -> Value:
     found = state.sources.locate(path.data) if isinstance(path.data, str) else None
     if found is None or not is_dir(found):
         return unknown()
-    names = sorted(child.name for child in found.iterdir())[:MAX_LISTING]
+    names = [child.name for child in children(found)][:MAX_LISTING]
     return Value([Value(name) for name in names])
 
 
@@ -89,7 +89,7 @@ def glob(state: State, call: Invocation) -> Value | None:
     found = state.sources.locate(folder or ".")
     if found is None or not is_dir(found) or "*" in folder:
         return None
-    files = sorted(str(child) for child in found.glob(name or "*"))[:MAX_LISTING]
+    files = sorted(str(child) for child in matching(found, name or "*", MAX_LISTING))
     return Value([Value(file) for file in files])
 
 

@@ -12,7 +12,7 @@ from schedmate.agent.interp.libs.filesystem import MAX_LISTING
 from schedmate.agent.interp.objects import Module, PathStr, Symbol
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
-from schedmate.paths import is_dir, is_file
+from schedmate.paths import children, is_dir, is_file
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.state import State
@@ -77,7 +77,7 @@ def iter_modules(state: State, call: Invocation) -> Value:
 
 
 def _modules_in(folder: Path, prefix: str, deep: bool) -> Iterator[tuple[str, bool]]:
-    for child in sorted(folder.iterdir()):
+    for child in children(folder):
         if is_file(child / "__init__.py"):
             yield prefix + child.name, True
             if deep:
