@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import escape
 
 from schedmate.report.axes import Axis
-from schedmate.report.charts import HEIGHT, LEFT, WIDTH, Series, lines
+from schedmate.report.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Series, lines
 
 COLOURS = ("#1f5fbf", "#c2410c", "#15803d", "#7e22ce", "#0e7490", "#a16207", "#be185d", "#475569")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 3", "12 4", "6 2 1 2")
@@ -32,9 +32,9 @@ def save(
     marked = ""
     if band is not None:
         low, high, words = band
-        top, bottom = (float(axes[1].place(one, HEIGHT - 42, 10)) for one in (high, low))
+        top, bottom = (float(axes[1].place(one, HEIGHT - BOTTOM, TOP)) for one in (high, low))
         marked = (
-            f'<rect x="{LEFT}" y="{top:.1f}" width="{WIDTH - LEFT - 16}" '
+            f'<rect x="{LEFT}" y="{top:.1f}" width="{WIDTH - LEFT - RIGHT}" '
             f'height="{bottom - top:.1f}" fill="#facc15" fill-opacity=".3"/>'
             f'<text class="tick" x="{WIDTH - 150}" y="{top - 4:.1f}">{escape(words)}</text>'
         )
@@ -48,7 +48,7 @@ def save(
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '
         f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>'
-        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}"
+        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}.axis.y{text-anchor:start}"
         ".tick.y{text-anchor:end}.grid{stroke:#cbd5e1;fill:none}"
         f".line{{fill:none;stroke-width:1.8}}.title{{font-size:13px}}{STYLE}</style>"
         f'<rect y="-24" width="{WIDTH}" height="{height + 24}" fill="#fff"/>'

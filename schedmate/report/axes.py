@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from schedmate.report import ticks
 
 Floats = NDArray[np.float64]
 
@@ -38,12 +40,21 @@ class Axis:
         """A value as people read it."""
         return self.names[round(value)] if self.names else _TEXTS[self.kind](value)
 
+    def labels(self) -> Sequence[str]:
+        """The texts of the ticks.
+
+        Those of a linear axis of times have one unit, those of a logarithmic one are `1 s`, `1 min`.
+        """
+        if self.kind == "logarithm":
+            return _log_times([math.expm1(one) for one in self.ticks])
+        if self.kind == "duration" and self.log:
+            return _log_times(self.ticks)
+        write = None if self.names else _LABELS.get(self.kind)
+        return [self.text(one) for one in self.ticks] if write is None else write(self.ticks)
+
 
 def _duration(seconds: float) -> str:
-    days, rest = divmod(seconds, 86_400.0)
-    if days and rest >= 3600 and rest % 3600 < 1:
-        return f"{days:.0f} d {rest / 3600:.0f} h"
-    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+    for size, unit in ((ticks.DAY, "d"), (ticks.HOUR, "h"), (ticks.MINUTE, "min")):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.3g} s"
@@ -55,55 +66,81 @@ def factor(score: float) -> str:
 
 
 def _moment(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%d}" if seconds % 86_400 == 0 else f"{moment:%m-%d %H:%M}"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.0f}x" if value >= 100 else f"{value:.3g}x"
+
+
+def _hours(value: float) -> str:
+    if 0 < abs(value) < 0.01:
+        return "0.00 h"
+    return f"{value:,.0f} h" if abs(value) >= 100 else f"{value:.3g} h"
 
 
 _TEXTS: dict[str, Callable[[float], str]] = {
     "duration": _duration,
     "count": lambda value: f"{value:,.6g}",
     "share": lambda value: f"{100 * value:.3g} %",
-    "ratio": lambda value: f"{value:.3g}x",
-    "hours": lambda value: f"{value:,.4g} h",
+    "ratio": _ratio,
+    "hours": _hours,
     "time": _moment,
     "effect": factor,
     "logarithm": lambda value: _duration(math.expm1(max(value, 0.0))),
 }
-_STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, *(3600 * n for n in (1, 2, 3, 6, 12, 24)))
-"""Round steps of time below a day [s]."""
-_TIMES = (1, 10, 60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
+
+
+def _log_times(times: Sequence[float]) -> Sequence[str]:
+    """Round times each in a unit of its own; times that are not, all in one."""
+    whole = [float(round(one)) for one in times]
+    return [_duration(one) for one in whole] if ticks.are_round(whole) else ticks.durations(whole)
+
+
+_LABELS: dict[str, Callable[[Sequence[float]], Sequence[str]]] = {
+    "duration": ticks.durations,
+    "time": ticks.dates,
+    "effect": lambda scores: [
+        f"{'x' if one >= 0 else ':'} {float(f'{math.exp(abs(one)):.3g}'):,g}" for one in scores
+    ],
+}
 
 
 def log_durations(label: str, low: float, high: float) -> Axis:
     """Times [s] on a logarithmic axis."""
     low, high = max(1.0, low), max(10.0, high, 1.0001 * low)
-    ticks = tuple(float(one) for one in _TIMES if low <= one <= high)
-    return Axis(label, low, high, ticks, "duration", log=True)
+    return Axis(label, low, high, ticks.round_times(low, high), "duration", log=True)
+
+
+def logarithms(label: str, low: float, high: float) -> Axis:
+    """Values of log(1 + time [s]); its ticks are round times."""
+    high = max(high, low + 1e-6)
+    times = ticks.round_times(math.expm1(max(low, 0.0)), math.expm1(max(high, 0.0)))
+    return Axis(label, low, high, tuple(map(math.log1p, times)), "logarithm")
 
 
 def log_ratios(label: str, low: float, high: float) -> Axis:
     """Factors on a logarithmic axis."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    ticks = tuple(10.0**n for n in range(first, last + 1))
-    return Axis(label, ticks[0], ticks[-1], ticks, "ratio", log=True)
+    powers = tuple(10.0**n for n in range(first, last + 1))
+    return Axis(label, powers[0], powers[-1], powers, "ratio", log=True)
+
+
+def effects(label: str, low: float, high: float) -> Axis:
+    """Logarithms of factors; its ticks are round factors."""
+    high = max(high, low + 1e-6)
+    factors = ticks.round_factors(math.exp(low), math.exp(high))
+    return Axis(label, low, high, tuple(map(math.log, factors)), "effect")
 
 
 def linear(label: str, low: float, high: float, kind: str) -> Axis:
     """A linear axis with about five round ticks."""
-    rough = max(high - low, 1e-9) / 5
-    of_time = kind in ("duration", "time")
-    unit = 86_400.0 if of_time and rough >= 86_400 else 1.0
-    power = unit * 10.0 ** math.floor(math.log10(rough / unit))
-    steps = (
-        _STEPS
-        if kind in ("duration", "time") and 1 <= rough < 86_400
-        else [power * n for n in (1, 2, 5, 10)]
-    )
-    step = min(steps, key=lambda one: abs(one - rough))
+    if kind == "time":
+        high = max(high, low + 1.0)
+        return Axis(label, low, high, ticks.moments(low, high), kind)
+    step = ticks.linear_step(low, high, of_time=kind == "duration")
     high = max(high, low + step)
-    first = math.ceil(low / step - 1e-9)
-    ticks = tuple(step * n for n in range(first, math.floor(high / step + 1e-9) + 1))
-    return Axis(label, low, high, ticks, kind)
+    return Axis(label, low, high, ticks.multiples(step, low, high), kind)
 
 
 SHARE = Axis("share of jobs", 0.0, 1.0, (0.0, 0.25, 0.5, 0.75, 1.0), "share")

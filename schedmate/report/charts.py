@@ -16,10 +16,10 @@ from markupsafe import Markup, escape
 from schedmate.report.axes import Axis, Floats
 from schedmate.report.page import shown
 
-WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 68, 16, 10, 42
-NAMES = 216
-"""Width left for names of rows."""
+WIDTH, HEIGHT = 640, 320
+LEFT, RIGHT, TOP, BOTTOM = 72, 24, 36, 50
+EDGE, ROW = 12, 52
+"""Left and right of a chart of intervals, and the height of one of them."""
 STYLES = 8
 """Different looks of series; further ones begin anew."""
 
@@ -76,42 +76,43 @@ def cdf(values: Floats, x: Axis) -> tuple[Floats, Floats]:
 
 def intervals(about: str, rows: Sequence[tuple[str, int, float, float, float]], x: Axis) -> Markup:
     """One row each: name, style, middle, low and high end of an interval."""
-    height = 26 * len(rows) + 46
-    zero = x.place(0.0, NAMES, WIDTH - RIGHT)
-    parts = [Markup('<path class="zero" d="M{:.1f} 4V{}"></path>').format(float(zero), height - 38)]
+    height = ROW * len(rows) + BOTTOM
+    start, end = EDGE, WIDTH - EDGE
+    lines = [f"M{float(x.place(one, start, end)):.1f} 4V{height - BOTTOM + 4}" for one in x.ticks]
+    parts = [
+        Markup('<path class="grid" d="{}"></path><path class="zero" d="M{:.1f} 4V{}"></path>').format(
+            "".join(lines), float(x.place(0.0, start, end)), height - BOTTOM + 4
+        )
+    ]
     for row, (name, style, middle, low, high) in enumerate(rows):
-        m, a, b = (float(x.place(one, NAMES, WIDTH - RIGHT)) for one in (middle, low, high))
-        y = 20 + 26 * row
+        m, a, b = (float(x.place(one, start, end)) for one in (middle, low, high))
+        y = ROW * row
+        values = [x.text(one) for one in (middle, low, high)]
         parts.append(
             Markup(
-                '<g class="s{0}"><title>{1}: {2} ({3} to {4})</title>'
-                '<text class="name" x="{10}" y="{5}">{1}</text>'
-                '<path class="line s{0} solid" d="M{6:.1f} {7}H{8:.1f}"></path>'
-                '<circle class="dot s{0}" cx="{9:.1f}" cy="{7}" r="4"></circle></g>'
+                '<g class="s{s}"><title>{name}: {v[0]} ({v[1]} to {v[2]})</title>'
+                '<text class="name" x="{left}" y="{text}">{name}</text>'
+                '<text class="value" x="{right}" y="{text}">{v[0]}</text>'
+                '<path class="line s{s} solid" d="M{a:.1f} {y}H{b:.1f}"></path>'
+                '<circle class="dot s{s}" cx="{m:.1f}" cy="{y}" r="5"></circle></g>'
             ).format(
-                style % STYLES,
-                escape(shown(name, 28)),
-                *(x.text(one) for one in (middle, low, high)),
-                y + 4,
-                a,
-                y,
-                b,
-                m,
-                NAMES - 8,
+                s=style % STYLES,
+                name=shown(name, 34),
+                v=values,
+                left=start,
+                right=end,
+                text=y + 22,
+                y=y + 38,
+                a=a,
+                b=b,
+                m=m,
             )
         )
-    ticks = [
-        Markup('<text x="{:.1f}" y="{}" class="tick">{}</text>').format(
-            float(x.place(tick, NAMES, WIDTH - RIGHT)), height - 22, x.text(tick)
-        )
-        for tick in x.ticks
-    ]
-    caption = Markup('<text x="{}" y="{}" class="axis">{}</text>').format(
-        (NAMES + WIDTH - RIGHT) / 2, height - 4, x.label
-    )
+    ticks = x_ticks(x, start, end, height - BOTTOM + 22)
+    caption = _text((start + end) / 2, height - 6, "axis", x.label)
     return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>'
-    ).format(WIDTH, height, shown(about), Markup("").join(parts), Markup("").join(ticks), caption)
+        '<svg class="chart intervals" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>'
+    ).format(WIDTH, height, shown(about), Markup("").join(parts), ticks, caption)
 
 
 def stacked(
@@ -203,21 +204,14 @@ def heat(
 
 def _svg(about: str, x: Axis, y: Axis, inside: Markup, kind: str) -> Markup:
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    grid, ticks = [], []
-    for tick in x.ticks:
-        at = float(x.place(tick, LEFT, right))
-        grid.append(f"M{at:.1f} {TOP}V{bottom}")
-        ticks.append(_text(at, bottom + 16, "tick", x.text(tick)))
-    for tick in y.ticks:
+    grid = [f"M{float(x.place(tick, LEFT, right)):.1f} {TOP}V{bottom}" for tick in x.ticks]
+    ticks = [x_ticks(x, LEFT, right, bottom + 20)]
+    for tick, label in zip(y.ticks, y.labels(), strict=True):
         at = float(y.place(tick, bottom, TOP))
         grid.append(f"M{LEFT} {at:.1f}H{right}")
-        ticks.append(_text(LEFT - 6, at + 4, "tick y", y.text(tick)))
+        ticks.append(_text(LEFT - 8, at + 5, "tick y", label))
     ticks.append(_text((LEFT + right) / 2, HEIGHT - 6, "axis", x.label))
-    ticks.append(
-        Markup('<text class="axis" transform="translate(12 {}) rotate(-90)">{}</text>').format(
-            (TOP + bottom) / 2, shown(y.label, 60)
-        )
-    )
+    ticks.append(_text(4, 18, "axis y", y.label))
     focus = Markup(' tabindex="0"') if kind == "curves" else ""
     return Markup(
         '<svg class="chart {kind}" viewBox="0 0 {w} {h}" role="img" aria-label="{about}"{focus} '
@@ -243,6 +237,14 @@ def _svg(about: str, x: Axis, y: Axis, inside: Markup, kind: str) -> Markup:
         grid="".join(grid),
         inside=inside,
         ticks=Markup("").join(ticks),
+    )
+
+
+def x_ticks(x: Axis, start: float, end: float, y: float) -> Markup:
+    """The labels of the ticks of a horizontal axis; where space is short, every second is hidden."""
+    return Markup("").join(
+        _text(float(x.place(tick, start, end)), y, "tick odd" if n % 2 else "tick", label)
+        for n, (tick, label) in enumerate(zip(x.ticks, x.labels(), strict=True))
     )
 
 

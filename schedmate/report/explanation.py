@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from schedmate import __version__
 from schedmate.durations import format_duration
 from schedmate.report import charts
-from schedmate.report.axes import Axis, Floats, factor, linear
+from schedmate.report.axes import Axis, Floats, effects, factor, linear, logarithms
 from schedmate.report.charts import Series
 from schedmate.report.page import render
 from schedmate.schedulers.learned.durations import LOGARITHMS
@@ -79,7 +79,7 @@ def _effects(scores: Sequence[float]) -> Axis:
     """An axis of factors: scores are logarithms, zero changes nothing."""
     low, high = min([*scores, 0.0]), max([*scores, 0.0])
     margin = 0.05 * max(high - low, 0.1)
-    return linear("makes the answer", low - margin * (low < 0), high + margin, "effect")
+    return effects("makes the answer", low - margin * (low < 0), high + margin)
 
 
 def _shape(term: Term) -> Shape:
@@ -109,5 +109,5 @@ def _feature_axis(name: str, cuts: Sequence[float]) -> tuple[Axis, Floats]:
     # The outer bins are open: they are drawn as wide as the inner ones are on average.
     width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
     low, high = (inner[0] - width, inner[-1] + width) if len(inner) else (0.0, 1.0)
-    kind = "logarithm" if name in LOGARITHMS else "count"
-    return linear(name, low, high, kind), np.array([low, *inner, high])
+    axis = logarithms(name, low, high) if name in LOGARITHMS else linear(name, low, high, "count")
+    return axis, np.array([low, *inner, high])

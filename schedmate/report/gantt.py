@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from schedmate.durations import format_duration
 from schedmate.report.axes import Axis, Floats, linear
-from schedmate.report.charts import WIDTH
+from schedmate.report.charts import WIDTH, x_ticks
 from schedmate.report.page import shown
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.outcome.metrics import SIZES
@@ -26,8 +26,10 @@ LIMIT = 4000
 """Most bars ever drawn; the longest are kept."""
 LANES = 160
 """Most GPUs drawn."""
-LANE, GAP, LABEL, EDGE = 5, 6, 92, 28
+LANE, GAP, LABEL, EDGE = 5, 6, 92, 16
 """Heights of a GPU and between nodes, widths of the names and at the end [pixels]."""
+NAME, SHORT = 14, 8
+"""Most characters of a node's name, and of the one shown where space is short."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def gantt(result: Result, cluster: Cluster, window: Window) -> tuple[Markup, int
     chart = Markup(
         '<svg class="chart gantt" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>'
     ).format(
-        WIDTH, y + 20, shown(about), _nodes(cluster, tops), _ticks(x, y), Markup("").join(bars)
+        WIDTH, y + 26, shown(about), _nodes(cluster, tops), _ticks(x, y), Markup("").join(bars)
     )
     return chart, len(inside) - len(kept)
 
@@ -132,7 +134,8 @@ def _nodes(cluster: Cluster, tops: dict[int, int]) -> Markup:
         parts.append(
             Markup(
                 '<rect class="node" x="{}" y="{}" width="{}" height="{}"></rect>'
-                '<text class="tick y" x="{}" y="{:.0f}">{}</text>'
+                '<text class="tick y long" x="{}" y="{:.0f}">{}</text>'
+                '<text class="tick y short" aria-hidden="true" x="{}" y="{:.0f}">{}</text>'
             ).format(
                 LABEL,
                 top,
@@ -140,19 +143,25 @@ def _nodes(cluster: Cluster, tops: dict[int, int]) -> Markup:
                 height,
                 LABEL - 6,
                 top + height / 2 + 4,
-                shown(f"{node.name} {node.gpu_type}".strip(), 14),
+                shown(f"{node.name} {node.gpu_type}".strip(), NAME),
+                LABEL - 6,
+                top + height / 2 + 4,
+                _ending(shown(node.name, 200)),
             )
         )
     return Markup("").join(parts)
 
 
+def _ending(name: str) -> str:
+    """The end of a name, which tells nodes apart."""
+    return name if len(name) <= SHORT else "…" + name[1 - SHORT :]
+
+
 def _ticks(x: Axis, y: int) -> Markup:
-    return Markup("").join(
-        Markup(
-            '<path class="grid" d="M{0:.1f} 0V{1}"></path>'
-            '<text class="tick" x="{0:.1f}" y="{2}">{3}</text>'
-        ).format(float(x.place(tick, LABEL, WIDTH - EDGE)), y, y + 14, x.text(tick))
-        for tick in x.ticks
+    start, end = LABEL, WIDTH - EDGE
+    lines = "".join(f"M{float(x.place(tick, start, end)):.1f} 0V{y}" for tick in x.ticks)
+    return Markup('<path class="grid" d="{}"></path>{}').format(
+        lines, x_ticks(x, start, end, y + 18)
     )
 
 

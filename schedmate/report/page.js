@@ -2,7 +2,7 @@
 // Sorting, copying and saving: without this script everything is there to read.
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
-  const heads = [...table.tHead.rows[0].cells];
+  const heads = [...[...table.tHead.rows].at(-1).cells];
   heads.forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";
@@ -32,6 +32,18 @@ function key(row, column, numeric) {
   if (!numeric) return text;
   const number = parseFloat(text.replaceAll(",", ""));
   return Number.isNaN(number) ? -Infinity : number;
+}
+
+// A table that scrolls by itself can be scrolled with the keyboard.
+const watch = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+  const scrolls = target.scrollWidth > target.clientWidth;
+  target.toggleAttribute("tabindex", scrolls);
+  if (scrolls) target.tabIndex = 0;
+}));
+for (const wide of document.querySelectorAll(".wide")) {
+  wide.setAttribute("role", "group");
+  wide.setAttribute("aria-label", "Table");
+  watch.observe(wide);
 }
 
 function button(text, parent, act) {
@@ -81,8 +93,9 @@ for (const place of document.querySelectorAll("[data-save]")) {
 function csv(table) {
   // a spreadsheet must not take the text of a log for a formula
   const cell = (text) => `"${(/^[=+@\t-]/.test(text) && Number.isNaN(Number(text)) ? "'" + text : text).replaceAll('"', '""')}"`;
-  return [...table.rows].map((row) => [...row.cells].flatMap((one) =>
-    [cell(one.textContent.trim()), ...Array(one.colSpan - 1).fill("")]).join(",")).join("\n") + "\n";
+  const rows = [[...table.tHead.rows].at(-1), ...table.tBodies[0].rows];
+  return rows.map((row) => [...row.cells].flatMap((one) =>
+    [cell(one.dataset.csv ?? one.textContent.trim().replace(/\s+/g, " ")), ...Array(one.colSpan - 1).fill("")]).join(",")).join("\n") + "\n";
 }
 
 function save(name, text, type) {
@@ -93,4 +106,10 @@ function save(name, text, type) {
   URL.revokeObjectURL(link.href);
 }
 
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
+// Printed is what is open, and the first of the cards.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details.card")].slice(0, 25).filter((one) => !one.open);
+  opened.forEach((one) => { one.open = true; });
+});
+addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));

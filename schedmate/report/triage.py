@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from schedmate.jobs import EvidenceLine
 from schedmate.logparse.triage import JobVerdict, Strip, Triage
-from schedmate.logparse.triage.document import Group
+from schedmate.logparse.triage.document import Group, NewTemplate
+from schedmate.logparse.triage.strip import categories
 from schedmate.logparse.triage.words import (
     LISTED,
     headlines,
@@ -20,6 +22,7 @@ from schedmate.logparse.triage.words import (
     title,
 )
 from schedmate.report import axes, charts
+from schedmate.report.apart import Telling, line_group, short_names, telling
 from schedmate.report.charts import Figure
 from schedmate.report.page import embedded, render
 
@@ -27,6 +30,17 @@ LARGEST = 5_000_000
 """Largest report [bytes], the JSON document in it included."""
 BINS = (600.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0, 30 * 86_400.0)
 """Widths of the bars over time [s]: the first of which at most 60 cover all failures."""
+NEW = 500
+"""Most new templates that are listed."""
+LINES = {
+    "errors": "Errors",
+    "warnings": "Warnings",
+    "system": "System",
+    "traceback": "Traceback lines",
+    "training": "Training output",
+    "other": "Other",
+}
+"""Kinds of new lines; the first three are shown at first, if there are any."""
 KINDS = ("infrastructure", "framework", "script", "unknown")
 CAPS = ((5_000, 150), (2_000, 80), (1_000, 40), (300, 15), (50, 5))
 """Rows of the table of jobs and cards of groups, tried in turn until the report is small enough."""
@@ -39,6 +53,7 @@ class Card:
     group: Group
     title: str
     example: JobVerdict
+    told: Telling
     strip: Strip | None
     decided: Sequence[EvidenceLine]
     cascade: Sequence[EvidenceLine]
@@ -92,25 +107,84 @@ def _page(
     shares = {bar.group: bar.share for bar in found.pareto.bars}
     # failures and unreadable logs before jobs that did not fail, when not all rows fit
     listed = sorted(found.jobs, key=lambda job: (not job.failed and not job.error, job.index))
+    shown = sorted(listed[:rows], key=lambda job: job.index)
+    folder, names = short_names(found.jobs)
+    new = _new_lines(found)
     return render(
         "triage",
         "charts",
         found=found,
         headlines=headlines(found),
-        merged=merged_words(found, most=50),
         kinds=kinds(found) if len(ordered) > LISTED else [],
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        bars=[(bar, title(groups[bar.group]), groups[bar.group]) for bar in found.pareto.bars[:25]],
+        bars=[
+            (bar, title(group), group, jobs[group.example], telling(jobs[group.example]))
+            for bar in found.pareto.bars[:25]
+            for group in [groups[bar.group]]
+        ],
         widest=max((bar.value for bar in found.pareto.bars), default=0) or 1,
         cards=[_card(one, jobs, strip, shares[one.id]) for one in ordered[:cards]],
         groups_left_out=max(0, len(ordered) - cards),
-        rows=sorted(listed[:rows], key=lambda job: job.index),
+        rows=[(job, telling(job), _kind(job)) for job in shown],
+        columns={
+            "line": any(job.diagnosis and job.diagnosis.line for job in shown),
+            "node": any(_node(job) for job in shown),
+            "hours": any(job.gpu_hours is not None for job in shown),
+            "workload": any(job.workload for job in shown),
+            "group": any(job.group for job in shown),
+        },
+        kinds_of_jobs=_counted((_kind(job) for job in shown), _KINDS_OF_JOBS),
+        node_of=_node,
+        folder=folder,
+        names=names,
+        notes=[*merged_words(found, most=50), *found.warnings],
+        new=new,
+        kinds_of_lines=_counted((kind for _, kind, _ in new), LINES),
         rows_left_out=max(0, len(listed) - rows),
         carded={one.id for one in ordered[:cards]},
         over_time=_over_time(found),
         model=None if found.model is None else model_words(found.model),
         data=data,
     )
+
+
+_KINDS_OF_JOBS = {
+    "infrastructure": "Infrastructure",
+    "framework": "Framework",
+    "script": "Script",
+    "unknown": "Unknown",
+    "none": "No failure",
+    "unread": "Not read",
+}
+
+
+def _kind(job: JobVerdict) -> str:
+    """The box of the filter that a job belongs to."""
+    return "unread" if job.diagnosis is None else job.diagnosis.error_type
+
+
+def _node(job: JobVerdict) -> str:
+    """The node that the log names, else the first of those that the job ran on."""
+    if job.diagnosis is not None and job.diagnosis.node:
+        return job.diagnosis.node
+    return ", ".join(job.nodes[:2]) + (" …" if len(job.nodes) > 2 else "")
+
+
+def _counted(kinds: Iterable[str], titles: Mapping[str, str]) -> list[tuple[str, str, int]]:
+    """The kinds that occur with their titles and how often, in the order of the titles."""
+    counts = Counter(kinds)
+    return [(kind, text, counts[kind]) for kind, text in titles.items() if counts[kind]]
+
+
+def _new_lines(found: Triage) -> list[tuple[NewTemplate, str, str | None]]:
+    """New templates, each with the kind of its line and the group of the job that wrote it."""
+    listed = found.novelty.templates[:NEW]
+    groups = {job.log: job.group for job in found.jobs}
+    kinds = categories([one.template for one in listed]) if listed else []
+    return [
+        (one, line_group(one.template, kind), groups.get(one.log))
+        for one, kind in zip(listed, kinds, strict=True)
+    ]
 
 
 def _over_time(found: Triage) -> Figure | None:
@@ -161,6 +235,7 @@ def _card(
         group=group,
         title=title(group),
         example=example,
+        told=telling(example),
         strip=strip(example),
         decided=[line for line in evidence if line.note in (None, "decided")],
         cascade=[line for line in evidence if line.note == "followed"],

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from processes import LONG_S
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no Chromium with ChromeDriver on this machine"
-)
+MISSING = None if CHROMIUM and DRIVER else "no Chromium with ChromeDriver on this machine"
+"""Why no test in a browser can run."""
 FLAGS = (
     "--disable-dev-shm-usage",  # which is small in containers
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -38,8 +39,47 @@ class Browser:
         request = urllib.request.Request(
             self._base + path, data, {"Content-Type": "application/json"}, method=method
         )
-        with urllib.request.urlopen(request, timeout=LONG_S) as reply:
-            return json.load(reply)["value"]
+        try:
+            with urllib.request.urlopen(request, timeout=LONG_S) as reply:
+                return json.load(reply)["value"]
+        except urllib.error.HTTPError as error:
+            with error:
+                raise AssertionError(f"{path}: {error.read().decode()[:2000]}") from None
+
+    def devtools(self, command: str, **parameters: Any) -> Any:
+        """One command of the Chrome DevTools Protocol."""
+        return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def resize(self, width: int, media: str = "", **features: str) -> None:
+        """A window of that width [CSS pixels], a medium and its features (`prefers_...`)."""
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride",
+            **{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        )
+        named = [{"name": k.replace("_", "-"), "value": v} for k, v in features.items()]
+        self.devtools("Emulation.setEmulatedMedia", media=media, features=named)
+
+    def element(self, css: str) -> str:
+        """The path of the first element."""
+        found = self.call("POST", "/element", {"using": "css selector", "value": css})
+        return f"/element/{next(iter(found.values()))}"
+
+    def click(self, css: str) -> None:
+        """With the pointer; what is hidden or covered cannot be clicked."""
+        self.call("POST", f"{self.element(css)}/click", {})
+
+    def type(self, css: str, text: str) -> None:
+        """With the keyboard, in place of what was there."""
+        field = self.element(css)
+        self.call("POST", f"{field}/clear", {})
+        self.call("POST", f"{field}/value", {"text": text})
+
+    def pages_printed(self) -> int:
+        """How many pages of A4 the page in the window makes."""
+        printed = self.devtools(
+            "Page.printToPDF", preferCSSPageSize=True, paperWidth=8.27, paperHeight=11.69
+        )
+        return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"])))
 
     def open(self, page: Path) -> None:
         self.call("POST", "/url", {"url": page.resolve().as_uri()})

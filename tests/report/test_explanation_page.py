@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import Browser, needs_browser
+from browser import Browser
 from checker import HOSTILE, safe
 
 from schedmate.report import axes, charts
@@ -74,7 +74,7 @@ def test_a_grid_shows_each_cell_by_sign_and_size() -> None:
     assert f"<title>{axes.factor(math.log(math.e))}</title>" in drawn
 
 
-@needs_browser
+@pytest.mark.browser
 def test_in_a_browser(found: Explanation, tmp_path: Path, window: Browser) -> None:
     page = tmp_path / "why.html"
     page.write_text(explanation_page(found, "trace.csv", synthetic=False), encoding="utf-8")

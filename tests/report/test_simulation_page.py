@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import Browser, browser, needs_browser
+from browser import Browser, browser
 from checker import HOSTILE, checked, safe
 from cli_runner import Cli
 from hypothesis import given, settings
@@ -193,7 +193,7 @@ def test_the_command_writes_it(cli: Cli, tmp_path: Path) -> None:
         assert cli(*base, "--gantt", wrong).code == 2
 
 
-@needs_browser
+@pytest.mark.browser
 def test_in_a_browser_nothing_is_fetched_and_nothing_refused(report: Path, window: Browser) -> None:
     window.open(report)
     window.run("document.querySelectorAll('details').forEach((one) => { one.open = true; });")
@@ -203,7 +203,7 @@ def test_in_a_browser_nothing_is_fetched_and_nothing_refused(report: Path, windo
     assert window.requests(report) == [report.resolve().as_uri()]
 
 
-@needs_browser
+@pytest.mark.browser
 def test_in_a_browser_curves_are_read_with_the_keyboard(report: Path, window: Browser) -> None:
     window.open(report)
     charts_there = window.run("return document.querySelectorAll('svg.curves').length")
@@ -235,7 +235,7 @@ def test_in_a_browser_curves_are_read_with_the_keyboard(report: Path, window: Br
     )
 
 
-@needs_browser
+@pytest.mark.browser
 def test_in_a_browser_a_table_is_sorted_and_saved(report: Path, window: Browser) -> None:
     window.open(report)
     saved = window.run(
@@ -261,7 +261,7 @@ def test_in_a_browser_a_table_is_sorted_and_saved(report: Path, window: Browser)
     assert jct == sorted(jct)
 
 
-@needs_browser
+@pytest.mark.browser
 def test_in_a_browser_light_dark_and_narrow(report: Path, window: Browser) -> None:
     colours = set()
     for scheme in ("light", "dark"):
@@ -281,7 +281,7 @@ def emulate(window: Browser, command: str, parameters: dict[str, object]) -> Non
     window.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
 
-@needs_browser
+@pytest.mark.browser
 def test_in_a_browser_without_javascript_all_is_there(report: Path, tmp_path: Path) -> None:
     with browser(tmp_path, scripts=False) as window:
         window.open(report)

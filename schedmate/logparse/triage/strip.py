@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schedmate.jobs import Diagnosis
@@ -51,6 +52,12 @@ def strip(log: Log, found: Diagnosis) -> Strip | None:
         located = max(i for i, start in enumerate(starts) if start <= at)
     file.close()
     return Strip(file.name, tuple(cells), located)
+
+
+def categories(lines: Iterable[str]) -> list[str]:
+    """The category of each line (of `schedmate.logparse.classify`), by rule alone."""
+    kinds = LineKinds()
+    return [kinds.of(line.encode(errors="replace") + b"\n")[0] for line in lines]
 
 
 def _kind(kinds: LineKinds, data: bytes) -> str:
