@@ -6,7 +6,7 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint fix types docs bench fuzz fuzz-coverage clean
+.PHONY: help demo test test-browser lint fix types docs bench fuzz fuzz-coverage clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ demo: $(VENV)/base.stamp ## Analyse the example repository against the example h
 
 test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+
+test-browser: $(VENV)/dev.stamp ## Run the tests in a browser; .ci/install browser installs it
+	$(BIN)/python -m pytest -m browser -n 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and formatting
 	$(BIN)/ruff check .

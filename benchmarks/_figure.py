@@ -48,7 +48,8 @@ def save(
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '
         f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>'
-        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}.axis.y{text-anchor:start}"
+        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}"
+        ".axis.y{text-anchor:start}"
         ".tick.y{text-anchor:end}.grid{stroke:#cbd5e1;fill:none}"
         f".line{{fill:none;stroke-width:1.8}}.title{{font-size:13px}}{STYLE}</style>"
         f'<rect y="-24" width="{WIDTH}" height="{height + 24}" fill="#fff"/>'

@@ -75,12 +75,46 @@ def test_the_example_history_is_what_its_script_writes(tmp_path: Path) -> None:
     assert all(record.job_id.startswith("example-") and record.ended for record in records)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "types", "docs", "bench"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "test-browser", "lint", "types", "docs", "bench"]
+)
 def test_make_knows_its_targets(target: str) -> None:
     done = subprocess.run(
         ["make", "-n", target, "PYTHON=" + sys.executable], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_suite_of_continuous_integration_is_a_marker_a_target_and_a_way_to_install_it() -> None:
+    suites = re.search(r"^suites=\((.+)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert suites is not None
+    install, makefile = (ROOT / ".ci" / "install").read_text(), (ROOT / "Makefile").read_text()
+    pytest_options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
+    markers = [one.partition(":")[0] for one in pytest_options["ini_options"]["markers"]]
+    for suite in suites[1].split():
+        assert suite in markers
+        assert f"\ntest-{suite}: " in makefile
+        assert f"\n{suite}() {{" in install
+    done = subprocess.run([ROOT / ".ci" / "install", "nonsense"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "usage" in done.stderr
+
+
+def test_a_skip_can_be_made_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\ndef test_it():\n    pytest.skip('no such machine')\n"
+    )
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "cli_runner.py").write_text((ROOT / "tests" / "cli_runner.py").read_text())
+    for options, code in (((), 0), (("--never-skip",), 1)):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, done.stdout
+    assert "skipped in spite of --never-skip: Skipped: no such machine" in done.stdout
 
 
 def test_every_benchmark_is_listed() -> None:

@@ -43,7 +43,7 @@ class Axis:
     def labels(self) -> Sequence[str]:
         """The texts of the ticks.
 
-        Those of a linear axis of times have one unit, those of a logarithmic one are `1 s`, `1 min`.
+        Those of a linear axis of times have one unit; those of a logarithmic one, each its own.
         """
         if self.kind == "logarithm":
             return _log_times([math.expm1(one) for one in self.ticks])
@@ -101,7 +101,7 @@ _LABELS: dict[str, Callable[[Sequence[float]], Sequence[str]]] = {
     "duration": ticks.durations,
     "time": ticks.dates,
     "effect": lambda scores: [
-        f"{'x' if one >= 0 else ':'} {float(f'{math.exp(abs(one)):.3g}'):,g}" for one in scores
+        f"{'x' if one >= 0 else ':'} {float(f'{math.exp(abs(one)):.4g}'):,g}" for one in scores
     ],
 }
 

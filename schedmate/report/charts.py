@@ -17,9 +17,7 @@ from schedmate.report.axes import Axis, Floats
 from schedmate.report.page import shown
 
 WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 72, 24, 36, 50
-EDGE, ROW = 12, 52
-"""Left and right of a chart of intervals, and the height of one of them."""
+LEFT, RIGHT, TOP, BOTTOM = 82, 34, 36, 50
 STYLES = 8
 """Different looks of series; further ones begin anew."""
 
@@ -72,47 +70,6 @@ def cdf(values: Floats, x: Axis) -> tuple[Floats, Floats]:
     where[-1] = x.high
     ordered = np.sort(values)
     return where, np.searchsorted(ordered, where * (1 + 1e-12), side="right") / len(ordered)
-
-
-def intervals(about: str, rows: Sequence[tuple[str, int, float, float, float]], x: Axis) -> Markup:
-    """One row each: name, style, middle, low and high end of an interval."""
-    height = ROW * len(rows) + BOTTOM
-    start, end = EDGE, WIDTH - EDGE
-    lines = [f"M{float(x.place(one, start, end)):.1f} 4V{height - BOTTOM + 4}" for one in x.ticks]
-    parts = [
-        Markup('<path class="grid" d="{}"></path><path class="zero" d="M{:.1f} 4V{}"></path>').format(
-            "".join(lines), float(x.place(0.0, start, end)), height - BOTTOM + 4
-        )
-    ]
-    for row, (name, style, middle, low, high) in enumerate(rows):
-        m, a, b = (float(x.place(one, start, end)) for one in (middle, low, high))
-        y = ROW * row
-        values = [x.text(one) for one in (middle, low, high)]
-        parts.append(
-            Markup(
-                '<g class="s{s}"><title>{name}: {v[0]} ({v[1]} to {v[2]})</title>'
-                '<text class="name" x="{left}" y="{text}">{name}</text>'
-                '<text class="value" x="{right}" y="{text}">{v[0]}</text>'
-                '<path class="line s{s} solid" d="M{a:.1f} {y}H{b:.1f}"></path>'
-                '<circle class="dot s{s}" cx="{m:.1f}" cy="{y}" r="5"></circle></g>'
-            ).format(
-                s=style % STYLES,
-                name=shown(name, 34),
-                v=values,
-                left=start,
-                right=end,
-                text=y + 22,
-                y=y + 38,
-                a=a,
-                b=b,
-                m=m,
-            )
-        )
-    ticks = x_ticks(x, start, end, height - BOTTOM + 22)
-    caption = _text((start + end) / 2, height - 6, "axis", x.label)
-    return Markup(
-        '<svg class="chart intervals" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>'
-    ).format(WIDTH, height, shown(about), Markup("").join(parts), ticks, caption)
 
 
 def stacked(
@@ -209,9 +166,9 @@ def _svg(about: str, x: Axis, y: Axis, inside: Markup, kind: str) -> Markup:
     for tick, label in zip(y.ticks, y.labels(), strict=True):
         at = float(y.place(tick, bottom, TOP))
         grid.append(f"M{LEFT} {at:.1f}H{right}")
-        ticks.append(_text(LEFT - 8, at + 5, "tick y", label))
-    ticks.append(_text((LEFT + right) / 2, HEIGHT - 6, "axis", x.label))
-    ticks.append(_text(4, 18, "axis y", y.label))
+        ticks.append(text_at(LEFT - 8, at + 5, "tick y", label))
+    ticks.append(text_at((LEFT + right) / 2, HEIGHT - 6, "axis", x.label))
+    ticks.append(text_at(4, 18, "axis y", y.label))
     focus = Markup(' tabindex="0"') if kind == "curves" else ""
     return Markup(
         '<svg class="chart {kind}" viewBox="0 0 {w} {h}" role="img" aria-label="{about}"{focus} '
@@ -241,14 +198,14 @@ def _svg(about: str, x: Axis, y: Axis, inside: Markup, kind: str) -> Markup:
 
 
 def x_ticks(x: Axis, start: float, end: float, y: float) -> Markup:
-    """The labels of the ticks of a horizontal axis; where space is short, every second is hidden."""
+    """The labels of a horizontal axis; where space is short, every second one is hidden."""
     return Markup("").join(
-        _text(float(x.place(tick, start, end)), y, "tick odd" if n % 2 else "tick", label)
+        text_at(float(x.place(tick, start, end)), y, "tick odd" if n % 2 else "tick", label)
         for n, (tick, label) in enumerate(zip(x.ticks, x.labels(), strict=True))
     )
 
 
-def _text(x: float, y: float, kind: str, text: str) -> Markup:
+def text_at(x: float, y: float, kind: str, text: str) -> Markup:
     return Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>').format(
         kind, x, y, shown(text, 60)
     )

@@ -16,6 +16,7 @@ from schedmate.durations import format_duration
 from schedmate.report import charts
 from schedmate.report.axes import Axis, Floats, effects, factor, linear, logarithms
 from schedmate.report.charts import Series
+from schedmate.report.intervals import intervals
 from schedmate.report.page import render
 from schedmate.schedulers.learned.durations import LOGARITHMS
 from schedmate.schedulers.learned.ga2m import Term
@@ -65,14 +66,14 @@ def explanation_page(found: Explanation, trace: str, *, synthetic: bool) -> str:
 
 def _importances(terms: Sequence[Term]) -> Markup:
     rows = [(term.name, 0, term.importance, 0.0, term.importance) for term in terms]
-    return charts.intervals("Mean effect of each term", rows, _effects([r[2] for r in rows]))
+    return intervals("Mean effect of each term", rows, _effects([r[2] for r in rows]))
 
 
 def _local(local: Local) -> Markup:
     scores = [(name, s) for name, s in local.contributions.items() if name != "intercept"]
     rows = [(name, int(s > 0), s, min(s, 0.0), max(s, 0.0)) for name, s in scores]
     about = "What each term makes of the mean of all jobs, for this one"
-    return charts.intervals(about, rows, _effects([s for _, s in scores]))
+    return intervals(about, rows, _effects([s for _, s in scores]))
 
 
 def _effects(scores: Sequence[float]) -> Axis:

@@ -12,6 +12,7 @@ from schedmate.durations import format_duration
 from schedmate.report import axes, charts
 from schedmate.report.axes import SHARE, Axis, Floats
 from schedmate.report.charts import Figure, Series
+from schedmate.report.intervals import intervals
 from schedmate.report.page import shown as short
 from schedmate.schedulers.sim.outcome.metrics import SIZES
 from schedmate.schedulers.sim.outcome.results import Result
@@ -37,7 +38,7 @@ def gain(runs: Sequence[dict[str, Any]], keys: Sequence[str]) -> Markup | None:
     low, high = min(0.0, *(row[3] for row in rows)), max(0.0, *(row[4] for row in rows))
     axis = axes.linear("average JCT less that of the first policy", low, high, "hours")
     about = "Difference of JCT to the first policy, with 95 % intervals"
-    return charts.intervals(about, rows[:40], axis)
+    return intervals(about, rows[:40], axis)
 
 
 def distributions(shown: Sequence[Result]) -> list[Figure]:

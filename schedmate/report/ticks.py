@@ -27,8 +27,8 @@ _FINE = (
 """Round times of a logarithmic axis [s]."""
 _FACTORS = ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 """Round factors from 1 up to 10, ever closer."""
-FEW = 6
-"""Ticks that a chart has room for, about."""
+FEW, DATES = 8, 6
+"""Ticks that a chart has room for, and such as are dates."""
 
 
 def linear_step(low: float, high: float, *, of_time: bool) -> float:
@@ -55,17 +55,17 @@ def round_times(low: float, high: float) -> tuple[float, ...]:
     return _thinned(multiples(linear_step(low, high, of_time=True), low, high))
 
 
-def _thinned(ticks: Sequence[float]) -> tuple[float, ...]:
-    return tuple(ticks[:: math.ceil(len(ticks) / (FEW + 2))] if ticks else ())
+def _thinned(ticks: Sequence[float], most: int = FEW) -> tuple[float, ...]:
+    return tuple(ticks[:: math.ceil(len(ticks) / most)] if ticks else ())
 
 
 def are_round(times: Sequence[float]) -> bool:
-    """Whether times [s] are those that a logarithmic axis likes best, each with a unit of its own."""
+    """Whether all times [s] are such as `round_times` prefers, each in a unit of its own."""
     return all(one in _COARSE or one in _FINE for one in times)
 
 
 def round_factors(low: float, high: float) -> tuple[float, ...]:
-    """Round factors from `low` to `high`, both above 0, with their inverses: 0.5 is as round as 2."""
+    """Round factors from `low` to `high`, both above 0; 1/2 is as round as 2."""
     for digits in _FACTORS:
         most = math.ceil(max(math.log10(high), -math.log10(low), 0.0))
         above = {digit * 10.0**power for power in range(most + 1) for digit in digits}
@@ -78,13 +78,13 @@ def round_factors(low: float, high: float) -> tuple[float, ...]:
 def moments(low: float, high: float) -> tuple[float, ...]:
     """Round moments [s since epoch, UTC]: hours, days, or the first days of months or years."""
     span = high - low
-    if span <= FEW * 15 * DAY:
-        step = linear_step(low, high, of_time=True)
+    if span <= 90 * DAY:
+        step = max(MINUTE, linear_step(low, high, of_time=True))
         if step > DAY:
-            step = next(n * DAY for n in (2, 3, 7, 14) if span <= (FEW + 1) * n * DAY)
-        return multiples(step, low, high)
-    months = next((n for n in (1, 3, 6, 12) if span <= (FEW + 1) * n * 31 * DAY), 0)
-    months = months or 12 * math.ceil(span / (FEW * 366 * DAY))
+            step = next(n * DAY for n in (2, 3, 4, 7, 14, 28) if span <= (DATES - 1) * n * DAY)
+        return _thinned(multiples(step, low, high), DATES)
+    months = next((n for n in (1, 3, 6, 12) if span <= (DATES - 1) * n * 31 * DAY), 0)
+    months = months or 12 * math.ceil(span / (DATES * 366 * DAY))
     first = datetime.fromtimestamp(low, UTC).year
     found: list[float] = []
     for month in count(0, months):
@@ -92,7 +92,7 @@ def moments(low: float, high: float) -> tuple[float, ...]:
             year=first - first % max(1, months // 12) + month // 12, month=1 + month % 12
         )
         if (at := moment.timestamp()) > high:
-            return tuple(found)
+            return _thinned(found, DATES)
         if at >= low:
             found.append(at)
     raise AssertionError  # the months go on for ever
@@ -105,7 +105,7 @@ def durations(ticks: Sequence[float]) -> list[str]:
     """
     whole = [round(one) for one in ticks]
     if any(abs(one - round(one)) > 1e-6 * max(1.0, abs(one)) for one in ticks):
-        return [f"{one:.3g} s" for one in ticks]
+        return [f"{one:,.9g} s" for one in ticks]
     size, unit = next(
         ((int(size), unit) for size, unit in _UNITS if not any(one % size for one in whole)),
         (1, "s"),
@@ -120,9 +120,7 @@ def durations(ticks: Sequence[float]) -> list[str]:
     else:
         return [f"{one // size:,} {unit}" for one in whole]
     return [
-        clock.format(
-            one // 86_400, one // 3600 % 24, one // 60 % 60, one // 3600, one % 60
-        )
+        clock.format(one // 86_400, one // 3600 % 24, one // 60 % 60, one // 3600, one % 60)
         for one in whole
     ]
 

@@ -23,6 +23,7 @@ MISSING = None if CHROMIUM and DRIVER else "no Chromium with ChromeDriver on thi
 """Why no test in a browser can run."""
 FLAGS = (
     "--disable-dev-shm-usage",  # which is small in containers
+    "--hide-scrollbars",  # as on phones and on paper
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
@@ -54,7 +55,10 @@ class Browser:
         """A window of that width [CSS pixels], a medium and its features (`prefers_...`)."""
         self.devtools(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
         )
         named = [{"name": k.replace("_", "-"), "value": v} for k, v in features.items()]
         self.devtools("Emulation.setEmulatedMedia", media=media, features=named)

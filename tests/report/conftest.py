@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 from browser import MISSING, Browser, browser
+from made import Pages
 
 
 @pytest.fixture(scope="module")
 def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with browser(tmp_path_factory.mktemp("browser")) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    return Pages(tmp_path_factory)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
