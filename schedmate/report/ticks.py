@@ -104,7 +104,7 @@ def durations(ticks: Sequence[float]) -> list[str]:
     Where their numbers would be large, in two units as on a clock: `1 d 06 h`, `2:30 h`.
     """
     whole = [round(one) for one in ticks]
-    if any(abs(one - round(one)) > 1e-6 * max(1.0, abs(one)) for one in ticks):
+    if any(abs(one - round(one)) > 1e-3 for one in ticks):
         return [f"{one:,.9g} s" for one in ticks]
     size, unit = next(
         ((int(size), unit) for size, unit in _UNITS if not any(one % size for one in whole)),
