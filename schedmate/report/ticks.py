@@ -72,6 +72,11 @@ def round_factors(low: float, high: float) -> tuple[float, ...]:
         inside = sorted(one for one in above | {1 / one for one in above} if low <= one <= high)
         if len(inside) >= 3:
             return _thinned(inside)
+    step = linear_step(1.0, max(high, 1 / low), of_time=False)
+    near = multiples(step, 0.0, max(high, 1 / low) - 1.0)
+    inside = sorted({one for n in near for one in (1 + n, 1 / (1 + n)) if low <= one <= high})
+    if len(inside) >= 2:
+        return _thinned(inside)
     return _thinned(multiples(linear_step(low, high, of_time=False), low, high))
 
 

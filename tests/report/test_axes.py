@@ -73,6 +73,14 @@ def test_dates_of_an_axis_have_one_form(low: float, width: float) -> None:
     assert len(set(labels)) == len(labels)
 
 
+def test_factors_and_their_inverses_are_written_alike() -> None:
+    near = list(axes.effects("x", math.log(0.78), math.log(1.12)).labels())
+    assert near == [": 1.25", ": 1.2", ": 1.15", ": 1.1", ": 1.05", "x 1", "x 1.05", "x 1.1"]
+    assert axes.effects("x", math.log(0.2), math.log(6)).labels() == [
+        *(": 5", ": 2", "x 1", "x 2", "x 5")
+    ]
+
+
 def test_dates_are_round() -> None:
     start = 1_760_000_000.0  # 2025-10-09
     assert axes.linear("x", start, start + 1700 * DAY, "time").labels() == [

@@ -269,3 +269,15 @@ def test_in_a_browser_without_javascript_all_is_there(report: Path, tmp_path: Pa
         assert window.call("GET", f"/element/{identity}/displayed") is False
         row = window.call("POST", "/element", {"using": "css selector", "value": "#all tbody tr"})
         assert window.call("GET", f"/element/{next(iter(row.values()))}/displayed") is True
+
+
+def test_names_are_shown_without_the_folder_they_share_and_saved_whole() -> None:
+    jobs = [
+        JobVerdict(index=n, job_id=f"/logs/run/{name}.log", log="x", error="gone")
+        for n, name in enumerate("ab")
+    ]
+    page = triage_page(summary(jobs), nothing)
+    assert "relative to <bdi>/logs/run</bdi>" in page
+    assert 'data-csv="/logs/run/a.log"><bdi>a.log</bdi>' in page
+    alone = triage_page(summary(jobs[:1]), nothing)
+    assert "<bdi>/logs/run/a.log</bdi>" in alone
