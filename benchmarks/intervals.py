@@ -1,0 +1,185 @@
+"""Do eight of ten jobs end within p10 to p90, and how wide is that?
+
+    python benchmarks/intervals.py DATA [--swf LOG.swf ...] [--half first]
+
+Every job of a real trace (`interval_traces.py` says what stands in for code) is estimated from the
+jobs that had ended when it was submitted. Targets completed: nobody knows how long another would
+have run. Constants were chosen on the first half of each trace; what is recorded is the second.
+
+`covered` should be 80 %; the range after it is Wilson's of 95 %, as if jobs were independent, which
+runs of one user are not. `below` and `above` are the targets that ended before p10 or after p90.
+`width` is the median of p90 / p10. `score` is the mean interval score of log run times (Gneiting
+and Raftery, 2007): log(p90 / p10), plus ten times how far outside the target was; less is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import math
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from _record import record
+from interval_traces import traces
+
+from schedmate.jobs import Estimate, JobRecord
+from schedmate.retrieval.advisor import SchedulingAdvisor
+from schedmate.retrieval.candidates import workload
+from schedmate.retrieval.memory import MemoryHistory
+
+MOST = 10_000
+"""Jobs estimated a trace: evenly spread over the half."""
+
+BANDS = ((1, 1), (2, 2), (3, 5), (6, 99))
+"""Numbers of completed past runs."""
+
+AGREEING = 1.1
+"""Past runs of which the longest took at most so many times as long as the shortest agree."""
+
+
+class Same:
+    """Texts are alike or not: a user is not like another because their names are."""
+
+    id, dim, threshold = "same", 64, 0.9
+
+    def embed(self, texts: list[str]) -> Any:
+        rows = np.array(
+            [np.random.default_rng(list(text.encode())).normal(size=self.dim) for text in texts]
+        )
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+class Case(NamedTuple):
+    """One target. Logarithms of its run time and of p10 and p90."""
+
+    recurrence: str
+    runs: int
+    agree: bool
+    truth: float
+    low: float
+    high: float
+    error: float
+
+
+def cases(jobs: list[JobRecord], half: str) -> Iterator[Case]:
+    """What the advisor says of the targets of a half."""
+    middle = len(jobs) // 2
+    begin, end = (0, middle) if half == "first" else (middle, len(jobs))
+    targets = [at for at in range(begin, end) if not jobs[at].censored]
+    chosen = set(targets[:: max(1, math.ceil(len(targets) / MOST))])
+    history = MemoryHistory(Same())
+    history.prepare(job.metadata for job in jobs)
+    advisor = SchedulingAdvisor(history)
+    known = {job.job_id: job for job in jobs}
+    running: list[tuple[float, int]] = []
+    for at, job in enumerate(jobs[:end]):
+        while running and running[0][0] <= (job.submit_time or 0.0):
+            history.add(jobs[heapq.heappop(running)[1]])
+        if at in chosen:
+            estimate = advisor.estimate(job.metadata, job.launch, job.submit_time)
+            if not estimate.abstained:
+                yield _case(job, estimate, known)
+        heapq.heappush(running, (job.end_time or 0.0, at))
+
+
+def _case(job: JobRecord, estimate: Estimate, known: dict[str, JobRecord]) -> Case:
+    completed = [one for one in estimate.neighbours if not one.censored]
+    times = [one.adjusted_duration_s for one in completed]
+    if any(one.exact for one in completed):
+        recurrence = "exact"
+    else:
+        same = workload(job.metadata)
+        like = [workload(known[one.job_id].metadata) == same for one in completed]
+        recurrence = "length" if any(like) else "similar"
+    low, high = estimate.duration_p10_s, estimate.duration_p90_s
+    assert low and high and job.duration_s and estimate.duration_s
+    return Case(
+        recurrence,
+        len(completed),
+        max(times) <= AGREEING * min(times),
+        math.log(job.duration_s),
+        math.log(low),
+        math.log(high),
+        abs(math.log(estimate.duration_s / job.duration_s)),
+    )
+
+
+def row(found: list[Case]) -> dict[str, Any]:
+    """Figures of some targets."""
+    below = sum(one.truth < one.low - 1e-9 for one in found)
+    above = sum(one.truth > one.high + 1e-9 for one in found)
+    inside = len(found) - below - above
+    least, most = _wilson(inside, len(found))
+    return {
+        "targets": len(found),
+        "covered": f"{inside / len(found):.0%}",
+        "95 %": f"{least:.0%} to {most:.0%}",
+        "below": f"{below / len(found):.0%}",
+        "above": f"{above / len(found):.0%}",
+        "width": round(math.exp(statistics.median(one.high - one.low for one in found)), 2),
+        "score": round(statistics.fmean(map(_score, found)), 3),
+        "median error": round(statistics.median(one.error for one in found), 3),
+    }
+
+
+def _score(one: Case) -> float:
+    outside = max(one.low - one.truth, one.truth - one.high, 0.0)
+    return one.high - one.low + 10 * outside
+
+
+def _wilson(part: int, whole: int, z: float = 1.96) -> tuple[float, float]:
+    share = part / whole
+    middle = (share + z * z / (2 * whole)) / (1 + z * z / whole)
+    half = z / (1 + z * z / whole) * math.sqrt(share * (1 - share) / whole + (z / whole / 2) ** 2)
+    return middle - half, middle + half
+
+
+def rows(trace: str, found: list[Case]) -> Iterable[dict[str, Any]]:
+    """All targets of a trace; then by recurrence and number of past runs, where there are ten."""
+    parts: dict[tuple[str, str, str], list[Case]] = {("all", "", ""): found}
+    for kind in ("exact", "length", "similar"):
+        for least, most in BANDS:
+            band = f"{least}" if least == most else f"{least}+" if most > 32 else f"{least}-{most}"
+            here = [one for one in found if one.recurrence == kind and least <= one.runs <= most]
+            parts[kind, band, ""] = here
+            if least > 1:
+                parts[kind, band, "yes"] = [one for one in here if one.agree]
+    for (kind, band, agree), some in parts.items():
+        if len(some) >= 10:
+            yield {"trace": trace, "recurrence": kind, "runs": band, "agree": agree, **row(some)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="directory of the traces")
+    parser.add_argument("--swf", type=Path, action="append", default=[], help="a workload log")
+    parser.add_argument("--half", choices=("first", "second"), default="second")
+    parser.add_argument("--name", default="intervals", help="what to call the result")
+    options = parser.parse_args()
+    table: list[dict[str, Any]] = []
+    timing = {}
+    for name, jobs in traces(options.data, options.swf):
+        began = time.perf_counter()
+        found = list(cases(jobs, options.half))
+        timing[name] = round(time.perf_counter() - began, 1)
+        table += rows(name, found)
+        for line in table[-1:]:
+            print(name, timing[name], line, flush=True)
+    suffix = "" if options.half == "second" else "_first_half"
+    record(
+        options.name + suffix,
+        table,
+        half=options.half,
+        seed="none: nothing is drawn",
+        agree=f"the longest of the past runs took at most {AGREEING} times the shortest",
+        seconds=timing,
+    )
+
+
+if __name__ == "__main__":
+    main()
