@@ -24,6 +24,8 @@ def show(analysis: Analysis, screen: Screen) -> None:
     screen.line(what)
     screen.line(how_long, "doubtful" if analysis.estimate.abstained else "good")
     screen.line(why)
+    if analysis.estimate.interval_basis is not None:
+        screen.line(analysis.estimate.interval_basis.text, label="range: ")
     screen.line()
     screen.table(_fields(analysis.metadata))
     screen.line()

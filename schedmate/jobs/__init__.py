@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         PlanStep,
         Recovery,
     )
-    from schedmate.jobs.estimate import Estimate, Neighbour
+    from schedmate.jobs.estimate import Estimate, IntervalBasis, Neighbour
     from schedmate.jobs.metadata import (
         DatasetConfig,
         Evidence,
@@ -46,6 +46,7 @@ _HOMES = {
     "Evidence": "schedmate.jobs.metadata",
     "EvidenceLine": "schedmate.jobs.diagnosis",
     "FaultyComponent": "schedmate.jobs.diagnosis",
+    "IntervalBasis": "schedmate.jobs.estimate",
     "Isolation": "schedmate.jobs.diagnosis",
     "JobRecord": "schedmate.jobs.record",
     "JobSpec": "schedmate.jobs.record",
@@ -74,6 +75,7 @@ __all__ = [
     "Evidence",
     "EvidenceLine",
     "FaultyComponent",
+    "IntervalBasis",
     "Isolation",
     "JobRecord",
     "JobSpec",

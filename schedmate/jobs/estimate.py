@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 from schedmate.jobs.record import JobState
@@ -24,6 +26,32 @@ class Neighbour(BaseModel):
     summary: str = Field("", description="Model, dataset and length in a few words")
 
 
+class IntervalBasis(BaseModel):
+    """What the width of p10 to p90 comes from. Factors are ratios of two run times, at least 1."""
+
+    level: float = Field(0.8, description="Share of such jobs that end within p10 to p90 [0 to 1]")
+    recurrence: Literal["same job", "same job, other length", "similar jobs"] = Field(
+        description="The closest kind of past run that completed"
+    )
+    runs: int = Field(description="Past runs that completed")
+    cut_short: int = Field(0, description="Past runs that did not; each is a lower bound")
+    runs_factor: float = Field(
+        description="Longest over shortest of those that completed, after correction"
+    )
+    expected_factor: float = Field(
+        description="Such past runs lie within this factor of a new one in eight of ten cases, as "
+        "believed before these runs were looked at"
+    )
+    learned_from: int = Field(
+        0, description="Jobs of this history that ran again and had a say in it; 0: none"
+    )
+    from_runs: float = Field(
+        description="How much of the width comes from how far these runs lie apart [0 to 1]; the "
+        "rest comes from the expected factor"
+    )
+    text: str = Field(description="All this in a sentence")
+
+
 class Estimate(BaseModel):
     """How long a job will run and what it will use (SchedMate paper, section 3.1).
 
@@ -37,6 +65,9 @@ class Estimate(BaseModel):
     gpu_util: float | None = Field(None, description="Mean GPU utilisation [%]")
     sm_util: float | None = Field(None, description="Mean SM activity [%]")
     gpu_mem_mb: float | None = Field(None, description="Peak memory of one GPU [MB]")
+    interval_basis: IntervalBasis | None = Field(
+        None, description="What the width of p10 to p90 comes from"
+    )
     neighbours: list[Neighbour] = Field(default_factory=list)
     method: str = "none"
     abstained: bool = True

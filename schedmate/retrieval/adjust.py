@@ -6,6 +6,7 @@ machine types); `benchmarks/advisor.py` measures them again.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +15,30 @@ from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
 WEAK_SCALING = 0.83
 """Samples per second grow as GPUs ** this when each GPU keeps its batch (10th to 90th percentile
 0.45 to 1.0 over 25,255 pairs): an epoch then takes GPUs ** -0.83 of its time."""
+WEAK_DOUBT = 0.28
+"""Half of that range: how far off the exponent is in eight of ten cases, at most."""
 
 STRONG_SCALING = 0.25
 """The same when the global batch stays and each GPU's share of it shrinks (-0.3 to 0.6 over 583
 pairs)."""
+STRONG_DOUBT = 0.45
+"""Half of that range."""
+
+LENGTH_DOUBT = 0.25
+"""How far off the exponent 1 of the training length is: an assumption. Part of a run is the same
+whatever its length; of image generation that part is so large that 0.7 was measured
+(benchmarks/results/interval_spread.md), and training is mostly its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """The factor a past run time is multiplied by, and what could not be corrected for."""
+    """The factor a past run time is multiplied by, and what could not be corrected for.
+
+    `doubt`: eight of ten true factors are within exp(doubt) of it.
+    """
 
     factor: float = 1.0
+    doubt: float = 0.0
     unknown_length: bool = False
     other_gpu: bool = False
 
@@ -32,8 +46,10 @@ class Adjustment:
 def adjust(metadata: WorkloadMetadata, launch: LaunchConfig, past: JobRecord) -> Adjustment:
     """How `past` compares with the new job described by `metadata` and `launch`."""
     length = _length_ratio(metadata, past.metadata)
+    gpus, exponent, doubt = _gpu_ratio(metadata, launch, past)
     return Adjustment(
-        factor=(length or 1.0) * _gpu_ratio(metadata, launch, past),
+        factor=(length or 1.0) * float(gpus**exponent),
+        doubt=LENGTH_DOUBT * abs(math.log(length or 1.0)) + doubt * abs(math.log(gpus)),
         unknown_length=length is None,
         other_gpu=_differ(launch.gpu_type, past.launch.gpu_type),
     )
@@ -57,18 +73,21 @@ def _length_ratio(new: WorkloadMetadata, old: WorkloadMetadata) -> float | None:
     return length / past_length
 
 
-def _gpu_ratio(new: WorkloadMetadata, launch: LaunchConfig, past: JobRecord) -> float:
-    """Old over new GPUs to the measured exponent, where the work does not grow with the GPUs."""
+def _gpu_ratio(
+    new: WorkloadMetadata, launch: LaunchConfig, past: JobRecord
+) -> tuple[float, float, float]:
+    """Old over new GPUs, the measured exponent where the work does not grow with them, its doubt."""
     if not launch.gpus or not past.launch.gpus or launch.gpus == past.launch.gpus:
-        return 1.0
+        return 1.0, 0.0, 0.0
     ratio: float = past.launch.gpus / launch.gpus
     batches = (_global_batch(new), _global_batch(past.metadata))
     if batches[0] is not None and batches[0] == batches[1]:
-        return float(ratio**STRONG_SCALING)
+        return ratio, STRONG_SCALING, STRONG_DOUBT
     if new.training.iter_type == past.metadata.training.iter_type == "epoch":
-        return float(ratio**WEAK_SCALING)
-    # A step on more GPUs does more work in the same time: nothing to correct.
-    return 1.0
+        return ratio, WEAK_SCALING, WEAK_DOUBT
+    # A step on more GPUs does more work in the same time: nothing to correct. How much of the
+    # time the GPUs' talk to each other adds is what the exponent of weak scaling is doubted by.
+    return ratio, 0.0, WEAK_DOUBT
 
 
 def _global_batch(metadata: WorkloadMetadata) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from schedmate.jobs import Estimate, JobRecord, LaunchConfig, Neighbour, WorkloadMetadata
 from schedmate.retrieval.adjust import Adjustment, adjust
+from schedmate.retrieval.basis import basis
 from schedmate.retrieval.candidates import (
     Candidate,
     any_completed,
@@ -25,6 +26,7 @@ from schedmate.retrieval.candidates import (
     workload,
 )
 from schedmate.retrieval.predictive import Prior, Run, predict
+from schedmate.retrieval.spread import Spread
 
 if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
@@ -42,8 +44,12 @@ HALF_LIFE = 6.0
 """A run counts half as much as one this many runs later. Runs, not days: workloads change when
 people work on them, and the best half-life in days differs from trace to trace."""
 
-PRIOR = Prior(spread=1.2, runs=3.0)
-"""Makes p10 to p90 cover 76 to 89 % of run times on the first halves of three real traces."""
+PRIOR = Prior(runs=4.0, spreads=3.0, share=0.5)
+"""Chosen on the first halves of the real traces of benchmarks/intervals.py."""
+
+TAIL = 1.32
+"""Distance that eight of ten run times stay within, over their mean distance: for a Laplace
+distribution mixed with one past run as PRIOR says."""
 
 UNKNOWN_LENGTH = 0.25
 """Weight of a run whose training length cannot be compared, against one where it can."""
@@ -68,6 +74,10 @@ class PastJobs(Protocol):
         self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
     ) -> Matches:
         """See `JobHistory.search`."""
+        ...
+
+    def spread(self) -> Spread:
+        """See `JobTable.spread`."""
         ...
 
 
@@ -111,8 +121,15 @@ class SchedulingAdvisor:
         if not candidates:
             return self._abstain(self._nothing_similar(metadata))
         weights = self._weights(candidates)
+        spread = self._history.spread()
+        same = workload(metadata)
         runs = [
-            Run(item.duration_s * item.adjustment.factor, weight, item.record.censored)
+            Run(
+                item.duration_s * item.adjustment.factor,
+                weight,
+                item.record.censored,
+                spread.between(item.workload == same, item.adjustment) / TAIL,
+            )
             for item, weight in zip(candidates, weights, strict=True)
         ]
         neighbours = neighbours_of(candidates, runs, time.time() if now is None else now)
@@ -135,6 +152,7 @@ class SchedulingAdvisor:
             gpu_util=self._usage([item.record.gpu_util for item in candidates], weights),
             sm_util=self._usage([item.record.sm_util for item in candidates], weights),
             gpu_mem_mb=self._usage([item.record.gpu_mem_mb for item in candidates], weights),
+            interval_basis=basis(candidates, runs, same, prediction, spread, TAIL),
             neighbours=neighbours,
             method=self._method,
             abstained=False,
@@ -177,8 +195,9 @@ class SchedulingAdvisor:
             # so they are left out unless there is nothing else, which abstains.
             completed = [item for item in candidates if not item.record.censored]
             return (completed or candidates)[: self._k]
+        same = workload(metadata)
         exact = [
-            Candidate.of(record, 1.0, True, adjust(metadata, launch, record))
+            Candidate.of(record, 1.0, True, adjust(metadata, launch, record), same)
             for record in self._history.by_fingerprint(metadata.fingerprint())
             if usable(record, now)
         ]
@@ -186,11 +205,10 @@ class SchedulingAdvisor:
         if any_completed(found):
             return found
         candidates = self._similar(metadata, launch, now)
-        same = workload(metadata)
         groups: dict[str, list[Candidate]] = {}
         for item in candidates:
             if not item.exact:
-                groups.setdefault(workload(item.record.metadata), []).append(item)
+                groups.setdefault(item.workload, []).append(item)
         found += groups.pop(same, [])
         if not any_completed(found):
             # Most similar first: the order in which the groups were begun.
@@ -210,6 +228,7 @@ class SchedulingAdvisor:
                 match.similarity,
                 match.exact,
                 Adjustment() if self._method == "mean" else adjust(metadata, launch, match.record),
+                workload(match.record.metadata),
             )
             for match in matches
             if usable(match.record, now)

@@ -15,19 +15,30 @@ from schedmate.terminal import counted
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A past run with its similarity to the new job, and what corrects its run time [s]."""
+    """A past run with its similarity to the new job, and what corrects its run time [s].
+
+    `workload` is equal for the same training at another length.
+    """
 
     record: JobRecord
     duration_s: float
     similarity: float
     exact: bool
     adjustment: Adjustment
+    workload: str
 
     @classmethod
-    def of(cls, record: JobRecord, similarity: float, exact: bool, adjustment: Adjustment) -> Self:
+    def of(
+        cls,
+        record: JobRecord,
+        similarity: float,
+        exact: bool,
+        adjustment: Adjustment,
+        workload: str,
+    ) -> Self:
         """The record, which must say how long its job ran."""
         assert record.duration_s is not None
-        return cls(record, record.duration_s, min(similarity, 1.0), exact, adjustment)
+        return cls(record, record.duration_s, min(similarity, 1.0), exact, adjustment, workload)
 
 
 def workload(metadata: WorkloadMetadata) -> str:

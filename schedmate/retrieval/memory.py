@@ -6,12 +6,14 @@ each is embedded once, and compared by one product of a matrix with a vector.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedmate.jobs import JobRecord, WorkloadMetadata
 from schedmate.retrieval.history import Match, Matches
 from schedmate.retrieval.render import render
+from schedmate.retrieval.spread import LATEST, UNLEARNED, Learned, Spread, learn
 from schedmate.retrieval.table import RECENT
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ class MemoryHistory:
         self._of_text: list[list[tuple[JobRecord, str]]] = []
         self._of_print: dict[str, list[JobRecord]] = {}
         self._known: dict[int, tuple[WorkloadMetadata, int, str]] = {}
+        self._latest: list[tuple[float, str, JobRecord, str]] = []  # in order of submission
+        self._spread = UNLEARNED
+        self._size = 0
 
     def prepare(self, jobs: Iterable[WorkloadMetadata]) -> None:
         """Embed what these say, all at once; no job becomes part of the history by that."""
@@ -51,14 +56,30 @@ class MemoryHistory:
 
     def add(self, record: JobRecord) -> None:
         """Store a job that has ended."""
+        self._size += 1
         row, fingerprint = self._place(record.metadata)
         self._of_print.setdefault(fingerprint, []).append(record)
+        if record.ended and record.submit_time is not None:
+            place = (record.submit_time, record.job_id, record, fingerprint)
+            insort(self._latest, place, key=lambda item: item[:2])
+            del self._latest[:-LATEST]
         if row >= 0:
             self._of_text[row].append((record, fingerprint))
 
     def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
         """Jobs with this fingerprint, the latest ended first, the last few hundred."""
         return self._of_print.get(fingerprint, [])[-RECENT:][::-1]
+
+    def spread(self) -> Spread:
+        """See `JobTable.spread`."""
+        if not self._spread.fits(self._size):
+            completed = [
+                (fingerprint, record.duration_s)
+                for _, _, record, fingerprint in self._latest
+                if record.state == "COMPLETED" and record.duration_s
+            ]
+            self._spread = Learned(self._size, learn(completed))
+        return self._spread.spread
 
     def search(
         self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True

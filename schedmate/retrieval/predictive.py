@@ -1,9 +1,11 @@
 """The distribution of a new job's run time, given the run times of past jobs like it.
 
 A Dirichlet-process posterior predictive with censoring (Susarla and Van Ryzin, 1976): the
-weighted Kaplan-Meier estimate of the past runs, mixed with a prior spread around its median that
-is worth a fixed number of runs. With one past run the interval is the prior's; with many it is
-the runs' own, whatever their shape. Everything happens on logarithms, so the unit does not matter.
+weighted Kaplan-Meier estimate of the past runs, mixed with a prior around its median. How wide that
+prior is, is itself estimated: from how far such runs are expected to lie apart, and from how far
+these do. With one past run the interval is the expected one; runs that agree narrow it, runs that
+do not widen it, and with many it is nearly their own, whatever their shape. Everything happens on
+logarithms, so the unit does not matter.
 """
 
 from __future__ import annotations
@@ -13,59 +15,91 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _PRIOR_POINTS = 41
-_QUANTILES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One past run: its (adjusted) time [s], its relative weight, and whether it was cut short."""
+    """One past run: its (adjusted) time [s], its relative weight, whether it was cut short, and
+    how far it is expected to lie from the new one: the mean absolute log error of a guess."""
 
     duration_s: float
     weight: float
     censored: bool = False
+    spread: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is believed before any run is seen: Laplace on log run time around the runs' median.
+    """What is believed besides the runs: Laplace on log run time around their median.
 
-    `spread` is the mean absolute log error of one run as a guess for the next, `runs` how many
-    past runs that belief weighs as much as.
+    `runs` is how many past runs that belief weighs as much as, plus `share` of the runs' own
+    weight: what happened will not cover all that may. `spreads` is how many distances between runs
+    the expected one weighs as much as. The median has a belief of its own, of a fixed spread and
+    weight: one that narrows would give runs that were cut short more say, and errs more.
     """
 
-    spread: float
     runs: float
+    spreads: float
+    share: float = 0.0
+    median_spread: float = 1.2
+    median_runs: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Quantiles of the run time [s]; `bounded` when the median rests on censored runs alone."""
+    """Quantiles of the run time [s]; `bounded` when the median rests on censored runs alone.
+
+    `expected` is the mean absolute log error of one past run as a guess, as believed before these;
+    `own` [0 to 1] how much of the spread that was used comes from how far these lie apart.
+    """
 
     p10_s: float
     p50_s: float
     p90_s: float
     bounded: bool
+    expected: float
+    own: float
 
 
 def predict(runs: Sequence[Run], prior: Prior) -> Prediction | None:
     """The predictive quantiles, or None when no run completed: then there is only a bound.
 
-    Durations and weights must be positive. The order of `runs` and a common factor of all
-    weights do not matter; a common factor of all durations multiplies the result.
+    Durations, weights and spreads must be positive. The order of `runs` and a common factor of
+    all weights do not matter; a common factor of all durations multiplies the result.
     """
     if all(run.censored for run in runs):
         return None
     heaviest = max(run.weight for run in runs)
     points = [(math.log(run.duration_s), run.weight / heaviest, run.censored) for run in runs]
+    total = sum(weight for _, weight, _ in points)
     kaplan_meier, lost = _redistribute(points)
     centre = _quantile(kaplan_meier, 0.5)
-    grid = [(index + 0.5) / _PRIOR_POINTS for index in range(_PRIOR_POINTS)]
-    base = [
-        (centre + prior.spread * _laplace(at), prior.runs / _PRIOR_POINTS, False) for at in grid
-    ]
-    mass, _ = _redistribute(points + base)
-    p10, p50, p90 = (math.exp(_quantile(mass, level)) for level in _QUANTILES)
-    return Prediction(p10, p50, p90, bounded=lost >= 0.5)
+    expected = sum(run.weight / heaviest * run.spread for run in runs) / total
+    # A run cut short before the median says nothing of the spread, one after it at least so much.
+    away = [(weight, abs(at - centre)) for at, weight, cut in points if not cut or at > centre]
+    distances = max(sum(weight for weight, _ in away) - 1.0, 0.0)
+    seen = sum(weight * distance for weight, distance in away)
+    believed = prior.spreads * expected
+    spread = (believed + seen) / (prior.spreads + distances)
+    mass = _mixed(points, centre, spread, prior.runs + prior.share * total)
+    wide = _mixed(points, centre, prior.median_spread, prior.median_runs)
+    p10, p50, p90 = _quantile(mass, 0.1), _quantile(wide, 0.5), _quantile(mass, 0.9)
+    return Prediction(
+        math.exp(min(p10, p50)),
+        math.exp(p50),
+        math.exp(max(p90, p50)),
+        bounded=lost >= 0.5,
+        expected=expected,
+        own=seen / (believed + seen),
+    )
+
+
+def _mixed(
+    points: list[tuple[float, float, bool]], centre: float, spread: float, runs: float
+) -> list[tuple[float, float]]:
+    """The runs and a Laplace distribution that weighs as much as `runs` of them."""
+    base = [(centre + spread * at, runs / _PRIOR_POINTS, False) for at in _LAPLACE]
+    return _redistribute(points + base)[0]
 
 
 def _redistribute(
@@ -107,3 +141,6 @@ def _quantile(mass: list[tuple[float, float]], level: float) -> float:
 def _laplace(level: float) -> float:
     """The quantile of the standard Laplace distribution."""
     return math.log(2 * level) if level < 0.5 else -math.log(2 * (1 - level))
+
+
+_LAPLACE = [_laplace((index + 0.5) / _PRIOR_POINTS) for index in range(_PRIOR_POINTS)]

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from schedmate.errors import UsageError
 from schedmate.jobs import JobRecord, JobState
 from schedmate.retrieval.database import Database, HistoryError
+from schedmate.retrieval.spread import LATEST, UNLEARNED, Learned, Spread, learn
 
 PAGE = 1_000
 """Jobs read at once."""
@@ -47,6 +48,7 @@ class JobTable:
     def __init__(self, database: Database) -> None:
         self.path = database.folder
         self._db = database
+        self._spread = UNLEARNED
 
     def __len__(self) -> int:
         # Jobs are replaced, never deleted, so the last row's number is how many there are;
@@ -79,6 +81,24 @@ class JobTable:
         """Jobs with this fingerprint, the latest ended first, at most `limit`."""
         where = "WHERE fingerprint = ? ORDER BY end_time DESC, job_id LIMIT ?"
         return self._records(where, (fingerprint, limit))
+
+    def spread(self) -> Spread:
+        """How far apart runs of one job lie, by the last submitted jobs that have ended.
+
+        Learned anew when the history has grown by a fiftieth. It is about the cluster, not about
+        a moment: an estimate for a moment of the past uses it as well.
+        """
+        size = len(self)
+        if not self._spread.fits(size):
+            # The index is walked in order of submission until there are enough: a large history
+            # takes no longer.
+            sql = """SELECT fingerprint, json_extract(document, '$.duration_s') AS duration FROM (
+                SELECT submit_time, job_id, fingerprint, state, document
+                FROM jobs INDEXED BY jobs_by_submit WHERE ended = 1 AND submit_time IS NOT NULL
+                ORDER BY submit_time DESC, job_id DESC LIMIT ?
+                ) WHERE state = 'COMPLETED' AND duration > 0 ORDER BY submit_time, job_id"""
+            self._spread = Learned(size, learn(self._db.query(sql, (LATEST,))))
+        return self._spread.spread
 
     def export(self) -> Iterator[JobRecord]:
         """Every job, in order of id."""

@@ -17,6 +17,7 @@ from schedmate.retrieval.adjust import STRONG_SCALING, WEAK_SCALING, adjust
 from schedmate.retrieval.advisor import RUNS, SchedulingAdvisor
 from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.spread import Spread, learn
 
 NOW = 1_000_000.0
 ONE_GPU = LaunchConfig(gpus=1)
@@ -35,6 +36,10 @@ class Shelf:
 
     records: list[JobRecord]
     similarity: dict[str, float] = field(default_factory=dict)
+    learned: Spread = field(default_factory=lambda: learn([]))
+
+    def spread(self) -> Spread:
+        return self.learned
 
     def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
         return [one for one in self.records if one.metadata.fingerprint() == fingerprint]
@@ -175,6 +180,91 @@ class TestWeighted:
         advisor = SchedulingAdvisor(Shelf([job("a", 100, ended_ago=-1e10)]), threshold=0.9)  # type: ignore[arg-type]
         estimate = advisor.estimate(metadata(), ONE_GPU)
         assert estimate.neighbours[0].age_s == 0
+
+
+class TestInterval:
+    """How wide p10 to p90 is, and what that comes from."""
+
+    @staticmethod
+    def ratio(estimate: Any) -> float:
+        return float(estimate.duration_p90_s / estimate.duration_p10_s)
+
+    def test_two_runs_that_agree(self) -> None:
+        estimate = advise([job("a", 17_400), job("b", 18_000)])
+        assert self.ratio(estimate) < 4
+        basis = estimate.interval_basis
+        assert (basis.recurrence, basis.runs, basis.cut_short) == ("same job", 2, 0)
+        assert basis.runs_factor == pytest.approx(18_000 / 17_400)
+        assert basis.learned_from == 0
+        assert basis.text == (
+            "8 of 10 such jobs; its width is mostly how much runs of one job vary on other "
+            f"clusters (8 of 10 within a factor of {basis.expected_factor:.1f}); there are 2 runs "
+            "of the same job, 1.03 times apart"
+        )
+
+    def test_it_narrows_as_runs_agree_and_widens_as_they_do_not(self) -> None:
+        alike = [job(f"{i}", 1000 + 10 * i, ended_ago=10.0 * i) for i in range(12)]
+        ratios = [self.ratio(advise(alike[:count])) for count in (1, 2, 4, 12)]
+        assert ratios == sorted(ratios, reverse=True)
+        apart = advise([job(f"{i}", 1000 * 3.0 ** (i % 4), ended_ago=i) for i in range(12)])
+        assert self.ratio(apart) > 9
+        assert apart.interval_basis.from_runs > 0.5
+        assert "these 12 runs of the same job vary (the longest took 27.0 times" in (
+            apart.interval_basis.text
+        )
+
+    def test_a_history_whose_jobs_repeat_themselves_closely_gives_narrow_ones(self) -> None:
+        ratios = []
+        for factor in (1.02, 1.5, 6.0):
+            learned = learn((f"{n}", 100 * factor**run) for n in range(40) for run in range(2))
+            shelf = Shelf([job("a", 1000)], learned=learned)
+            advisor = SchedulingAdvisor(shelf, threshold=0.9)  # type: ignore[arg-type]
+            estimate = advisor.estimate(metadata(), ONE_GPU, NOW)
+            ratios.append(self.ratio(estimate))
+            assert estimate.duration_s == pytest.approx(1000)
+            assert estimate.interval_basis is not None
+            assert "here, by 40 jobs that ran again" in estimate.interval_basis.text
+            assert estimate.interval_basis.text.endswith("there is 1 run of the same job")
+        assert ratios == sorted(ratios)
+        assert ratios[0] < 1.5 < 9 < ratios[-1]
+
+    def test_similar_jobs_give_a_wider_one_than_the_same_job(self) -> None:
+        same = advise([job("a", 1000)])
+        longer = advise([job("a", 1000, of=metadata(iters=900))])
+        like = advise([job("a", 1000, of=metadata("resnet101"))], similarity={"resnet101": 0.99})
+        assert [one.interval_basis.recurrence for one in (same, longer, like)] == [
+            "same job",
+            "same job, other length",
+            "similar jobs",
+        ]
+        assert self.ratio(same) < self.ratio(longer) < self.ratio(like)
+        assert "after such a correction" in longer.interval_basis.text
+        assert "after such a correction" not in like.interval_basis.text
+
+    def test_other_gpus_give_a_wider_one(self) -> None:
+        ratios = [
+            self.ratio(advise([job("a", 1000, launch=launch)], launch=asked))
+            for launch, asked in (
+                (ONE_GPU, ONE_GPU),
+                (LaunchConfig(gpus=1), LaunchConfig(gpus=16)),
+                (LaunchConfig(gpu_type="K80"), LaunchConfig(gpu_type="H100")),
+            )
+        ]
+        assert ratios == sorted(ratios)
+        assert len(set(ratios)) == 3
+
+    def test_a_run_cut_short_is_a_lower_bound(self) -> None:
+        runs = [job("a", 1000), job("b", 1010)]
+        plain = advise(runs)
+        early = advise([*runs, job("c", 100, state="CANCELLED")])
+        late = advise([*runs, job("c", 3000, state="CANCELLED")])
+        assert early.duration_p90_s <= plain.duration_p90_s * 1.01
+        assert late.duration_p90_s > 3000
+        assert late.interval_basis.cut_short == 1
+        assert late.interval_basis.text.endswith("; 1 more cut short")
+
+    def test_without_an_estimate_there_is_none(self) -> None:
+        assert advise([]).interval_basis is None
 
 
 class TestAbstaining:

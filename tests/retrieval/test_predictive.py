@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schedmate.retrieval.predictive import Prior, Run, predict
 
-PRIOR = Prior(spread=1.0, runs=2.0)
+PRIOR = Prior(runs=2.0, spreads=2.0)
 
 completed = st.builds(
     Run, duration_s=st.floats(1e-2, 1e7), weight=st.floats(1e-3, 10), censored=st.just(False)
@@ -100,7 +100,7 @@ def test_many_runs_give_their_own_quantiles() -> None:
 def test_kaplan_meier_example() -> None:
     # Completed at 1, 3 and 4, cut short at 2: by hand S(1) = 3/4, S(3) = 3/8, S(4) = 0.
     runs = [Run(1, 1), Run(2, 1, censored=True), Run(3, 1), Run(4, 1)]
-    prediction = predict(runs, Prior(spread=1e-9, runs=1e-9))
+    prediction = predict(runs, Prior(runs=1e-9, spreads=1.0, median_runs=1e-9))
     assert prediction is not None
     assert prediction.p50_s == pytest.approx(3)
     assert prediction.p90_s == pytest.approx(4)
@@ -118,3 +118,55 @@ def test_short_cut_runs_say_little() -> None:
     runs = [Run(100, 1)] * 4
     cut = [Run(1, 1, censored=True)] * 4
     assert quantiles(runs + cut) == pytest.approx(quantiles(runs), rel=0.2)
+
+
+def ratio(runs: list[Run], prior: Prior = PRIOR) -> float:
+    prediction = predict(runs, prior)
+    assert prediction is not None
+    return prediction.p90_s / prediction.p10_s
+
+
+def test_runs_that_agree_narrow_it_and_runs_that_differ_widen_it() -> None:
+    one = ratio([Run(100, 1)])
+    assert ratio([Run(100, 1), Run(103, 1)]) < one / 2
+    assert ratio([Run(100, 1), Run(900, 1)]) > one
+
+
+@given(samples)
+def test_runs_that_are_expected_far_apart_never_narrow_it(runs: list[Run]) -> None:
+    near, far = (
+        [Run(run.duration_s, run.weight, run.censored, spread) for run in runs]
+        for spread in (0.2, 0.8)
+    )
+    assert ratio(near) <= ratio(far) * (1 + 1e-9)
+    assert quantiles(near)[1] == quantiles(far)[1]
+
+
+def test_a_run_cut_short_before_the_median_does_not_widen_it() -> None:
+    runs = [Run(100, 1), Run(103, 1)]
+    assert ratio([*runs, Run(5, 1, censored=True)]) <= ratio(runs) * (1 + 1e-9)
+
+
+def test_a_run_cut_short_after_the_median_raises_the_upper_end() -> None:
+    runs = [Run(100, 1), Run(103, 1)]
+    _, _, before = quantiles(runs)
+    low, _, after = quantiles([*runs, Run(200, 1, censored=True)])
+    assert after > max(before, 200)
+    assert low < 100
+
+
+def test_it_says_how_much_of_the_width_is_the_runs_own() -> None:
+    shares = []
+    for runs in ([Run(100, 1)], [Run(100, 1), Run(103, 1)], [Run(100, 1), Run(9000, 1)] * 4):
+        prediction = predict(runs, PRIOR)
+        assert prediction is not None
+        shares.append(prediction.own)
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] > 0.5
+
+
+def test_many_runs_that_agree_do_not_exclude_another_time() -> None:
+    runs = [Run(100, 1)] * 30
+    assert ratio(runs) == pytest.approx(1)
+    assert 1.01 < ratio(runs, Prior(runs=2.0, spreads=2.0, share=0.5)) < ratio([Run(100, 1)])
