@@ -20,7 +20,7 @@ import heapq
 import math
 import statistics
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +41,7 @@ from schedmate.retrieval.embedders import Embedder, load_embedder
 from schedmate.retrieval.history import Match
 from schedmate.retrieval.predictive import Run
 from schedmate.retrieval.render import render
+from schedmate.retrieval.spread import LATEST, Spread, learn
 
 MOST = 2000
 """Jobs estimated a trace: evenly spread over the half."""
@@ -60,8 +61,14 @@ class Replay:
     known: dict[str, Any] = field(default_factory=dict)
     by_text: dict[str, list[JobRecord]] = field(default_factory=lambda: defaultdict(list))
     by_print: dict[str, list[JobRecord]] = field(default_factory=lambda: defaultdict(list))
+    latest: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=LATEST))
+
+    def spread(self) -> Spread:
+        return learn(self.latest)
 
     def add(self, job: JobRecord) -> None:
+        if not job.censored:
+            self.latest.append((job.metadata.fingerprint(), job.duration_s or 0.0))
         self.by_print[job.metadata.fingerprint()].append(job)
         if not self.keyed:
             text = render(job.metadata)
@@ -108,7 +115,7 @@ def variant(name: str) -> Iterator[str]:
         elif name == "no correction":
             swap("adjust", lambda *_: Adjustment())
         elif name == "cut-short runs as completed":
-            swap("Run", lambda duration, weight, _censored: Run(duration, weight))
+            swap("Run", lambda time, weight, _, spread: Run(time, weight, spread=spread))
         elif name == "cut-short runs left out":
             usable = advisor.usable
             swap("usable", lambda job, now: usable(job, now) and not job.censored)

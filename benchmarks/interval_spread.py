@@ -84,7 +84,8 @@ def _correction(new: JobRecord, old: JobRecord) -> float:
 def _row(trace: str, what: str, pairs: list[Pair]) -> dict[str, Any]:
     logs: dict[Hashable, list[float]] = defaultdict(list)
     for group, new, old in pairs:
-        assert new.duration_s and old.duration_s
+        assert new.duration_s
+        assert old.duration_s
         factor = adjust(new.metadata, new.launch, old).factor
         logs[group].append(abs(math.log(new.duration_s / (old.duration_s * factor))))
     distance = apart(logs.values(), LEVEL)

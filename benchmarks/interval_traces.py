@@ -8,7 +8,7 @@ the `exact` same as another where all of its columns that say what was asked for
 |---|---|---|
 | NASA iPSC/860, 1993 (CPU) | user, application, nodes | user, application |
 | LCG grid, 2005 (CPU) | user, site | user |
-| Helios Venus, two virtual clusters, 2020 | user, virtual cluster, GPUs, nodes | user, virtual cluster |
+| Helios Venus, two virtual clusters, 2020 | user, cluster, GPUs, nodes | user, cluster |
 | Alibaba image generation, 2024 | all settings and owner | checkpoint and kind of request |
 | Philly, 2017 | virtual cluster, GPUs | virtual cluster |
 | Alibaba openb, 2023 | every resource asked for | |
@@ -61,9 +61,7 @@ def _standard_workload(path: Path) -> Iterator[JobRecord]:
             one = line.split()
             submit, wait, run = (max(float(one[at]), 0.0) for at in (1, 2, 3))
             known = [f"user {one[11]}"] + [f"application {one[13]}"] * (one[13] != "1")
-            yield _job(
-                one[0], submit, wait, run, " ".join(known), processors=one[4], site=one[15]
-            )
+            yield _job(one[0], submit, wait, run, " ".join(known), processors=one[4], site=one[15])
 
 
 def _venus(path: Path) -> Iterator[JobRecord]:
@@ -128,8 +126,7 @@ def _openb(path: Path) -> Iterator[JobRecord]:
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as stream:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
         yield from csv.DictReader(line for line in stream if not line.startswith("#"))
 
 

@@ -111,7 +111,10 @@ def _case(job: JobRecord, estimate: Estimate, known: dict[str, JobRecord]) -> Ca
         like = [workload(known[one.job_id].metadata) == same for one in completed]
         recurrence = "length" if any(like) else "similar"
     low, high = estimate.duration_p10_s, estimate.duration_p90_s
-    assert low and high and job.duration_s and estimate.duration_s
+    assert low is not None
+    assert high is not None
+    assert job.duration_s is not None
+    assert estimate.duration_s is not None
     return Case(
         recurrence,
         len(completed),

@@ -76,7 +76,7 @@ def _length_ratio(new: WorkloadMetadata, old: WorkloadMetadata) -> float | None:
 def _gpu_ratio(
     new: WorkloadMetadata, launch: LaunchConfig, past: JobRecord
 ) -> tuple[float, float, float]:
-    """Old over new GPUs, the measured exponent where the work does not grow with them, its doubt."""
+    """Old over new GPUs, the exponent where the work does not grow with them, and its doubt."""
     if not launch.gpus or not past.launch.gpus or launch.gpus == past.launch.gpus:
         return 1.0, 0.0, 0.0
     ratio: float = past.launch.gpus / launch.gpus

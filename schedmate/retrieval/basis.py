@@ -72,7 +72,7 @@ def _sentence(found: IntervalBasis, doubted: bool) -> str:
         if found.learned_from >= WORTH:
             where = f"here, by {counted(found.learned_from, 'job')} that ran again"
         elif found.learned_from:
-            where += f" and here, by {counted(found.learned_from, 'job')} that ran again"
+            where = "here and on other clusters"
         corrected = " after such a correction" if doubted else ""
         text = (
             f"how much {such} vary {where} (8 of 10 within a factor of "

@@ -109,9 +109,7 @@ def test_memory_and_disk_answer_alike(stored: JobHistory) -> None:
         assert memory.spread() == stored.spread()
         for asked in (metadata("resnet50", 3), metadata("vgg16", 40)):
             now = 100.0 * (start + 200)
-            answers = [
-                one.estimate(asked, LaunchConfig(), now) for one in (memory_says, disk_says)
-            ]
+            answers = [one.estimate(asked, LaunchConfig(), now) for one in (memory_says, disk_says)]
             assert answers[0] == answers[1]
             assert answers[0].abstained == (answers[0].interval_basis is None)
 
@@ -126,9 +124,7 @@ def test_a_history_is_looked_at_again_when_it_has_grown(stored: JobHistory) -> N
 
 
 def test_runs_without_a_time_of_submission_teach_nothing(stored: JobHistory) -> None:
-    untimed = [
-        job(n, "resnet50", 100).model_copy(update={"submit_time": None}) for n in range(9)
-    ]
+    untimed = [job(n, "resnet50", 100).model_copy(update={"submit_time": None}) for n in range(9)]
     memory = MemoryHistory(load_embedder())
     stored.add_many(untimed)
     for one in untimed:
