@@ -41,7 +41,7 @@ from schedmate.retrieval.embedders import Embedder, load_embedder
 from schedmate.retrieval.history import Match
 from schedmate.retrieval.predictive import Run
 from schedmate.retrieval.render import render
-from schedmate.retrieval.spread import LATEST, Spread, learn
+from schedmate.retrieval.spread import LATEST, UNLEARNED, Learned, Spread, learn
 
 MOST = 2000
 """Jobs estimated a trace: evenly spread over the half."""
@@ -63,10 +63,16 @@ class Replay:
     by_print: dict[str, list[JobRecord]] = field(default_factory=lambda: defaultdict(list))
     latest: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=LATEST))
 
+    learned: Learned = UNLEARNED
+    size: int = 0
+
     def spread(self) -> Spread:
-        return learn(self.latest)
+        if not self.learned.fits(self.size):
+            self.learned = Learned(self.size, learn(self.latest))
+        return self.learned.spread
 
     def add(self, job: JobRecord) -> None:
+        self.size += 1
         if not job.censored:
             self.latest.append((job.metadata.fingerprint(), job.duration_s or 0.0))
         self.by_print[job.metadata.fingerprint()].append(job)
