@@ -48,8 +48,7 @@ PRIOR = Prior(runs=4.0, spreads=3.0, share=0.5)
 """Chosen on the first halves of the real traces of benchmarks/intervals.py."""
 
 TAIL = 1.32
-"""Distance that eight of ten run times stay within, over their mean distance: for a Laplace
-distribution mixed with one past run as PRIOR says."""
+"""The distance that eight of ten runs stay within, over their mean distance; chosen with PRIOR."""
 
 UNKNOWN_LENGTH = 0.25
 """Weight of a run whose training length cannot be compared, against one where it can."""

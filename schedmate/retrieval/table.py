@@ -91,8 +91,9 @@ class JobTable:
         size = len(self)
         if not self._spread.fits(size):
             # The index is walked in order of submission until there are enough: a large history
-            # takes no longer.
-            sql = """SELECT fingerprint, json_extract(document, '$.duration_s') AS duration FROM (
+            # takes no longer. A damaged document among them is no reason not to answer.
+            sql = """SELECT fingerprint, CASE WHEN json_valid(document)
+                THEN json_extract(document, '$.duration_s') END AS duration FROM (
                 SELECT submit_time, job_id, fingerprint, state, document
                 FROM jobs INDEXED BY jobs_by_submit WHERE ended = 1 AND submit_time IS NOT NULL
                 ORDER BY submit_time DESC, job_id DESC LIMIT ?

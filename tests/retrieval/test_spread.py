@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from schedmate.jobs import JobRecord, JobState, LaunchConfig, WorkloadMetadata
 from schedmate.retrieval.adjust import Adjustment
 from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.embedders import load_embedder
-from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.history import DATABASE, JobHistory
 from schedmate.retrieval.memory import MemoryHistory
 from schedmate.retrieval.spread import LATEST, LEAST, apart, learn, measured
 
@@ -137,3 +139,10 @@ def test_runs_without_a_time_of_submission_teach_nothing(stored: JobHistory) -> 
     for one in untimed:
         memory.add(one)
     assert memory.spread() == stored.spread() == learn([])
+
+
+def test_a_damaged_record_teaches_nothing_and_is_in_nobodys_way(stored: JobHistory) -> None:
+    stored.add_many(job(n, "resnet50", 100 + n) for n in range(3))
+    with closing(sqlite3.connect(stored.path / DATABASE)) as database, database:
+        database.execute("UPDATE jobs SET document = '{' WHERE job_id = '00001'")
+    assert stored.spread() == learn([("a", 100), ("a", 102)])
