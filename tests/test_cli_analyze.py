@@ -49,13 +49,14 @@ def test_the_schema_is_one() -> None:
 def test_text_leads_with_the_answer(analyze: Cli) -> None:
     result = analyze(str(REPO), "--command", COMMAND)
     assert result.code == 0
-    what, how_long, why = result.out.splitlines()[:3]
+    what, how_long, why, width = result.out.splitlines()[:4]
     assert what.lower() == "resnet50 · cifar10 · 60 epochs · 4 gpus"
     assert how_long.startswith("runs about 1")
     assert "(10-90 %: " in how_long
     assert "GPU utilisation" in how_long
     assert why.startswith("because of ")
     assert "example-0009" in why
+    assert width.startswith("range: 8 of 10 such jobs; its width is mostly how much ")
 
 
 def test_text_names_the_source_of_every_field(analyze: Cli) -> None:
@@ -76,6 +77,9 @@ def test_json_says_the_same(analyze: Cli) -> None:
     assert parsed["history_size"] == 40
     assert parsed["estimate"]["abstained"] is False
     assert "neighbours" not in parsed["estimate"]
+    basis = parsed["estimate"]["interval_basis"]
+    assert f"range: {basis['text']}" in analyze(str(REPO), "--command", COMMAND).out
+    assert basis["runs"] + basis["cut_short"] == len(parsed["neighbours"])
     assert len(parsed["neighbours"]) >= 1
     assert parsed["source"] == "static"
 
@@ -115,6 +119,7 @@ def test_no_similar_job_is_said_plainly(analyze: Cli, tmp_path: Path) -> None:
     parsed = document(analyze(*arguments, "--json"))
     assert parsed["estimate"]["abstained"] is True
     assert parsed["estimate"]["reason"]
+    assert parsed["estimate"]["interval_basis"] is None
     assert analyze(*arguments, "--fail-on-abstain").code == 4
 
 
