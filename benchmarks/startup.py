@@ -31,7 +31,7 @@ REPO = str(EXAMPLES / "train_repo")
 COMMAND = "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60"
 LOG = "step 1 loss 2.0\nRuntimeError: CUDA error: device-side assert triggered\n"
 YARDSTICK = "python -c pass"
-RUNS = 15
+RUNS = 9
 # Compiled modules are kept, as they are where schedmate is installed.
 ENVIRONMENT = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
