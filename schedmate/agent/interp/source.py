@@ -286,9 +286,10 @@ def _statement_end(lines: list[str], start: int) -> int:
 def _repair(line: str) -> str:
     indent = line[: len(line) - len(line.lstrip())]
     stripped = line.strip()
-    old_except = re.match(r"except\s+([\w.()\s,]+?)\s*,\s*(\w+)\s*:(.*)$", stripped)
-    if old_except:
-        return f"{indent}except {old_except[1]} as {old_except[2]}:{old_except[3]}"
+    old_except = re.match(r"except\s++([\w.()\s,]++):(.*)$", stripped)
+    kinds, comma, name = old_except[1].rpartition(",") if old_except else ("", "", "")
+    if old_except and comma and name.strip().isidentifier():
+        return f"{indent}except {kinds.rstrip()} as {name.strip()}:{old_except[2]}"
     reserved = re.sub(r"\b(async|await)(?=\s*=[^=])", r"\1_", stripped)
     if reserved != stripped:
         return indent + reserved  # an argument's name before Python 3.7: `x.cuda(async=True)`

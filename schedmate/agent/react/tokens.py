@@ -34,7 +34,7 @@ _TRIPLE = re.compile(r"\"\"\"|'''")
 _BLOCK = re.compile(r"(?::|^\s*-|-)\s+[|>][+-]?\d?\s*(?:#.*)?$")
 _PRINTED = re.compile(r"\s*(?:cat|:)\s+<<-?\s*['\"\\]?(\w+)['\"]?\s*$")
 _ECHO = re.compile(r"\s*(?:echo|printf)\s")
-_KEY = re.compile(r"([^\s,:=\[\]{}()\"'<>|&;$`]++)[\"']?\s*+[:=]")
+_KEY = re.compile(r"(?<![^\s,:=\[\]{}()\"'<>|&;$`])([^\s,:=\[\]{}()\"'<>|&;$`]++)[\"']?\s*+[:=]")
 _COMMENT = re.compile(r"(^|\s)(#|//|;\s).*$")
 _BARE = re.compile(r"[^\s,:=\[\]{}()\"'<>|&;$`]+")
 

@@ -46,9 +46,9 @@ verdict is right."""
 LEAST = 0.3
 """Below this confidence a line is `other`."""
 _HEAD = re.compile(
-    r"^(?:\[?(?:<num>[-/. ])*<time>[\])]?|\[?\b(?:INFO|DEBUG|I|root|__main__|main)\b\]?|[IWEF]<num>"
-    r"|<num>/<num>/<num>|<num>|\[[\w.:<> -]{1,48}\]|(?:\w+\.)+\w+(?::(?:<num>|\w+))*"
-    r"|[\w-]+:<num>|\S+\.(?:py|cc|cpp):<num>\]?|[-|:,;>*]|\s)*(?:\s|(?<=[\]:]))(?=\S)"
+    r"^(?>\[?(?:<num>[-/. ])*<time>[\])]?|\[?\b(?:INFO|DEBUG|I|root|__main__|main)\b\]?|[IWEF]<num>"
+    r"|<num>/<num>/<num>|<num>|\[[\w.:<> -]{1,48}\]|\w++(?:\.\w++)++(?::(?:<num>|\w++))*+"
+    r"|[\w-]++:<num>|\S+\.(?:py|cc|cpp):<num>\]?|[-|:,;>*]|\s)*(?:\s|(?<=[\]:]))(?=\S)"
 )
 
 

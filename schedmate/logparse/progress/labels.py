@@ -77,7 +77,7 @@ _LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on|of|epoch|iteration|step)\b"
 
 _LOSS_AFTER = re.compile(r"\b(loss after) (\d+) ([^\W\d_]+)\b", re.IGNORECASE)
 _ARGUMENT = re.compile(r"(?:^|\s)--[a-z][\w-]*[= ]\s*$")
-_FILE = re.compile(r"[\w.=+-]{1,120}\.(?:ckpt|pth?|tar|h5|hdf5|keras|bin|npz|onnx)\b")
+_FILE = re.compile(r"(?<![\w.=+-])[\w.=+-]{1,120}\.(?:ckpt|pth?|tar|h5|hdf5|keras|bin|npz|onnx)\b")
 """Names of checkpoints: what they count is what had been saved."""
 
 

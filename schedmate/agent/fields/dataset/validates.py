@@ -16,7 +16,7 @@ from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 
 _EVAL_METRIC = re.compile(
-    r"(val|valid|validation|eval|dev)[\W_]+\w*(loss|acc|accuracy|error|f1|auc|miou|iou|map|mse|mae|"
+    r"(val|valid|validation|eval|dev)[\W_]++\w*(loss|acc|accuracy|error|f1|auc|miou|iou|map|mse|mae|"
     r"psnr|bleu|wer|perplexity|ppl|score)\w*",
     re.IGNORECASE,
 )

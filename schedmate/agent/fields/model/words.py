@@ -30,8 +30,8 @@ _FILLED_IN = re.compile(
 
 
 _NO_NAME = re.compile(
-    r"[A-Z]\w*_(PATH|DIR|FILE|FOLDER|NAME)|\d+\.?\d*([kK]|[kK]?[hH]z|px)?|"
-    r"(algo|arch|model|net|network|agent|method|backbone)_name|[\[<].*[\]>]|(\S+\s+){4,}\S+"
+    r"[A-Z]\w*_(PATH|DIR|FILE|FOLDER|NAME)|\d++(?:\.\d*+)?([kK]|[kK]?[hH]z|px)?|"
+    r"(algo|arch|model|net|network|agent|method|backbone)_name|[\[<].*[\]>]|(\S++\s++){4,}\S+"
 )
 """What is to be filled in, a size, a rate and a sentence: `MODEL_PATH`, `[model]`, `44k`."""
 
