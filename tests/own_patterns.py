@@ -31,6 +31,8 @@ BOUNDS = {
 
 For any other the time must grow with the text alone.
 """
+BEGIN = ("logparse/reading/prefixes.yaml",)
+"""Data whose patterns are to match at the beginning of a text."""
 WHOLE = ("llm/secrets.yaml .harmless", "agent/launch/jobfiles.yaml .replicas")
 """Data whose patterns are to match the whole of a text."""
 _FUNCTIONS = frozenset(
@@ -128,6 +130,8 @@ def of_data(path: Path) -> Iterator[Pattern]:
     name = path.relative_to(PACKAGE).as_posix()
 
     def walk(data: Any, place: str) -> Iterator[Pattern]:
+        if place.endswith(".files"):
+            return  # paths into files
         if isinstance(data, dict):
             for key, item in data.items():
                 yield from walk(item, f"{place}.{key}")
@@ -142,6 +146,7 @@ def of_data(path: Path) -> Iterator[Pattern]:
                 except (re.error, OverflowError):
                     return
             how = "fullmatch" if f"{name} {place}".startswith(WHOLE) else "search"
+            how = "match" if name in BEGIN else how
             yield Pattern(f"{name} {place}", data, how=how)
 
     yield from walk(load(name), "")
