@@ -46,7 +46,11 @@ class OpenAIEmbedder:
         )
         self._model = model
         self.id = f"openai-{model}"
-        self.dim = int(self._request(["dimension"]).shape[1])
+        try:
+            self.dim = int(self._request(["dimension"]).shape[1])
+        except EmbedderError:
+            self._client.close()
+            raise
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
         """See `Embedder.embed`; long lists are sent in batches."""
