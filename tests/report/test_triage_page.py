@@ -6,6 +6,7 @@ import json
 import random
 import re
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     (logs / "fine.log").write_text("".join(step.format(n) for n in range(1, 50)))
     with Ledger(None, "x") as ledger:
-        results = list(triage(find_targets(str(logs)).targets, ledger))
+        batch = find_targets(str(logs))
+        results = list(triage(batch.targets, ledger))
         found = summarise(HOSTILE[0], [one for one, _ in results], {}, ledger, HOSTILE)
     assert found.totals.failed == len(HOSTILE)
     page = folder / "report.html"
-    page.write_text(triage_page(found, _strip_of), encoding="utf-8")
+    page.write_text(triage_page(found, partial(_strip_of, batch)), encoding="utf-8")
     return page
 
 

@@ -169,7 +169,7 @@ def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
         if reason := _why_none(file):
             skipped += bool(file.size)
             file.close()
-            if len(paths) == 1:
+            if name == str(path):
                 raise _no_log(name, warning or reason)
             continue
         file.close()
@@ -184,7 +184,7 @@ def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
     if skipped:
         log.warnings.append(f"{skipped} files of {root} are no text and were left out.")
     if not log.files and not log.error_files:
-        if len(log.warnings) == 1:
+        if log.warnings and name == str(paths[0]):
             raise LogError(log.warnings[0])
         raise LogError(f"{name} holds no log; give a directory with the text files of one job.")
     return log
