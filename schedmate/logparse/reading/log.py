@@ -186,7 +186,10 @@ def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
     if not log.files and not log.error_files:
         if log.warnings and name == str(paths[0]):
             raise LogError(log.warnings[0])
-        raise LogError(f"{name} holds no log; give a directory with the text files of one job.")
+        why = f" First: {log.warnings[0]}" if log.warnings else ""
+        raise LogError(
+            f"{name} holds no log; give a directory with the text files of one job.{why}"
+        )
     return log
 
 
