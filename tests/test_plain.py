@@ -195,3 +195,30 @@ def test_file_names_that_are_no_text(cli: Cli, tmp_path: Path, monkeypatch: Any)
 def test_commands_print_json_by_one_function() -> None:
     for path in (PACKAGE / "commands").glob("*.py"):
         assert not re.search(r"\bjson\.dumps?\(", path.read_text(encoding="utf-8")), path
+
+
+def test_traces_and_histories_under_names_that_are_no_text(
+    cli: Cli, tmp_path: Path, monkeypatch: Any
+) -> None:
+    folder = tmp_path / "d\udcff"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("t\udcff.csv").write_text("job_id,submit_s,duration_s,gpus\na,0,60,1\nb,5,60,2\n")
+    Path("j\udcff.csv").write_text("job_id,duration_s\n1,5\n")
+    simulate = ("simulate", "t\udcff.csv", "--policy", "fifo,sjf", "--cluster", "1x4")
+    for command in (
+        (*simulate, "--report", "r\udcff.html", "--out", "o\udcff"),
+        ("traces", "check", "t\udcff.csv"),
+        ("traces", "convert", "t\udcff.csv", "-o", "s\udcff.csv"),
+        ("traces", "sample", "t\udcff.csv", "--jobs", "1", "-o", "s\udcff.csv"),
+        ("history", "import", "j\udcff.csv", "--prefix", "\udcff", "--history", "h\udcff"),
+        ("history", "list", "--history", "h\udcff"),
+    ):
+        ran = cli(*command)
+        assert ran.code == OK, ran.err
+    for command in (simulate, ("history", "stats", "--history", "h\udcff")):
+        ran = cli(*command, "--json")
+        assert ran.code == OK, ran.err
+        document = json.loads(ran.out, parse_constant=_no_constant)
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    Path("r\udcff.html").read_text(encoding="utf-8")

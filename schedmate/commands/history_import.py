@@ -12,7 +12,7 @@ import typer
 from schedmate.commands.history_common import opened
 from schedmate.commands.options import HistoryOption, JsonOption
 from schedmate.errors import INPUT, INTERRUPTED, UsageError
-from schedmate.plain import dumps
+from schedmate.plain import dumps, encodable
 from schedmate.terminal import counted, progress, say
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def import_history(
     analyser = RepositoryAnalyser(readers) if analyze else None
     with readers, open_source(file) as source, opened(history, create=True, embed=True) as store:
         records = source.records(wanted, columns, report, analyser)
-        batches = _batches(_prefixed(records, prefix))
+        batches = _batches(_prefixed(records, encodable(prefix)))
         try:
             with progress("importing", source.size) as advance:
                 for batch in batches:

@@ -34,6 +34,7 @@ def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> 
     from dataclasses import replace
 
     from schedmate.schedulers.sim.parameters import ColocationTable, world
+    from schedmate.schedulers.sim.world.failures import LEAST_MTBF_S
 
     parameters = world(mode)
     if colocation is not None:
@@ -41,8 +42,11 @@ def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> 
         parameters = replace(parameters, interference=table)
     if node_mtbf is not None:
         mtbf = parse_duration(node_mtbf)
-        if not mtbf:
-            raise UsageError("--node-mtbf 0: nodes that always fail run nothing; write it as 264d.")
+        if mtbf < LEAST_MTBF_S:
+            raise UsageError(
+                f"--node-mtbf {node_mtbf}: nodes that fail every {LEAST_MTBF_S:g} s or more often "
+                "run nothing; write it as 264d."
+            )
         parameters = replace(parameters, node_mtbf_s=mtbf)
     return parameters
 

@@ -42,7 +42,7 @@ def read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
     columns: list[list[str]] = [[] for _ in kinds]
     with path.open(encoding="utf-8", newline="") as stream:
         reader = csv.reader(stream)
-        if next(reader) != list(kinds):
+        if next(reader, None) != list(kinds):
             raise ValueError(f"{path} has other columns")
         while rows := list(islice(reader, 10_000)):
             for column, values in zip(columns, zip(*rows, strict=True), strict=True):
@@ -63,4 +63,6 @@ def write_parquet(path: Path, table: Table) -> None:
             name: values.tolist() if values.dtype.kind == "U" else values
             for name, values in table.items()
         }
-        write_table(pa.table(columns), temporary)
+        # a file, as Arrow takes names in UTF-8 only
+        with temporary.open("wb") as stream:
+            write_table(pa.table(columns), stream)

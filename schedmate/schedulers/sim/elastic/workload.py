@@ -13,6 +13,7 @@ from pathlib import Path
 from schedmate.durations import LONGEST_S
 from schedmate.errors import InputError
 from schedmate.jobs import WorkloadMetadata
+from schedmate.plain import encodable
 from schedmate.schedulers.goodput.agent import MOST_REPLICAS
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policy import Policy
@@ -83,7 +84,7 @@ def read(
         jobs.append(job)
         durations.append(application.duration_s(row.gpus, row.batch))
     return Workload(
-        path.name,
+        encodable(path.name),
         jobs,
         durations,
         [None] * len(jobs),

@@ -11,6 +11,7 @@ from pathlib import Path
 from sys import intern
 
 from schedmate.errors import InputError
+from schedmate.plain import encodable
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.elastic import workload as elastic
 from schedmate.schedulers.sim.traces.layout import Layout, layout_of
@@ -130,7 +131,7 @@ def _read(
         )
     if several:
         notes.append(f"{several:,} jobs that take any of several GPU types ask for the first only")
-    return _workload(path.name, entries, kept, layout, notes)
+    return _workload(encodable(path.name), entries, kept, layout, notes)
 
 
 def _sum(one: Entry, other: Entry) -> Entry:

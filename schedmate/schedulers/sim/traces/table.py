@@ -36,7 +36,8 @@ def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     from pyarrow.parquet import read_table
 
     try:
-        table = read_table(path)
+        with path.open("rb") as stream:
+            table = read_table(stream)
     except (OSError, ArrowInvalid) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"cannot read {path} as Parquet: {reason}.") from None

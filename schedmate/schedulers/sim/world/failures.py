@@ -16,6 +16,9 @@ from schedmate.schedulers.sim.world.faults import Again, Failure, Faults
 
 NEVER = float("inf")
 
+LEAST_MTBF_S = 600.0
+"""Nodes or GPUs that fail more often end no job, and the simulation neither [s]."""
+
 
 @dataclass(frozen=True)
 class FailureRates:
@@ -48,8 +51,10 @@ class FailureRates:
                     f"--failures: {part!r} is no setting; write gpu_mtbf=2000d,bugs=0.2,user=2h "
                     "(bug_after too)."
                 ) from None
-        if values.get("bugs", 0.0) > 1 or not values.get("gpu_mtbf", 1.0):
-            raise UsageError("--failures: bugs is a share from 0 to 1, gpu_mtbf more than 0.")
+        if values.get("bugs", 0.0) > 1 or values.get("gpu_mtbf", LEAST_MTBF_S) < LEAST_MTBF_S:
+            raise UsageError(
+                f"--failures: bugs is a share from 0 to 1, gpu_mtbf at least {LEAST_MTBF_S:g} s."
+            )
         return cls(**values)
 
 
