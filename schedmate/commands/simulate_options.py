@@ -55,6 +55,8 @@ def seeds_of(text: str) -> list[int]:
     """The distinct seeds in `0,1,2`."""
     try:
         seeds = [int(part) for part in text.split(",")]
+        if min(seeds) < 0:
+            raise ValueError
     except ValueError:
         raise UsageError(f"--seed {text!r}: write whole numbers as 0 or 0,1,2.") from None
     return list(dict.fromkeys(seeds))

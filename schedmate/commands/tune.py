@@ -59,7 +59,7 @@ def tune(
         str, typer.Option(help="The number to make small, as `simulate --json` calls it.")
     ] = "avg_jct_h",
     most: Annotated[int, typer.Option(min=1, help="Simulations at most.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of noise and intervals.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of noise and intervals.")] = 0,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
     origin: OriginOption = None,

@@ -118,6 +118,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--cluster", "8"), USAGE, "'8' is no group of nodes"),
         (("--cluster", "1x2"), INPUT, "job j2 asks for 3 GPUs: more than its nodes"),
         (("--node-mtbf", "0"), USAGE, "or more often run nothing"),
+        (("--seed", "-1"), USAGE, "write whole numbers"),
         (("--node-mtbf", "1e-320"), USAGE, "or more often run nothing"),
         (("--failures", "gpu_mtbf=1e-320"), USAGE, "gpu_mtbf at least 600 s"),
         (("--map", "submit"), USAGE, "write FIELD=COLUMN"),
