@@ -55,7 +55,8 @@ def meanwhile(
         lines = [
             line
             for line in one.file.lines(first, last)
-            if line.rank is None or _may_be(line.rank, missing, reporters)
+            # without a rank it is the first one's, which prints for all
+            if one.file.rank is not None or _may_be(line.rank or 0, missing, reporters)
         ]
         found = _last_work(lines)
         if found is not None and not _usual(*found, one):

@@ -17,6 +17,10 @@ OPENING = 20
 """Lines among which it is the only one of its form."""
 LONGEST, LEAST_WORDS = 300, 3
 """A line that is known again has at most so many bytes and at least so many words."""
+# What a library prints whenever one more process imports it is no beginning of a job.
+_BY_ANY_PROCESS = re.compile(
+    rb"(?i:warn|deprecat|tensorflow|cuda|\bTF_)|^\W*[DIWE]\d{4}|^\s|\.py:\d+|^wandb:"
+)
 _WORDS = re.compile(rb"[A-Za-z]+")
 _VARIES = re.compile(
     rb"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|[AP]M)\b"
@@ -136,7 +140,7 @@ def opening(file: LogFile) -> bytes | None:
     """The form of the first line that says something, if the log can be told to begin again by it.
 
     Numbers, times and names of days may differ. A line that stands several times at the beginning
-    already, as every rank or file prints it, tells nothing; nor does one of progress.
+    already, as every rank or file prints it, tells nothing; nor does one of progress, or a warning.
     """
     work = _patterns().work
     forms: list[bytes | None] = []
@@ -152,7 +156,7 @@ def opening(file: LogFile) -> bytes | None:
 def _form_of(line: bytes) -> bytes | None:
     """A pattern for lines like this one, None where it says too little to be known again."""
     text = line.rstrip(b"\r")
-    if not text.isascii() or len(text) > LONGEST:
+    if not text.isascii() or len(text) > LONGEST or _BY_ANY_PROCESS.search(text):
         return None
     if sum(len(word) > 2 for word in _WORDS.findall(text)) < LEAST_WORDS:
         return None
