@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
 from schedmate.logparse.failure.ending import came_to_an_end, last_line
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.hosts import host_name
 from schedmate.logparse.failure.leads import said_before
 from schedmate.logparse.failure.locate import TOGETHER, Verdict, first_report
 from schedmate.logparse.failure.meanwhile import Doing
 from schedmate.logparse.failure.quotes import quote, quoted, quotes
-from schedmate.logparse.failure.scan import Event, FileScan
+from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.reading import Line
 from schedmate.logparse.reading.timestamps import dated

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.rules import EXCEPTION, RuleSet, best
-from schedmate.logparse.failure.scan import Event
 from schedmate.logparse.reading import ErrorFile, Line, Log, LogFile
 from schedmate.logparse.reading.storage import store
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from schedmate.logparse.failure.scan import Event
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.lines import parse_line
 from schedmate.logparse.templates import Templates, mask

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.rules import Rule, RuleSet
-from schedmate.logparse.failure.scan import Event, FileScan
+from schedmate.logparse.failure.scan import FileScan
 
 TAKEN, FITS = "gpu-memory-taken", "cuda-oom"
 SHARE = 0.1

@@ -11,17 +11,19 @@ from typing import Literal
 
 from schedmate.errors import UsageError
 from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure.decide import decide
 from schedmate.logparse.failure.describe import describe, resemble
 from schedmate.logparse.failure.elastic import from_error_files
+from schedmate.logparse.failure.events import Event, event_at
 from schedmate.logparse.failure.filters import Healthy, outliers
 from schedmate.logparse.failure.gpu_memory import judged
 from schedmate.logparse.failure.hosts import host_name
-from schedmate.logparse.failure.locate import WRAPPERS, Verdict, decide
+from schedmate.logparse.failure.locate import WRAPPERS, Verdict
 from schedmate.logparse.failure.node_side import node_events
 from schedmate.logparse.failure.not_a_number import no_number_from
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
-from schedmate.logparse.failure.scan import Event, FileScan, event_at, scan
+from schedmate.logparse.failure.scan import FileScan, scan
 from schedmate.logparse.failure.severity import by_letter, is_grave
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.failure.wording import Subsystem, about

@@ -6,16 +6,13 @@ earlier counts, by time where both have one, unless the later one explains the e
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from schedmate.logparse.failure.elastic import Summary, summary
-from schedmate.logparse.failure.meanwhile import Doing, meanwhile
-from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.scan import Event, FileScan
+from schedmate.logparse.failure.elastic import Summary
+from schedmate.logparse.failure.events import Event
+from schedmate.logparse.failure.meanwhile import Doing
 from schedmate.logparse.failure.severity import Severity
-from schedmate.logparse.failure.waiting import mismatch, missing_ranks
+from schedmate.logparse.failure.waiting import missing_ranks
 from schedmate.logparse.reading.timestamps import apart
 
 WRAPPERS = "Called Process Error"
@@ -39,63 +36,14 @@ class Verdict:
     elastic: Summary | None = None
 
 
-def decide(scans: list[FileScan], kernel: Iterable[Event] = ()) -> Verdict:
-    """The first failure among all files of a job and, if given, the kernel logs of its nodes."""
-    events = in_order([event for scan in scans for event in scan.events])
-    known = summary(events)
-    if known is not None:  # the launcher saw which worker was first
-        events.sort(key=lambda event: event.rank != known.rank)
-    ranks = {scan.file.rank for scan in scans} - {None}
-    verdict = _decide(events, list(kernel), ranks)
-    verdict.elastic = known
-    if verdict.root is not None and _role(verdict.root) == "symptom":
-        _before_the_symptoms(verdict, verdict.root, scans)
-    return verdict
-
-
-def _before_the_symptoms(verdict: Verdict, root: Event, scans: list[FileScan]) -> None:
-    """What brought about that ranks lost each other, where a log says so after all.
-
-    They may have waited in different collectives; the job may have been told to end before, even
-    if training went on for a while; or the rank that did not come was at work on something else.
-    """
-    symptoms = [root, *(event for event in verdict.cascade if _role(event) == "symptom")]
-    apart = mismatch(symptoms)
-    if apart is not None:
-        verdict.root = replace(root, rule=load_rules().by_id[MISMATCH], rank=None)
-        verdict.reason = f"the ranks wait for each other in different collectives, {apart}"
-        return
-    told = [event for one in scans for event in one.background if _role(event) == "stop"]
-    told = [event for event in told if event.weight >= 1 and _shortly_before(event, root)]
-    if told:
-        verdict.root, verdict.missing = told[-1], []
-        verdict.cascade = [root, *verdict.cascade]
-        verdict.reason = "the job was told to end before its ranks lost each other"
-        return
-    if root.rule is not None and (root.rule.name == "NCCL Timeout" or _TIMED_OUT.search(root.text)):
-        verdict.doing = meanwhile(symptoms, verdict.missing, scans)
-
-
-def _shortly_before(event: Event, symptom: Event) -> bool:
-    gap = _apart(event, symptom)
-    if gap is not None:
-        return -NOTICE_S <= gap <= 0
-    return event.file is symptom.file and 0 < symptom.number - event.number <= NOTICE_LINES
-
-
-_TIMED_OUT = re.compile(r"(?i:time[sd]?[- ]?out|waiting)")
-MISMATCH = "nccl-desync"
-NOTICE_S, NOTICE_LINES = 3600.0, 2000
-"""So long before peers are lost [s], or else so many lines, a notice explains it."""
-
-
-def _decide(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> Verdict:
-    kernel_causes = [event for event in kernel if _role(event) == "cause" and event.weight >= 1]
-    hints = [event for event in [*events, *kernel] if _role(event) == "hint"]
-    causes = [event for event in events if _role(event) == "cause"]
-    symptoms = [event for event in events if _role(event) == "symptom"]
-    stops = [event for event in events if _role(event) == "stop"]
-    exits = [event for event in events if _role(event) == "exit"]
+def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> Verdict:
+    """The verdict on events in their order, those of the kernel logs of the nodes beside them."""
+    kernel_causes = [event for event in kernel if role_of(event) == "cause" and event.weight >= 1]
+    hints = [event for event in [*events, *kernel] if role_of(event) == "hint"]
+    causes = [event for event in events if role_of(event) == "cause"]
+    symptoms = [event for event in events if role_of(event) == "symptom"]
+    stops = [event for event in events if role_of(event) == "stop"]
+    exits = [event for event in events if role_of(event) == "exit"]
     strong_causes = [event for event in causes if not event.bare]
     causes = strong_causes or causes
     # what a rank that had been waiting raised afterwards is no cause of its own
@@ -167,7 +115,7 @@ def first_report(verdict: Verdict) -> int | None:
 def _together(event: Event, root: Event) -> bool:
     if event.number > root.number:
         return False
-    gap = _apart(root, event)
+    gap = apart_s(root, event)
     if gap is not None and abs(gap) <= TOGETHER_S:  # a dump of an allocator is long
         return True
     return root.number - event.number <= TOGETHER
@@ -199,7 +147,8 @@ def in_order(events: list[Event]) -> list[Event]:
     return sorted(events, key=lambda event: (files[id(event.file)], event.number))
 
 
-def _role(event: Event) -> str:
+def role_of(event: Event) -> str:
+    """The role of an event's rule."""
     # a traceback whose exception no rule knows, or that is cut off, is a failure all the same
     return event.rule.role if event.rule is not None else "exit"
 
@@ -212,11 +161,11 @@ def _before(one: Event, other: Event) -> bool:
     """Whether one event is known to be earlier than the other."""
     if one.file is other.file:
         return one.number < other.number
-    gap = _apart(one, other)
+    gap = apart_s(one, other)
     return gap is not None and gap < 0
 
 
-def _apart(one: Event, other: Event) -> float | None:
+def apart_s(one: Event, other: Event) -> float | None:
     """How much later one event is than another [s], or None where times do not tell."""
     return _gap(one.time, other.time)
 
@@ -275,7 +224,7 @@ OF_A_LAUNCHER = frozenset(
 
 
 def _untimed(one: Event, other: Event) -> bool:
-    return one.file is not other.file and _apart(one, other) is None
+    return one.file is not other.file and apart_s(one, other) is None
 
 
 def _root_of(causes: list[Event]) -> Event:
@@ -299,7 +248,7 @@ def _explaining(kernel: list[Event], failed: list[Event]) -> Event | None:
     for event in sorted(kernel, key=lambda event: -event.weight):
         if event.rule is None or first.rule is None:
             continue
-        gap = _apart(event, first)
+        gap = apart_s(event, first)
         if gap is not None and abs(gap) > AT_ONCE_S:
             continue
         if first.rule.role != "cause" or first.rule.id in OF_A_LAUNCHER:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from schedmate.data import load
 from schedmate.jobs import ErrorType, FaultyComponent
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.filters import overcome
-from schedmate.logparse.failure.scan import Event, FileScan
+from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.signs import signs
 from schedmate.logparse.reading import Line, LogFile
 from schedmate.logparse.templates import mask

@@ -11,8 +11,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.rules import Rule, load_rules
-from schedmate.logparse.failure.scan import Event
 from schedmate.logparse.failure.signs import signs
 from schedmate.logparse.reading import Line
 from schedmate.logparse.templates import mask

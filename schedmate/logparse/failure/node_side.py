@@ -10,9 +10,10 @@ from functools import cache
 from typing import NamedTuple
 
 from schedmate.data import load
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.hosts import host_name
 from schedmate.logparse.failure.rules import RuleSet
-from schedmate.logparse.failure.scan import Event, scan
+from schedmate.logparse.failure.scan import scan
 from schedmate.logparse.reading import Attempt, Log, LogFile
 from schedmate.logparse.reading.lines import plain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedmate.jobs import EvidenceLine
-from schedmate.logparse.failure.scan import Event
+from schedmate.logparse.failure.events import Event
 from schedmate.logparse.reading import Line, LogFile
 
 QUOTED = 12

@@ -8,13 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from schedmate.jobs import Origin
-from schedmate.logparse.failure.leads import beginning, leads
-from schedmate.logparse.failure.rules import EXCEPTION, GLUED, STRENGTH, Rule, RuleSet, best
-from schedmate.logparse.failure.severity import Severity, is_faint, is_harmless, severity
-from schedmate.logparse.failure.signs import Sign, horizon, last_sign, signs
-from schedmate.logparse.reading import Attempt, Block, Line, LogFile, blocks
-from schedmate.logparse.reading.blocks import FOLLOWS
+from schedmate.logparse.failure.events import Event, event_of
+from schedmate.logparse.failure.rules import STRENGTH, RuleSet
+from schedmate.logparse.failure.signs import Sign, horizon, last_sign
+from schedmate.logparse.reading import Attempt, Block, LogFile, blocks
 from schedmate.logparse.reading.escapes import uncoloured
 
 LEADS = 40
@@ -35,46 +32,9 @@ NEAR_STEP = 1 << 16
 BEHIND = 2
 """So many steps the ranks of a job may be apart."""
 
-_INDENTED = re.compile(r"\s|\+|\|")
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 THREADS = 8
 """So far above a traceback it may be announced where threads write at the same time [blocks]."""
-_ON_A_BAR = re.compile(GLUED)
-_TRACE = re.compile(r"\bTRACE\b")
-_OF_PYTEST = re.compile(r"^E {2,}")
-# An exception as `repr` writes it.
-_REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
-
-
-@dataclass(frozen=True)
-class Event:
-    """What one rule found. `time` [s since epoch] is the line's, or that of the last line with one.
-
-    `lines` are those of the whole traceback; `number` is the first of them, `text` and `known_at`
-    are the line that the rule knows. `bare` marks an exception's name without a traceback. `origin`
-    says whether the node itself wrote it. A `faint` one loses to any louder failure that follows:
-    its line calls itself a warning or less (`level`), or is of a kind that seldom ended a job.
-    """
-
-    rule: Rule | None
-    file: LogFile
-    number: int
-    text: str
-    known_at: int
-    lines: tuple[Line, ...]
-    rank: int | None
-    node: str | None
-    time: float | None
-    traceback: bool = False
-    bare: bool = False
-    origin: Origin = "job_log"
-    level: Severity | None = None
-    faint: bool = False
-
-    @property
-    def weight(self) -> int:
-        """How much the rule says; 0 for the mere name of an exception."""
-        return STRENGTH[self.rule.strength] if self.rule is not None else 0
 
 
 @dataclass
@@ -212,121 +172,3 @@ def _of_thread(above: Sequence[Block]) -> bool:
     near = list(above)[-THREADS:]
     announced = sum(_THREAD.search(block.first.text) is not None for block in near)
     return announced > sum(block.kind == "traceback" for block in near)
-
-
-def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet) -> Event | None:
-    """The event that a line or traceback is, if any; `above` is what stands before it."""
-    whole = block.kind == "traceback"
-    bare = False
-    if whole:
-        rule, line = _of_traceback(block, rules)
-    else:
-        line = block.first
-        rule = rules.line(line.text) if line.text else None
-        if rule is None and (glued := _ON_A_BAR.search(line.text)) is not None:
-            rule = rules.line(glued[0][1:].strip())
-        if rule is None:
-            rule, bare = _bare(line, rules), True
-        if rule is None or _mild(rule, line):
-            return None
-    if rule is not None and rule.role == "benign":
-        return None
-    upper = leads(above, line)
-    if not whole and not upper:
-        upper = beginning(above, line, rule, rules)
-    lines = (*upper, *block.lines)
-    event = event_at(rule, file, lines, line, traceback=whole)
-    level = None if whole else severity(line.text)
-    return replace(event, bare=bare, level=level, faint=_faint(rule, line.text, level))
-
-
-def _mild(rule: Rule, line: Line) -> bool:
-    """Whether a line's level says against its rule that nothing failed."""
-    if rule.strength == "exact" or not is_harmless(line.text):
-        return False
-    if rule.role == "symptom":
-        return _TRACE.search(line.text[:80]) is not None
-    return rule.role == "cause" and STRENGTH[rule.strength] < STRENGTH["strong"]
-
-
-def _faint(rule: Rule | None, text: str, level: Severity | None) -> bool:
-    if rule is None or rule.role != "cause" or rule.strength == "exact":
-        return False
-    if level is not None and level < Severity.ERROR:
-        return True
-    return rule.type != "infrastructure" and is_faint(text)
-
-
-def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
-    """The rule that says most about the exceptions of a traceback; of equal ones the last.
-
-    Of one that was raised from another, which Python calls its direct cause, that other.
-    """
-    found: Rule | None = None
-    at = block.inner[-1]
-    raised = True  # whether the next exception's name is that of a traceback
-    caused = False
-    for line in block.inner:
-        text = line.text
-        if not text.strip():
-            continue
-        if "the above exception" in text.lower():
-            caused = FOLLOWS in text
-        if _INDENTED.match(text) or "Traceback (most recent call" in text:
-            raised = True
-            continue
-        match = EXCEPTION.match(text.strip())
-        named = rules.exception(match["name"]) if match is not None and raised else None
-        raised = match is None and raised
-        rule = best(one for one in (rules.line(text), named) if one is not None)
-        if rule is None or rule.role == "benign":
-            continue
-        if (
-            found is None
-            or _says(rule) > _says(found)
-            or (_says(rule) == _says(found) and not caused)
-        ):
-            found, at = rule, line
-    if found is not None:
-        match = EXCEPTION.match(at.text.strip())
-        message = (match["message"] or "") if match is not None else ""
-        found = rules.quoted(found, message) or found
-    return found, at
-
-
-def _says(rule: Rule) -> tuple[int, int]:
-    return ("hint", "exit", "symptom", "cause", "stop").index(rule.role), STRENGTH[rule.strength]
-
-
-def _bare(line: Line, rules: RuleSet) -> Rule | None:
-    """The rule for an exception's name at the beginning of a line outside any traceback."""
-    text = _OF_PYTEST.sub("", line.text)
-    match = EXCEPTION.match(text) or _REPRESENTED.match(text)
-    if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
-        return None
-    rule = rules.exception(match["name"])
-    if rule is None:
-        return None
-    message = match.groupdict().get("message") or ""
-    return rules.quoted(rule, message) or rule
-
-
-def event_at(
-    rule: Rule | None,
-    file: LogFile,
-    lines: tuple[Line, ...],
-    line: Line,
-    *,
-    traceback: bool = False,
-) -> Event:
-    """What `line` says, with the rank, node and time that it or its file tells."""
-    rank, node = line.rank if line.rank is not None else file.rank, line.node or file.node
-    raw = line.text.encode("utf-8", "replace")
-    if rank is None and (sign := signs("rank").sign(raw)) is not None:
-        rank = int(sign.groups["rank"])
-    if (sign := signs("node").sign(raw)) is not None:
-        node = sign.groups["node"]
-    first = lines[0]
-    return Event(
-        rule, file, first.number, line.text, line.number, lines, rank, node, first.time, traceback
-    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from schedmate.logparse.failure.events import Event, event_at
 from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.rules import RuleSet
-from schedmate.logparse.failure.scan import Event, FileScan, event_at
+from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.severity import is_grave, is_mild
 from schedmate.logparse.failure.signs import last_sign, signs
 from schedmate.logparse.failure.wording import about, speaks_of_trouble

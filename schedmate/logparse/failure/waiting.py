@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from schedmate.logparse.failure.scan import Event
+from schedmate.logparse.failure.events import Event
 
 _LAGGING = re.compile(
     r"\[(\d{1,6})\] (?:finished collective #\d+, but didn't join|joined but didn't)"
