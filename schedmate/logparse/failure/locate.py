@@ -209,7 +209,7 @@ def _stopped_first(
 AFTER_ANY_STOP = frozenset(
     {
         *("slurm-aborted", "slurm-task-killed", "torchelastic-closing"),
-        *("deepspeed-launcher-kill", "deepspeed-launcher-ends"),
+        *("deepspeed-launcher-kill", "deepspeed-launcher-ends", "spawn-terminated"),
     }
 )
 

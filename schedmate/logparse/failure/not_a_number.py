@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.reading import Line
 from schedmate.logparse.reading.lines import plain
+from schedmate.logparse.reading.prefixes import split_prefix
 
 LEAST = 2
 """So many readings without a number, and none with one after them, are no accident."""
 MOST = 200_000
 """Readings that are looked at, from the end."""
+RANKS = 64
+"""Among so many of the last readings each rank has one."""
 _VALUE = r"(?:tensor\()?['\"]?(?:[-+]?(?:nan|inf(?:inity)?)\b|-?\d)"
 # The loss that is trained on: neither a validation's nor one of several parts.
 _LOSS = re.compile(
@@ -24,24 +29,39 @@ _LOSS = re.compile(
 
 
 def no_number_from(one: FileScan) -> Line | None:
-    """The first line from which on every training loss in the attempt is NaN or infinite."""
-    first: int | None = None
-    count = 0
-    for n, piece in enumerate(one.file.matching_reversed(_any())):
-        if piece.offset < one.attempt.offset or n >= MOST:
+    """The first line from which on every training loss of a rank is NaN or infinite."""
+    lost: dict[int | None, int] = {}
+    counts: Counter[int | None] = Counter()
+    well: set[int | None] = set()
+    for n, (offset, data) in enumerate(_readings(one)):
+        if n >= MOST or (n >= RANKS and not lost.keys() - well):
             break
-        if piece.offset >= one.attempt.end:
-            continue
-        match = _LOSS.search(plain(piece.data))
+        text = plain(data)
+        match = _LOSS.search(text)
         if match is None:
             continue
+        rank = split_prefix(text, one.file.layout)[0].rank
+        if rank in well:
+            continue
         if match["value"].lstrip("-").isdigit():
-            break
-        first, count = piece.offset, count + 1
-    if first is None or count < LEAST:
+            well.add(rank)
+        else:
+            lost[rank] = offset
+            counts[rank] += 1
+    firsts = [offset for rank, offset in lost.items() if counts[rank] >= LEAST]
+    if not firsts:
         return None
-    number = one.file.line_number(first)
+    number = one.file.line_number(min(firsts))
     return next(one.file.lines(number, number), None)
+
+
+def _readings(one: FileScan) -> Iterator[tuple[int, bytes]]:
+    """Place and text of what states a loss in the attempt, from its end on."""
+    for piece in one.file.matching_reversed(_any()):
+        if piece.offset < one.attempt.offset:
+            return
+        if piece.offset < one.attempt.end:
+            yield piece.offset, piece.data
 
 
 @cache

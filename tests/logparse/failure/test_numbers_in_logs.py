@@ -61,6 +61,17 @@ def test_what_else_ends_a_job_whose_loss_is_no_number() -> None:
     assert "from line 9 on" in other.reason
 
 
+def test_one_rank_of_many_whose_loss_is_no_number() -> None:
+    text = "".join(
+        f"[rank{rank}]: step {n} loss: {'nan' if rank == 3 and n > 3 else 2.1}\n"
+        for n in range(9)
+        for rank in range(4)
+    )
+    found = of(text)
+    assert (found.rule, found.line, found.rank) == ("anomaly-nan", 20, 3)
+    assert of(text.replace("nan", "2.2")).error_type == "none"
+
+
 def test_a_validation_loss_or_one_of_several_parts_is_not_the_loss() -> None:
     text = "".join(f"step {n} | loss: 2.{n} | val_loss: nan | aux_loss: nan\n" for n in range(20))
     assert of(text).error_type == "none"

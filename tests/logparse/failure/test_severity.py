@@ -166,6 +166,12 @@ def test_what_a_message_says_beats_the_class_that_carries_it(
     assert (found.error_type, found.error_name) == (kind, name)
 
 
+def test_an_interrupt_in_a_spawned_rank_is_the_job_s() -> None:
+    inner = "-- Process 0 terminated with the following error:\n" + trace("KeyboardInterrupt")
+    found = of(STEPS + trace("ProcessRaisedException: ") + "\n" + inner)
+    assert (found.error_type, found.error_name) == ("none", "Interrupted")
+
+
 @pytest.mark.parametrize(
     ("error", "name"),
     [
