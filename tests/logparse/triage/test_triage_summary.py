@@ -128,6 +128,7 @@ def test_a_bad_node_is_named_and_only_that_one() -> None:
     found = compare_nodes(jobs)
     assert found.tested
     assert [one.node for one in found.nodes if one.suspect] == ["gpu07"]
+    assert found.reason.endswith("Test a suspect node before it is drained: jobs wrote this.")
     assert f"{found.failures} failures in 300 jobs" in found.reason
 
 
