@@ -20,6 +20,7 @@ BOUNDS = {
     "agent/fields/": 300,  # `MAX_TEXT` of agent/static.py, `MAX_NAME` of agent/syntax.py
     "agent/fields/about.py": 500,  # `_WIDE`
     "agent/fields/dataset/hints.py": 500,
+    "agent/regex.py": 200,  # `MAX_PATTERN`
     "agent/interp/instances.py": 300,  # the name of a class
     "logparse/templates.py": 400,  # `LONGEST`
     "logparse/classify/": 400,  # templates

@@ -20,6 +20,7 @@ LINEAR = (
     "logparse/failure/signs.yaml",
     "logparse/failure/subsystems.yaml",
     "logparse/classify/rules.yaml",
+    "logparse/progress/facts.yaml",
     "logparse/progress/patterns.yaml",
     "logparse/reading/attempts.yaml",
 )
@@ -30,15 +31,7 @@ ATTACKED = {
     r"(\w*_)?model": "quadratic", r"a.*b": "quadratic", r"(\d+\.?)*x": "exponential",
     r"\[\s*([^\]]+?)\s*\]": "quadratic", "(a|aa)+b": "exponential",
 }  # fmt: skip
-HARMLESS = [
-    r"(?<!\s)\s++$",
-    r"\w+",
-    "a|b",
-    r"^[ \t]*+url",
-    r"\d{1,9}x",
-    '"[^"]*+(?:"|$)',
-    "[a-z]+=",
-]
+HARMLESS = [r"(?<!\s)\s++$", r"\w+", "a|b", r"^[ \t]*+url", r"\d{1,9}x"]
 
 
 def _name(path: Path) -> str:

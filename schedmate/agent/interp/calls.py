@@ -266,8 +266,8 @@ def external(state: State, invocation: Invocation) -> Value:
     if handler is None and "." in path:
         handler = state.library.handlers.get("*." + path.rsplit(".", 1)[-1])
     if handler is not None:
-        invocation.args = list(map(_within, invocation.args))
-        invocation.kwargs = {key: _within(value) for key, value in invocation.kwargs.items()}
+        invocation.args = [_within(state, value) for value in invocation.args]
+        invocation.kwargs = {k: _within(state, value) for k, value in invocation.kwargs.items()}
         answer = handler(state, invocation)
         if answer is not None:
             if isinstance(answer.data, dict | list):
@@ -284,10 +284,13 @@ def external(state: State, invocation: Invocation) -> Value:
     return result
 
 
-def _within(value: Value) -> Value:
+def _within(state: State, value: Value) -> Value:
     """An argument that a model may go through: unknown to it where it expands too far."""
-    container = isinstance(value.data, dict | list | tuple)
-    return unknown(origin=value.origin) if container and measure(value.data) is None else value
+    if not isinstance(value.data, dict | list | tuple):
+        return value
+    size = measure(value.data)
+    state.charge(len(value.data) if size is None else size)
+    return unknown(origin=value.origin) if size is None else value
 
 
 def _note_settings(state: State, path: str, invocation: Invocation) -> None:

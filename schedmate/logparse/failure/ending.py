@@ -14,7 +14,7 @@ from schedmate.logparse.templates import mask
 LAST = 60
 """So many of the last lines may say by their wording that the job was through."""
 # A count at its end: without one the Metric Tracker, which takes a while, need not be asked.
-_WHOLE = re.compile(r"\b(\d+) ?(?:/|of) ?\1\b|\b100(?:\.0+)? ?%|(?i:percent\w*)\W{1,4}100\b")
+_WHOLE = re.compile(r"\b(\d+) ?(?:/|of) ?\1\b|\b100(?:\.0+)? ?%|(?i:percent\w{0,20})\W{1,4}100\b")
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 

@@ -28,9 +28,9 @@ _POINTED_FRAME = re.compile(r"> File \"")
 _BOX = re.compile(r"[╭┌│|├╰└]")
 # What a traceback of an exception group has before its lines.
 _GROUP = re.compile(r"\s*\+ Exception Group $")
-_OF_GROUP = re.compile(r"\s*+[|+](?:[-+|]++| \|)*+(?: (?:\d+|\.\.\.) -+$| ?)")
+_OF_GROUP = re.compile(r"(?<!\s)\s*+[|+](?:[-+|]++| \|)*+(?: (?:\d+|\.\.\.) -+$| ?)")
 # A traceback that a line holds as a string, its line feeds written as `\n`.
-_LINE_FEED = re.compile(r"\\+n(?:['\"],\s?['\"])?")
+_LINE_FEED = re.compile(r"(?<!\\)\\++n(?:['\"],\s?['\"])?")
 _FRAME = re.compile(r"( *)File \"")
 FOLLOWS = "The above exception was the direct cause of the following exception"
 _CHAIN = ("During handling of the above exception, another exception occurred", FOLLOWS)

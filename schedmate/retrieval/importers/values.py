@@ -144,7 +144,7 @@ def count_hosts(nodelist: str | None) -> int | None:
 
 def _split_hosts(nodelist: str) -> Iterable[str]:
     # Commas inside brackets separate ranges, not hosts.
-    return filter(None, re.split(r",(?![^\[]*\])", nodelist))
+    return filter(None, re.split(r",(?![^\[]{0,1000}\])", nodelist))
 
 
 def _count_host(name: str) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from schedmate.agent.interp.invocation import Handler, Invocation, identity
 from schedmate.agent.interp.objects import RangeOf
 from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.sizes import VALUE
 from schedmate.agent.values import Value, unknown
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def chain(state: State, call: Invocation) -> Value:
     columns = []
     for part in parts or []:
         columns.append(iterate(part))
-        state.charge(1 + len(columns[-1] or ()))
+        state.charge(VALUE + len(columns[-1] or ()))
     if parts is None or any(column is None for column in columns):
         return unknown()
     return Value([item for column in columns for item in column or []])
