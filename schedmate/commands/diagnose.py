@@ -83,6 +83,7 @@ def diagnose(
     Rules decide, with no model and no network; `schedmate rules list` shows them. Where they leave
     open whose fault it was and a language model is named, it is asked; it has to cite the line.
     """
+    from schedmate.confine.limits import bounded
     from schedmate.settings import load_settings
 
     settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
@@ -93,6 +94,7 @@ def diagnose(
     with ExitStack() as stack:
         if "-" in logs and len(logs) > 1:
             raise UsageError("- stands for standard input alone; give files or -, not both.")
+        stack.enter_context(bounded(f"the log {logs[0]}", settings.memory_mb))
         log = stack.enter_context(open_job(logs, follow_links=follow_links))
         found = run(
             log,

@@ -134,11 +134,13 @@ def track(
 def _track(
     path: str, since: int, batch: int | None, settings: Settings, *, follow_links: bool = False
 ) -> tuple[Progress, dict[str, Any]]:
+    from schedmate.confine.limits import bounded
     from schedmate.logparse.progress.tracker import track_log
     from schedmate.logparse.reading import open_log
     from schedmate.terminal import say
 
-    with open_log(path, follow_links=follow_links) as log:
+    within = bounded(f"the log {path}", settings.memory_mb)
+    with within, open_log(path, follow_links=follow_links) as log:
         for warning in log.warnings:
             say(f"warning: {warning}")
         progress, file = track_log(log, batch=batch, since=since)

@@ -200,7 +200,9 @@ def _batch(
             stack.callback(llm.close)
         store = stack.enter_context(Ledger(ledger, str(Path(batch.source).absolute())))
         with progress("triage", len(batch.targets)) as advance:
-            for verdict, templates in triage(batch.targets, store, processes=processes, ray=ray):
+            for verdict, templates in triage(
+                batch.targets, store, processes=processes, ray=ray, memory_mb=settings.memory_mb
+            ):
                 verdicts.append(verdict)
                 shown.update(templates)
                 if llm is None:

@@ -5,25 +5,36 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
+from schedmate.confine.limits import MEMORY_MB
 from schedmate.logparse.triage.document import JobVerdict
 from schedmate.logparse.triage.ledger import Ledger
 from schedmate.logparse.triage.targets import Target
-from schedmate.logparse.triage.work import Outcome, examine, restore
+from schedmate.logparse.triage.work import Outcome, examine, examine_within, restore
 from schedmate.pool import spread
 
 ENDED = "the process that read it was killed or crashed; is the log too large for this machine?"
 
 
 def triage(
-    targets: Sequence[Target], ledger: Ledger, *, processes: int = 1, ray: str | None = None
+    targets: Sequence[Target],
+    ledger: Ledger,
+    *,
+    processes: int = 1,
+    ray: str | None = None,
+    memory_mb: int = MEMORY_MB,
 ) -> Iterator[tuple[JobVerdict, array[int]]]:
     """The verdict on each job in order of completion, with the numbers of its templates.
 
     On `processes` of this machine, or as tasks of the Ray cluster at the address `ray`, whose
     nodes must see the logs under the same paths. A log that cannot be read gives a verdict with an
-    `error`; the others go on.
+    `error`; the others go on. On this machine each process has `memory_mb` [MiB]; on a cluster,
+    what Ray gives its tasks.
     """
-    results = spread(examine, targets, ledger.known(), processes=processes, ray=ray)
+    if ray is not None:
+        results = spread(examine, targets, ledger.known(), ray=ray)
+    else:
+        shared = ledger.known(), memory_mb
+        results = spread(examine_within, targets, shared, processes=processes)
     for target, outcome in results:
         yield _verdict(target, outcome or Outcome(error=ENDED), ledger)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from schedmate.errors import SchedmateError
+from schedmate.confine.limits import bounded
+from schedmate.errors import LimitError, SchedmateError
 from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.reading import Log
@@ -19,6 +20,9 @@ from schedmate.plain import dumps, encodable
 
 BEFORE, AFTER = 100, 100
 """Lines around the failure whose templates are compared with those of earlier batches."""
+
+MOST_CPU_S = 300.0
+"""CPU time that reading one log may take [s]: a hundred times what a log of 150 MB takes."""
 
 Handler = Callable[[Log], Diagnosis]
 
@@ -63,8 +67,23 @@ def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose
         return Outcome(content, dumps(found.model_dump(mode="json")), None, templates)
     except SchedmateError as error:
         return Outcome(error=str(error))
+    except MemoryError:
+        raise
     except Exception as error:  # noqa: BLE001 - one bad log must not end the others
         return Outcome(error=f"internal error, {type(error).__name__}: {error}")
+
+
+def examine_within(target: Target, shared: tuple[frozenset[bytes], int]) -> Outcome:
+    """`examine` with what is known, within so much memory [MiB] and the CPU time `MOST_CPU_S`.
+
+    In a process of a pool: reading that takes longer ends the process.
+    """
+    known, memory_mb = shared
+    try:
+        with bounded(f"the log {target.log}", memory_mb, MOST_CPU_S):
+            return examine(target, known)
+    except LimitError as error:
+        return Outcome(error=str(error))
 
 
 def restore(document: str, base: str) -> Diagnosis:

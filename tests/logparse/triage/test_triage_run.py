@@ -184,14 +184,14 @@ UNENDING = """
 import time
 from schedmate.logparse.triage import run, work
 
-def examine(target, known):
+def examine(target, shared):
     if target.index == 250:
         time.sleep(3600)
-    return work.examine(target, known)
+    return work.examine_within(target, shared)
 
 if __name__ == "__main__":
     from schedmate.cli import main
-    run.examine = examine
+    run.examine_within = examine
     main()
 """
 
@@ -313,3 +313,49 @@ def test_the_strip_shows_what_each_stretch_holds_and_where_the_failure_is(tmp_pa
     assert lines[0] == 1
     assert lines == sorted(set(lines))
     assert lines[shown.located] <= (found.line or 0) < lines[shown.located + 1]
+
+
+def test_a_log_that_takes_too_long_is_one_error(tmp_path: Path) -> None:
+    """Its process is ended; the others' verdicts are there."""
+    logs = write(tmp_path / "logs", "oom", "key", "ok")
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    done = subprocess.run(
+        [sys.executable, str(script), "triage", str(logs), "--jobs", "2", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SCHEDMATE_MEMORY_MB": "512"},
+    )
+    jobs = {Path(job["log"]).name: job for job in json.loads(done.stdout)["jobs"]}
+    assert len(jobs) == 3, done.stderr
+    errors = [job["error"] for job in jobs.values() if job["error"]]
+    assert len(errors) == 2
+    assert any("killed or crashed" in one for one in errors)
+    assert any("takes more than 512 MiB of memory" in one for one in errors)
+
+
+# `schedmate`, but that one log is never read to its end, and one takes all memory.
+ENDLESS = """
+from schedmate.logparse.triage import run, work
+
+def examine(target, shared):
+    within = work.examine
+    def hostile(target, known):
+        if target.index == 1:
+            while True:
+                pass
+        if target.index == 2:
+            bytes(1 << 30)
+        return within(target, known)
+    work.examine, work.MOST_CPU_S = hostile, 0.5
+    try:
+        return work.examine_within(target, shared)
+    finally:
+        work.examine = within
+
+if __name__ == "__main__":
+    from schedmate.cli import main
+    run.examine_within = examine
+    main()
+"""
