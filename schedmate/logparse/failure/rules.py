@@ -31,6 +31,8 @@ GLUED = (
 )
 # An exception that another one's message names.
 _QUOTED = re.compile(r"\b(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt|Refused|Timeout))\b")
+CHARACTERS = 2000
+"""So much of a message is looked at."""
 NAMES_CODE = frozenset(
     {
         *("Attribute Error", "Name Error", "Import Error", "Key Error", "Type Error"),
@@ -154,7 +156,7 @@ class RuleSet:
             return None
         if rule.type in ("infrastructure", "none"):
             return None
-        for match in _QUOTED.finditer(message):
+        for match in _QUOTED.finditer(message[:CHARACTERS]):
             named = self.exception(match["name"])
             if named is not None and not named.general:
                 if named.type == "infrastructure" or named.role == "stop":
