@@ -11,7 +11,7 @@ _LAGGING = re.compile(
     r"\[(\d{1,6})\] (?:finished collective #\d+, but didn't join|joined but didn't)"
 )
 _NOT_PASSED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
-_TASKS = re.compile(r"[Tt]imed out tasks?[^\n]*?task:(\d{1,6})\b")
+_TASKS = re.compile(r"[Tt]imed out tasks?[^\n]{0,400}?task:(\d{1,6})\b")
 _WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+)")
 _GROUP = re.compile(r"PG (?:ID|GUID) (\w+)")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,18})\b")
