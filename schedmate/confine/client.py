@@ -192,15 +192,20 @@ class _Template:
             if name in names or name.startswith(beginnings)
         }
         path = json.dumps([str(Path(one).absolute()) for one in sys.path if one])
-        with theirs:
-            # -P: nothing of the current directory, which may be a job's repository, is imported
-            self._process = subprocess.Popen(
-                [get_executable(), "-P", "-c", _START, path, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**kept, **dict.fromkeys(_ONE_THREAD, "1")},
-                pass_fds=[theirs.fileno()],
-            )
+        # Ctrl-C while it imports its modules would print a traceback; it lets signals through later
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            with theirs:
+                # -P: nothing of the current directory, which may be a job's repository, is imported
+                self._process = subprocess.Popen(
+                    [get_executable(), "-P", "-c", _START, path, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env={**kept, **dict.fromkeys(_ONE_THREAD, "1")},
+                    pass_fds=[theirs.fileno()],
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._loaded: set[str] = set()
         self._waiting: deque[_Job] = deque()
 

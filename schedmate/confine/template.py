@@ -33,6 +33,7 @@ def main(descriptor: int) -> None:
     """Serve the control socket `descriptor` until the host has closed it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     collect_seldom()
     leave_network()
     control = socket.socket(fileno=descriptor)
