@@ -224,7 +224,7 @@ def test_a_settings_file_that_is_named_is_obeyed(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCHEDMATE_CONFIG", "")  # so that it is put back after the test
     shown = cli("--config", "mine.toml", "config", "show", "--origin")
-    assert f"top_k = 7  # {tmp_path / 'mine.toml'}\n" in shown.out
+    assert f"top_k = 7 # {tmp_path / 'mine.toml'}\n" in shown.out
     missing = cli("--config", "none.toml", "config", "show")
     assert missing.code == 2
     assert "none.toml: No such file" in missing.err

@@ -32,7 +32,7 @@ class Limits:
     """What one piece of work may use.
 
     `wall_s` and `cpu_s` [s] count from the call; None for no limit. `memory_mb` [MiB] is address
-    space. `disk_mb` [MiB] is the longest file that it may write, such as a log that it unpacks.
+    space beyond what the process has when it begins. `disk_mb` [MiB] is the longest file that it may write, such as a log that it unpacks.
     """
 
     wall_s: float | None = None
@@ -52,7 +52,7 @@ def keep(limits: Limits, left_s: float | None) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, limits.disk_mb << 20)
-    _lower(resource.RLIMIT_AS, limits.memory_mb << 20)
+    _lower(resource.RLIMIT_AS, _address_space() + (limits.memory_mb << 20))
     if limits.cpu_s is not None:
         seconds = math.ceil(limits.cpu_s)
         _lower(resource.RLIMIT_CPU, seconds, seconds + 1)  # SIGXCPU, and only then SIGKILL

@@ -16,7 +16,9 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<(?!module)")
 """Files that are no part of the program that a user wrote."""
 _ASKED = re.compile(r"Tried to allocate ([\d.]+ ?[KMGT]?i?B)")
-_CAPACITY = re.compile(r"([\d.]+ ?[KMGT]i?B) total capacity|total capacity of ([\d.]+ ?[KMGT]i?B)")
+_CAPACITY = re.compile(
+    r"(?<![\d.])([\d.]{1,20}+ ?[KMGT]i?B) total capacity|total capacity of ([\d.]+ ?[KMGT]i?B)"
+)
 _CODE = re.compile(
     r'\s*(?:File "|(?:return|raise|yield|await|with|for|if|from|import)\b[^:]*[(.]|'
     r"[\w.\[\]]+(?:, [\w.]+)* = |[\w.]+\(.*\)?$|[~^]+$)"

@@ -18,14 +18,14 @@ _MARKUP = re.compile(
     r"!?\[([^\]]{0,300})\]\([^)]{0,300}\)|<[^>]{1,300}>|[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|:\w{1,60}:"
 )
 _AFTER_NAME = re.compile("\\s[-\u2013\u2014|]\\s|[:(,]| for | with | in | by | from ")
-_ACRONYM = re.compile(r"\(([A-Z][\w-]*[A-Z0-9][\w-]*)\)")
+_ACRONYM = re.compile(r"\(([A-Z][\w-]{0,40}[A-Z0-9][\w-]{0,40})\)")
 _BUILT_WITH = re.compile(
     r"([-_.](pytorch|tensorflow|keras|torch|tf2?|jax))+$|^(pytorch|tensorflow|keras|torch|tf2?|jax)[-_]",
     re.IGNORECASE,
 )
 _LINES = 40
 _READ = 100_000
-_WIDE = 500
+_WIDE = 2000
 """Characters of a line of the README that are read."""
 
 

@@ -19,7 +19,8 @@ from schedmate.logparse.reading.lines import plain
 
 # The stamps of `dmesg`, in all of its forms, and of a kernel that puts its own behind syslog's.
 _STAMP = re.compile(
-    r"(?:<\d{1,3}>|\w+ *:\w+ *: )?(?:\[ *[\w :.,+-]{3,40}\] ?|\d{4}-\d\d-\d\dT[\d:,.]+\S* )?"
+    r"(?:<\d{1,3}>|\w++ *+:\w++ *+: )?"
+    r"(?:\[ *[\w :.,+-]{3,40}\] ?|\d{4}-\d\d-\d\dT[\d:,.]++\S*+ )?"
 )
 SAMPLE = 1 << 14
 """Bytes from which it is told whether the lines of a file have headers."""

@@ -17,7 +17,6 @@ from schedmate.schedulers.sim.elastic import workload as elastic
 from schedmate.schedulers.sim.traces.layout import Layout, layout_of
 from schedmate.schedulers.sim.traces.row import Entry, entry_of
 from schedmate.schedulers.sim.traces.table import rows_of
-from schedmate.schedulers.sim.traces.values import MOST
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.terminal import counted
 
@@ -208,7 +207,6 @@ def _workload(
 
 def _optional(text: str) -> float | None:
     try:
-        value = float(text) if text else None
+        return float(text) if text else None  # an estimator counts what is no time
     except ValueError:
         return None
-    return value if value is not None and abs(value) <= MOST else None
