@@ -32,7 +32,8 @@ class Limits:
     """What one piece of work may use.
 
     `wall_s` and `cpu_s` [s] count from the call; None for no limit. `memory_mb` [MiB] is address
-    space beyond what the process has when it begins. `disk_mb` [MiB] is the longest file that it may write, such as a log that it unpacks.
+    space beyond what the process has when it begins, `disk_mb` [MiB] the longest file that it may
+    write, such as a log that it unpacks.
     """
 
     wall_s: float | None = None
