@@ -113,6 +113,7 @@ class SchedMate:
         Raises `UsageError` without `spec.repo`, `InputError` for a repository or history that
         cannot be read, `LimitError` for a repository that takes too much time or memory.
         """
+        self._ensure_open()
         began = time.perf_counter()
         extraction = self._readers.extract(
             spec, self.settings.budget_s if budget_s is None else budget_s

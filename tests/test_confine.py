@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,14 +153,65 @@ def test_who_waits_for_a_place_waits_no_longer_than_its_deadline() -> None:
 def test_a_template_that_was_killed_is_replaced(confined: Confinement) -> None:
     template = run(confined, "look_around")["parent"]
     os.kill(template, 9)
+    for number in range(4):  # more than there were copies of it, which may live on for a moment
+        assert run(confined, "echo", number) == number
     assert run(confined, "look_around")["parent"] != template
+
+
+def test_a_host_without_descriptors_is_told_so_and_others_go_on(confined: Confinement) -> None:
+    held: list[int] = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    template = run(confined, "look_around")["parent"]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    try:
+        for _ in range(4):  # more than there are copies that wait for work already
+            _take_all_descriptors(held)
+            with suppress(SchedmateError):
+                run(confined, "echo")
+        _take_all_descriptors(held)
+        with pytest.raises(SchedmateError, match="no process can be had: Too many open files"):
+            run(confined, "echo")
+    finally:
+        for one in held:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert run(confined, "look_around")["parent"] == template
+
+
+def _take_all_descriptors(held: list[int]) -> None:
+    with suppress(OSError):
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+
+
+def test_what_runs_is_given_up_when_its_confinement_closes() -> None:
+    code = """
+import threading, time
+from schedmate.confine import Confinement, Limits
+from schedmate.errors import SchedmateError
+
+def job():
+    try:
+        one.run("time:sleep", 300, Limits(), "the log")
+    except SchedmateError as error:
+        print(error)
+
+one = Confinement()
+one.run("builtins:bool", 1, Limits(60.0))
+thread = threading.Thread(target=job)
+thread.start()
+time.sleep(0.5)
+one.close()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "the log cannot be read: internal error, reading was given up\n"
 
 
 def test_a_closed_confinement_leaves_no_process_and_no_thread() -> None:
     code = """
 import os, pathlib, threading
 from schedmate.confine import Confinement, Limits
-from schedmate.confine.limits import bounded
 
 def children():
     return pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -169,7 +221,8 @@ with Confinement() as one:
     assert len(children()) == 1
 assert children() == []
 assert threading.active_count() == 1
-one.run("builtins:bool", 1, Limits(60.0))  # and one that is left open ends with the process
+left_open = Confinement()  # which ends with the process
+left_open.run("builtins:bool", 1, Limits(60.0))
 """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False

@@ -1,7 +1,8 @@
 """One piece of work in a process of its own: what travels there and back.
 
-Over a stream socket go the length of the request and the request, then the answer; whoever collects
-the process adds one byte, 0 or the number of the signal that ended it. All of it is JSON, since
+Over a stream socket go the length of the request and the request, then the length of the answer and
+the answer; whoever collects the process adds one byte, 0 or the number of the signal that ended it.
+Both are JSON, since
 nothing that comes out of such a process is to be trusted more than what went in.
 """
 
@@ -27,7 +28,7 @@ from schedmate.errors import InputError, SchedmateError, SettingsError, UsageErr
 MOST = 64 << 20
 """Longest request and longest answer [bytes]."""
 
-_LENGTH = struct.Struct("!I")
+LENGTH = struct.Struct("!I")
 _TRAVEL = {one.__name__: one for one in (SchedmateError, UsageError, SettingsError, InputError)}
 """The errors that are raised again as what they were, or as the nearest that is listed here."""
 
@@ -47,7 +48,7 @@ def encode(work: str, request: Any, limits: Limits, deadline: float | None) -> b
     body = json.dumps(document).encode()
     if len(body) > MOST:
         raise InputError(f"the request has {len(body):,} bytes, of at most {MOST:,}.")
-    return _LENGTH.pack(len(body)) + body
+    return LENGTH.pack(len(body)) + body
 
 
 def decode(answer: bytes) -> Any:
@@ -70,14 +71,15 @@ def serve(connection: socket.socket, parent: int) -> None:
     gc.freeze()
     faulthandler.disable()  # its text would be on the host's screen
     connection.setblocking(True)
-    message = json.loads(_read(connection, _LENGTH.unpack(_read(connection, 4))[0]))
+    message = json.loads(_read(connection, LENGTH.unpack(_read(connection, 4))[0]))
     deadline = message["deadline"]
     left_s = None if deadline is None else deadline - time.monotonic()
     if left_s is None or left_s > 0:
         with suppress(OSError, KeyError):
             os.chdir(message["cwd"])
         keep(Limits(**message["limits"]), left_s)
-        connection.sendall(_answer(message["work"], message["request"]))
+        answer = _answer(message["work"], message["request"])
+        connection.sendall(LENGTH.pack(len(answer)) + answer)
 
 
 def _answer(work: str, request: Any) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import Any, Self
 
-from schedmate.confine.child import MOST, CrashError, decode, encode, fork
+from schedmate.confine.child import LENGTH, MOST, CrashError, decode, encode, fork
 from schedmate.confine.limits import Limits
 from schedmate.confine.template import prepare
 from schedmate.errors import LimitError, SchedmateError
@@ -61,6 +62,7 @@ class Confinement:
     def __init__(self, *, at_once: int | None = None, own_process: bool = False) -> None:
         self._at_once = at_once or max(4, 2 * (os.cpu_count() or 1))
         self._own_process = own_process
+        self._closed = False
         self._reset()
         _alive.add(self)
 
@@ -74,7 +76,8 @@ class Confinement:
         self.close()
 
     def close(self) -> None:
-        """Let go of the template. May be repeated; later work takes it up again."""
+        """Let go of the template, and give up what runs if nobody else uses it. May be repeated."""
+        self._closed = True
         _shared.release(self)
 
     def prepare(self, *works: str) -> None:
@@ -128,14 +131,19 @@ class Confinement:
             with forked:
                 return forked.finish(_exchange(ours, message, deadline))
         for _ in range(2):
-            template = _shared.take(self, deadline)
+            if self._closed:
+                raise CrashError("reading was given up")
+            template = None
             try:
+                template = _shared.take(self, deadline)
                 with template.begin(work) as job:
                     return job.finish(_exchange(job.connection, message, deadline))
             except TimeoutError:
                 raise
-            except OSError:  # killed by somebody: another one takes its place
-                _shared.drop(template)
+            except OSError as error:
+                if template is None or not _has_gone(error):  # no more processes or descriptors
+                    raise CrashError(f"no process can be had: {error.strerror or error}") from None
+                _shared.drop(template)  # killed by somebody: another one takes its place
         raise CrashError("the process that reads foreign input ends as soon as it is started")
 
 
@@ -156,9 +164,10 @@ class _Job:
 
         The template adds a byte; raises `ConnectionError` without it, as the template has gone.
         """
-        if not data:
+        answer = _answer(data)
+        if answer is None and not data:
             raise ConnectionError
-        return data[:-1], data[-1]
+        return (b"", data[-1]) if answer is None else (answer, 0)
 
 
 class _Forked(_Job):
@@ -177,7 +186,10 @@ class _Forked(_Job):
     def finish(self, data: bytes) -> tuple[bytes, int]:
         _, status = os.waitpid(self._child, 0)
         self._child = 0
-        return data, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        answer = _answer(data)
+        if answer is None:
+            return b"", os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        return answer, 0
 
 
 class _Template:
@@ -204,6 +216,9 @@ class _Template:
                     env={**kept, **dict.fromkeys(_ONE_THREAD, "1")},
                     pass_fds=[theirs.fileno()],
                 )
+        except OSError:
+            self._control.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._loaded: set[str] = set()
@@ -266,7 +281,7 @@ def _exchange(connection: socket.socket, message: bytes, deadline: float | None)
         connection.sendall(message)
     except (BrokenPipeError, ConnectionResetError):
         pass  # it ended before it had read everything: how, it says now
-    while size <= MOST + 1:
+    while size <= MOST + LENGTH.size + 1:
         connection.settimeout(None if deadline is None else _left(deadline))
         try:
             part = connection.recv(1 << 20)
@@ -277,6 +292,19 @@ def _exchange(connection: socket.socket, message: bytes, deadline: float | None)
         parts.append(part)
         size += len(part)
     return b"".join(parts)
+
+
+def _answer(data: bytes) -> bytes | None:
+    """The answer if it is whole."""
+    if len(data) < LENGTH.size:
+        return None
+    end = LENGTH.size + LENGTH.unpack_from(data)[0]
+    return data[LENGTH.size : end] if end <= len(data) else None
+
+
+def _has_gone(error: OSError) -> bool:
+    """Whether the other end is not there any more, or another thread has found that already."""
+    return isinstance(error, ConnectionError) or error.errno == errno.EBADF
 
 
 def _left(deadline: float) -> float:
