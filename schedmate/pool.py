@@ -20,6 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
 
+_SAFE_PATH = "PYTHONSAFEPATH"
 _STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -89,9 +90,8 @@ def unordered(
         with _undisturbed():
             return ProcessPoolExecutor(size, get_context("spawn"), _begin, (start, arguments))
 
-    # A new interpreter would look for modules in the current directory first, which may be a job's.
-    os.environ["PYTHONSAFEPATH"] = "1"
-    resource_tracker.ensure_running()  # its own start would let signals through again
+    with _undisturbed():
+        resource_tracker.ensure_running()  # its own start would let signals through again
     threading.Thread(target=feed, daemon=True).start()
     others = set(active_children())
     workers = pool(processes)
@@ -149,8 +149,11 @@ def _undisturbed() -> Iterator[None]:
     """Nothing interrupts the start of a process, here or there; what comes meanwhile comes after.
 
     While it imports its modules, Ctrl-C would print a traceback there, and so would the end of a
-    parent that has not yet told it what to do; `_begin` lets the signals through.
+    parent that has not yet told it what to do; `_begin` lets the signals through. Nor does it look
+    for them in the current directory, which may be a job's repository.
     """
+    path = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
     came: list[int] = []
     handlers: dict[signal.Signals, Any] = {}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # which a new process inherits
@@ -163,6 +166,10 @@ def _undisturbed() -> Iterator[None]:
                     signal.signal(stop, lambda number, _: came.append(number))
         yield
     finally:
+        if path is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = path
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for stop, handler in handlers.items():
             signal.signal(stop, handler)

@@ -21,9 +21,9 @@ SECRET = "outside-the-root-7719"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret.txt").write_text(SECRET)
+    (tmp_path / "outside" / "elsewhere.txt").write_text(SECRET)
     (tmp_path / "repo-2").mkdir()  # has the root's name as a prefix
-    (tmp_path / "repo-2" / "secret.txt").write_text(SECRET)
+    (tmp_path / "repo-2" / "elsewhere.txt").write_text(SECRET)
     root = tmp_path / "repo"
     (root / "d").mkdir(parents=True)
     (root / "train.py").write_text("epochs = 3\n")
@@ -39,19 +39,19 @@ def _everything(files: RepoFiles, path: str) -> str:
 @pytest.mark.parametrize(
     "path",
     [
-        "../outside/secret.txt",
-        "d/../../outside/secret.txt",
-        "d/./../../outside/secret.txt",
-        "../repo-2/secret.txt",
+        "../outside/elsewhere.txt",
+        "d/../../outside/elsewhere.txt",
+        "d/./../../outside/elsewhere.txt",
+        "../repo-2/elsewhere.txt",
         "/etc/passwd",
         "//etc/passwd",
         "~/.ssh/id_rsa",
         "..",
         "d/..",
         "train.py\0.txt",
-        "..\\outside\\secret.txt",
-        "%2e%2e/outside/secret.txt",
-        "\uff0e\uff0e/outside/secret.txt",
+        "..\\outside\\elsewhere.txt",
+        "%2e%2e/outside/elsewhere.txt",
+        "\uff0e\uff0e/outside/elsewhere.txt",
         "/proc/self/environ",
         "/dev/stdin",
         "file:///etc/passwd",
@@ -74,7 +74,7 @@ def test_the_absolute_path_of_a_file_inside_is_refused_too(root: Path) -> None:
 
 
 def test_links_are_leaves(root: Path) -> None:
-    (root / "file").symlink_to("../outside/secret.txt")
+    (root / "file").symlink_to("../outside/elsewhere.txt")
     (root / "directory").symlink_to("../outside")
     (root / "inside").symlink_to("train.py")
     (root / "loop").symlink_to("loop")
@@ -84,7 +84,7 @@ def test_links_are_leaves(root: Path) -> None:
     for name in ("file", "directory", "inside", "loop", "dangling"):
         assert f"{name} -> (link, not followed)" in listing
         assert files.file_read(name) == f"error: {name} is a link, and links are not followed."
-    assert "not followed" in files.file_read("directory/secret.txt")
+    assert "not followed" in files.file_read("directory/elsewhere.txt")
     assert "not followed" in files.file_tree("directory")
     assert SECRET not in files.file_tree(depth=8)
 
@@ -113,12 +113,12 @@ def test_another_directory_in_the_place_of_the_root_is_refused(root: Path) -> No
     files = RepoFiles(root)
     root.rename(root.with_name("moved"))
     (root.parent / "outside").rename(root)
-    assert files.file_read("secret.txt") == (
+    assert files.file_read("elsewhere.txt") == (
         "error: the root is no longer the directory that it was."
     )
     root.rename(root.with_name("outside"))
     root.symlink_to("outside")
-    assert SECRET not in _everything(files, "secret.txt")
+    assert SECRET not in _everything(files, "elsewhere.txt")
 
 
 def test_pipes_sockets_and_devices_are_named_but_never_opened(root: Path) -> None:
@@ -149,8 +149,8 @@ def swapped(root: Path) -> Iterator[None]:
     real, link = root / "d", root / "d.link"
     file, file_link = root / "train.py", root / "train.link"
     link.symlink_to("../outside")
-    file_link.symlink_to("../outside/secret.txt")
-    (root / "d" / "secret.txt").write_text("harmless\n")
+    file_link.symlink_to("../outside/elsewhere.txt")
+    (root / "d" / "elsewhere.txt").write_text("harmless\n")
     stop = threading.Event()
 
     def swap() -> None:
@@ -177,18 +177,20 @@ def test_a_component_swapped_for_a_link_between_check_and_open(root: Path) -> No
     files = RepoFiles(root)
     seen = {"shown": 0, "refused": 0}
     for turn in range(50_000):
-        for path in ("d/secret.txt", "train.py"):
+        for path in ("d/elsewhere.txt", "train.py"):
             text = files.file_read(path)
             assert SECRET not in text
             seen["refused" if text.startswith("error:") else "shown"] += 1
-        assert SECRET not in "".join(files.lines("d/secret.txt") or ())
+        assert SECRET not in "".join(files.lines("d/elsewhere.txt") or ())
         if turn >= 300 and min(seen.values()) > 20:
             break
     assert min(seen.values()) > 0, "the race was never met on both sides"
 
 
 _NAMES = st.one_of(
-    st.sampled_from(["..", ".", "", "d", "a.py", "train.py", "link", "outside", "secret.txt", "~"]),
+    st.sampled_from(
+        ["..", ".", "", "d", "a.py", "train.py", "link", "outside", "elsewhere.txt", "~"]
+    ),
     st.text(max_size=5),
 )
 

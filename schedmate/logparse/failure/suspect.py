@@ -30,7 +30,7 @@ NEAR = 3
 
 # The frame of a stack, which no log ends in.
 _FRAME = re.compile(
-    r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|\S+\(.*\[0x"
+    r"\s|#?\d+:? |\[?(?:0x)?[0-9a-f]{8,}|@ |File \"|at \w|={3,}|-{3,}|\*{3}|[^\s(]++\(.*\[0x"
 )
 # An exception, which has a report of its own.
 _RAISED = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception): ")
