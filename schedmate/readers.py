@@ -18,7 +18,7 @@ from schedmate.confine.limits import MEMORY_MB
 from schedmate.errors import UsageError
 from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadMetadata
 
-UNPACKED_MB = 16 << 10
+UNPACKED_MB = 4 << 10
 """Longest file that a packed log, or one from a pipe, may become while it is read [MiB]."""
 
 TABLES_MB = 4

@@ -36,6 +36,11 @@ def sleep(seconds: float) -> float:
     return seconds
 
 
+def late_and_long(seconds: float) -> str:
+    time.sleep(seconds)
+    return "x" * 1_000_000
+
+
 def sleep_deaf(_: Any) -> None:
     """As code that handles every signal it can, and blocks the rest."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -84,8 +89,8 @@ def unspeakable(_: Any) -> object:
 
 
 def print_noise(_: Any) -> str:
-    print("noise on standard output", flush=True)
-    print("noise on standard error", file=sys.stderr, flush=True)
+    os.write(1, b"noise on standard output\n")
+    os.write(2, b"noise on standard error\n")
     return "done"
 
 

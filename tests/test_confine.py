@@ -44,7 +44,7 @@ def run(confinement: Confinement, work: str, request: Any = None, limits: Limits
 
 
 @pytest.mark.parametrize(
-    "request_", [None, {"a": [1, 2.5, "ä\udcff\ud800", float("inf")]}, "x" * 5_000_000]
+    "request_", [None, {"a": [1, 2.5, "ä\udcff\ud800", float("inf")]}, "x" * 3_000_000]
 )
 def test_values_come_back_as_they_are(confinement: Confinement, request_: Any) -> None:
     assert run(confinement, "echo", request_) == request_
@@ -107,24 +107,26 @@ def test_no_file_is_written_and_no_core(confinement: Confinement, tmp_path: Path
     assert run(confinement, "write_file", str(tmp_path / "file"), wide) == "written"
 
 
-def test_the_template_has_no_network_no_secrets_and_nothing_of_the_hosts(
-    confined: Confinement, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_reader_has_no_network_no_secrets_and_nothing_of_the_hosts(
+    confinement: Confinement, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = run(confined, "look_around")
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    found = run(confinement, "look_around")
     assert not [name for name in found["environment"] if "KEY" in name or "TOKEN" in name]
-    assert found["threads"] == 1
-    assert found["descriptors"] < 12
     assert found["directory"] == str(tmp_path)
+    if not confinement._own_process:
+        assert found["threads"] == 1
+        assert found["descriptors"] < 12
     with socket.create_server(("127.0.0.1", 0)) as server:
-        answer = run(confined, "connect", server.getsockname()[1])
+        answer = run(confinement, "connect", server.getsockname()[1])
     may_isolate = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
     if may_isolate.returncode == 0:
         assert answer.startswith("refused")
 
 
-def test_children_do_not_print(confined: Confinement, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(confined, "print_noise") == "done"
+def test_children_do_not_print(confinement: Confinement, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(confinement, "print_noise") == "done"
     assert capfd.readouterr() == ("", "")
 
 
@@ -184,6 +186,67 @@ def _take_all_descriptors(held: list[int]) -> None:
             held.append(os.open(os.devnull, os.O_RDONLY))
 
 
+HOSTS = {
+    "many descriptors": "held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]",
+    "no standard streams": "[os.close(number) for number in range(3)]",
+    "children are not waited for": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "all signals blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+}
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+@pytest.mark.parametrize("habit", HOSTS.values(), ids=HOSTS.keys())
+def test_hosts_of_all_kinds(tmp_path: Path, habit: str, own_process: bool) -> None:
+    code = f"""
+import os, resource, signal, sys
+from schedmate.confine import Confinement, Limits
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+{habit}
+with Confinement(own_process={own_process}) as one:
+    answer = one.run("builtins:len", [1, 2, 3], Limits(60.0))
+open({str(tmp_path / "answer")!r}, "w").write(str(answer))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "answer").read_text() == "3"
+
+
+def test_a_template_that_has_stopped_listening_keeps_nobody() -> None:
+    """As while it imports from a disk that hangs; it is replaced when it takes no more jobs."""
+    with Confinement() as one:
+        _stop_template(one)
+        for _ in range(400):
+            with suppress(SchedmateError):
+                run(one, "echo", limits=Limits(wall_s=0.002))
+        assert run(one, "echo", 1) == 1
+
+
+def _stop_template(one: Confinement) -> None:
+    code = f"import os; os.kill({run(one, 'look_around')['parent']}, {int(signal.SIGSTOP)})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_late_answer_that_nobody_reads_stops_no_other(confined: Confinement) -> None:
+    """A child that the host forks holds the ends of jobs that were running."""
+    waiting = threading.Thread(target=lambda: run(confined, "sleep", 0.3))
+    waiting.start()
+    time.sleep(0.1)
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        for _ in range(5):
+            with suppress(LimitError):
+                run(confined, "late_and_long", 0.11, limits=Limits(wall_s=0.1))
+        waiting.join()
+        assert run(confined, "echo", 1) == 1
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def test_what_runs_is_given_up_when_its_confinement_closes() -> None:
     code = """
 import threading, time
@@ -205,7 +268,7 @@ one.close()
 thread.join()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "the log cannot be read: internal error, reading was given up\n"
+    assert done.stdout == "reading was given up: this SchedMate is closed.\n"
 
 
 def test_a_closed_confinement_leaves_no_process_and_no_thread() -> None:

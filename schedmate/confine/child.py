@@ -2,8 +2,8 @@
 
 Over a stream socket go the length of the request and the request, then the length of the answer and
 the answer; whoever collects the process adds one byte, 0 or the number of the signal that ended it.
-Both are JSON, since
-nothing that comes out of such a process is to be trusted more than what went in.
+Both are JSON, since nothing that comes out of such a process is to be trusted more than what went
+in.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from schedmate.confine import limits
 from schedmate.confine.limits import Limits, end_with_parent, keep
 from schedmate.errors import InputError, SchedmateError, SettingsError, UsageError
 
 MOST = 64 << 20
-"""Longest request and longest answer [bytes]."""
+"""Longest request [bytes]."""
+MOST_BACK = 4 << 20
+"""Longest answer [bytes]: while the host decodes it, its other threads stand still."""
 
 LENGTH = struct.Struct("!I")
 _TRAVEL = {one.__name__: one for one in (SchedmateError, UsageError, SettingsError, InputError)}
@@ -37,12 +40,12 @@ class CrashError(Exception):
     """The work failed for no reason that it foresaw; the message names the exception."""
 
 
-def encode(work: str, request: Any, limits: Limits, deadline: float | None) -> bytes:
+def encode(work: str, request: Any, within: Limits, deadline: float | None) -> bytes:
     """A request, with its deadline by the clock `time.monotonic`, as it travels.
 
     Raises `InputError` for one that is too long.
     """
-    document = {"work": work, "request": request, "limits": asdict(limits), "deadline": deadline}
+    document = {"work": work, "request": request, "limits": asdict(within), "deadline": deadline}
     with suppress(OSError):  # relative paths mean the same there; a removed directory has none
         document["cwd"] = os.getcwd()  # noqa: PTH109 - as bytes that need not be UTF-8
     body = json.dumps(document).encode()
@@ -60,7 +63,7 @@ def decode(answer: bytes) -> Any:
         kind, message = document["error"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise CrashError("its answer cannot be read") from None
-    if kind in _TRAVEL:
+    if isinstance(kind, str) and kind in _TRAVEL:
         raise _TRAVEL[kind](message)
     raise CrashError(f"{kind}: {message}" if message else kind)
 
@@ -87,9 +90,9 @@ def _answer(work: str, request: Any) -> bytes:
     try:
         do = getattr(importlib.import_module(module), name)
         answer = json.dumps({"result": do(request)}).encode()
-        if len(answer) <= MOST:
+        if len(answer) <= MOST_BACK:
             return answer
-        error = ["InputError", f"the answer has {len(answer):,} bytes, of at most {MOST:,}."]
+        error = ["InputError", f"the answer has {len(answer):,} bytes, of at most {MOST_BACK:,}."]
     except SchedmateError as caught:
         kinds = (one.__name__ for one in type(caught).__mro__)
         error = [next(kind for kind in kinds if kind in _TRAVEL), str(caught)]
@@ -113,10 +116,13 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return b"".join(parts)
 
 
-def fork(connection: socket.socket, others: Iterable[socket.socket]) -> int:
+def fork(
+    connection: socket.socket, others: Iterable[socket.socket], *, shut_off: bool = False
+) -> int:
     """Serve `connection` in a child of this process, which must have a single thread; its id.
 
-    `others` are sockets of this process that the child has no business with.
+    `others` are sockets of this process that the child has no business with. `shut_off` takes the
+    network, secrets and the terminal from it, too.
     """
     parent = os.getpid()
     child = os.fork()
@@ -126,6 +132,8 @@ def fork(connection: socket.socket, others: Iterable[socket.socket]) -> int:
     try:
         for other in others:
             other.close()
+        if shut_off:
+            limits.shut_off(connection.fileno())
         serve(connection, parent)
         status = 0
     except (EOFError, OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import errno
 import json
+import math
 import os
 import signal
 import socket
@@ -20,16 +21,10 @@ from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import Any, Self
 
-from schedmate.confine.child import LENGTH, MOST, CrashError, decode, encode, fork
-from schedmate.confine.limits import Limits
-from schedmate.confine.template import prepare
-from schedmate.errors import LimitError, SchedmateError
-
-_ENVIRONMENT = (
-    ["HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"],
-    ("LC_", "PYTHON", "XDG_", "COVERAGE_"),
-)
-"""Variables, and beginnings of variables, that the template gets: no keys and tokens."""
+from schedmate.confine.child import LENGTH, MOST_BACK, CrashError, decode, encode, fork
+from schedmate.confine.limits import Limits, kept
+from schedmate.confine.template import NO_PROCESS, prepare
+from schedmate.errors import LimitError, SchedmateError, UsageError
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
@@ -41,7 +36,7 @@ _LIMITS = (signal.SIGALRM, signal.SIGXCPU)
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from schedmate.confine.template import main; main(int(sys.argv[2]))"
+    "from schedmate.confine.template import main; main()"
 )
 
 
@@ -62,7 +57,7 @@ class Confinement:
     def __init__(self, *, at_once: int | None = None, own_process: bool = False) -> None:
         self._at_once = at_once or max(4, 2 * (os.cpu_count() or 1))
         self._own_process = own_process
-        self._closed = False
+        self.closed = False
         self._reset()
         _alive.add(self)
 
@@ -77,7 +72,7 @@ class Confinement:
 
     def close(self) -> None:
         """Let go of the template, and give up what runs if nobody else uses it. May be repeated."""
-        self._closed = True
+        self.closed = True
         _shared.release(self)
 
     def prepare(self, *works: str) -> None:
@@ -127,12 +122,10 @@ class Confinement:
                 import_module(work.partition(":")[0])  # here and not in each child
             ours, theirs = socket.socketpair()
             with theirs:
-                forked = _Forked(ours, fork(theirs, [ours]))
+                forked = _Forked(ours, fork(theirs, [ours], shut_off=True))
             with forked:
                 return forked.finish(_exchange(ours, message, deadline))
         for _ in range(2):
-            if self._closed:
-                raise CrashError("reading was given up")
             template = None
             try:
                 template = _shared.take(self, deadline)
@@ -141,9 +134,9 @@ class Confinement:
             except TimeoutError:
                 raise
             except OSError as error:
-                if template is None or not _has_gone(error):  # no more processes or descriptors
+                if template is None or not _is_lost(template, error):
                     raise CrashError(f"no process can be had: {error.strerror or error}") from None
-                _shared.drop(template)  # killed by somebody: another one takes its place
+                _shared.drop(template)  # another one takes its place
         raise CrashError("the process that reads foreign input ends as soon as it is started")
 
 
@@ -166,7 +159,9 @@ class _Job:
         """
         answer = _answer(data)
         if answer is None and not data:
-            raise ConnectionError
+            raise ConnectionError("it has ended")
+        if answer is None and data[-1] == NO_PROCESS:
+            raise CrashError("no process can be had: the system gives no more of them")
         return (b"", data[-1]) if answer is None else (answer, 0)
 
 
@@ -180,11 +175,15 @@ class _Forked(_Job):
     def __exit__(self, *_: object) -> None:
         super().__exit__()
         if self._child:
-            os.kill(self._child, signal.SIGKILL)
-            os.waitpid(self._child, 0)
+            # a host that ignores SIGCHLD, or collects all processes, has nothing left to wait for
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._child, signal.SIGKILL)
+                os.waitpid(self._child, 0)
 
     def finish(self, data: bytes) -> tuple[bytes, int]:
-        _, status = os.waitpid(self._child, 0)
+        status = 0
+        with suppress(ChildProcessError):
+            _, status = os.waitpid(self._child, 0)
         self._child = 0
         answer = _answer(data)
         if answer is None:
@@ -196,25 +195,23 @@ class _Template:
     """The template process of `schedmate.confine.template`, from the host's side."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair()
-        names, beginnings = _ENVIRONMENT
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name in names or name.startswith(beginnings)
-        }
+        program = get_executable()
+        if not program:
+            raise CrashError("this host knows no program of Python; multiprocessing.set_executable")
         path = json.dumps([str(Path(one).absolute()) for one in sys.path if one])
+        self._control, theirs = socket.socketpair()
+        # a host's other threads must not wait for a template that has stopped listening
+        self._control.setblocking(False)
         # Ctrl-C while it imports its modules would print a traceback; it lets signals through later
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             with theirs:
                 # -P: nothing of the current directory, which may be a job's repository, is imported
                 self._process = subprocess.Popen(
-                    [get_executable(), "-P", "-c", _START, path, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
+                    [program, "-P", "-c", _START, path],
+                    stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
-                    env={**kept, **dict.fromkeys(_ONE_THREAD, "1")},
-                    pass_fds=[theirs.fileno()],
+                    env={**kept(os.environ), **dict.fromkeys(_ONE_THREAD, "1")},
                 )
         except OSError:
             self._control.close()
@@ -223,6 +220,7 @@ class _Template:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._loaded: set[str] = set()
         self._waiting: deque[_Job] = deque()
+        self._jobs: weakref.WeakSet[_Job] = weakref.WeakSet()
 
     def begin(self, work: str) -> _Job:
         """A copy of the template for a job; raises `OSError` when the template has gone."""
@@ -244,13 +242,15 @@ class _Template:
             except OSError:
                 ours.close()
                 raise
-        return _Job(ours)
+        job = _Job(ours)
+        self._jobs.add(job)
+        return job
 
     def load(self, work: str) -> None:
         """Have the template load what `work` needs, once."""
         if work not in self._loaded:
             self._loaded.add(work)
-            self._control.sendall(prepare(work))
+            self._control.send(prepare(work))
             self._dismiss()  # as they do not have it
 
     def _dismiss(self) -> None:
@@ -258,6 +258,14 @@ class _Template:
         with suppress(IndexError):
             while True:
                 self._waiting.pop().connection.close()
+
+    def has_ended(self) -> bool:
+        """Whether the process is not there any more; its sockets close a moment before it ends."""
+        try:
+            self._process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def close(self) -> None:
         """End the template, and by that its copies."""
@@ -268,7 +276,8 @@ class _Template:
 
     def forget(self) -> None:
         """Close what a forked host has inherited, of a process that is another's child."""
-        self._dismiss()
+        for job in list(self._jobs):  # or whoever collects them would wait for their being read
+            job.connection.close()
         self._control.close()
         self._process.returncode = 0  # or Python would warn that nobody waited for it
 
@@ -281,7 +290,7 @@ def _exchange(connection: socket.socket, message: bytes, deadline: float | None)
         connection.sendall(message)
     except (BrokenPipeError, ConnectionResetError):
         pass  # it ended before it had read everything: how, it says now
-    while size <= MOST + LENGTH.size + 1:
+    while size <= MOST_BACK + LENGTH.size + 1:
         connection.settimeout(None if deadline is None else _left(deadline))
         try:
             part = connection.recv(1 << 20)
@@ -302,9 +311,11 @@ def _answer(data: bytes) -> bytes | None:
     return data[LENGTH.size : end] if end <= len(data) else None
 
 
-def _has_gone(error: OSError) -> bool:
-    """Whether the other end is not there any more, or another thread has found that already."""
-    return isinstance(error, ConnectionError) or error.errno == errno.EBADF
+def _is_lost(template: _Template, error: OSError) -> bool:
+    """Whether a template has ended, listens no more, or was closed by another thread."""
+    if isinstance(error, BlockingIOError) or error.errno == errno.EBADF:
+        return True
+    return isinstance(error, ConnectionError) and template.has_ended()
 
 
 def _left(deadline: float) -> float:
@@ -321,9 +332,10 @@ def _hint(number: int) -> str:
 
 
 def _too_slow(what: str, limits: Limits) -> str:
+    cpu_s = None if limits.cpu_s in (None, limits.wall_s) else math.ceil(limits.cpu_s or 0)
     allowed = [
         f"{seconds:.3g} s{of}"
-        for seconds, of in ((limits.wall_s, ""), (limits.cpu_s, " of CPU time"))
+        for seconds, of in ((limits.wall_s, ""), (cpu_s, " of CPU time"))
         if seconds is not None
     ]
     return f"{what} takes more than {' or '.join(allowed)} to read; reading it was ended."
@@ -342,6 +354,8 @@ class _Shared:
         if not _acquire(self._lock, deadline):
             raise TimeoutError
         try:
+            if user.closed:
+                raise UsageError("reading was given up: this SchedMate is closed.")
             self._users.add(user)
             if self._template is None:
                 self._template = _Template()

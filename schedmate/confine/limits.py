@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +48,9 @@ def keep(limits: Limits, left_s: float | None) -> None:
     The default actions of the signals end the process without asking its interpreter, which C code
     may keep from answering.
     """
-    for number in (signal.SIGALRM, signal.SIGXCPU, signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGALRM, signal.SIGXCPU, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever waits for the answer
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, limits.disk_mb << 20)
@@ -103,6 +104,34 @@ def end_with_parent(parent: int) -> None:
         _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended meanwhile
         os._exit(1)
+
+
+_KEPT = "HOME LANG LANGUAGE LD_LIBRARY_PATH PATH TMPDIR TZ USER VIRTUAL_ENV"  # names
+_KEPT_FROM = ("LC_", "PYTHON", "XDG_", "COVERAGE_")
+
+
+def kept(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a reader gets: no keys and tokens."""
+    names = _KEPT.split()
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in names or name.startswith(_KEPT_FROM)
+    }
+
+
+def shut_off(spared: int) -> None:
+    """Take from a copy of a host what the template has none of: network, secrets, the terminal.
+
+    The descriptor `spared` stays, which is a standard stream's where the host had closed those.
+    """
+    leave_network()
+    left = kept(os.environ)
+    for name in set(os.environ) - set(left):
+        del os.environ[name]
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in {0, 1, 2} - {spared}:
+        os.dup2(nothing, number)
 
 
 def leave_network() -> bool:

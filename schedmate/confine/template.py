@@ -7,6 +7,7 @@ with a name is work to be prepared. The template ends with the host, and its cop
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import os
@@ -21,6 +22,8 @@ from schedmate.confine.limits import leave_network
 from schedmate.garbage import collect_seldom
 
 _NAME = struct.Struct("!H")
+NO_PROCESS = 255
+"""In place of the number of a signal: the system gives no more processes."""
 
 
 def prepare(work: str) -> bytes:
@@ -29,16 +32,18 @@ def prepare(work: str) -> bytes:
     return b"P" + _NAME.pack(len(name)) + name
 
 
-def main(descriptor: int) -> None:
-    """Serve the control socket `descriptor` until the host has closed it."""
+def main() -> None:
+    """Serve the control socket, which is standard input, until the host has closed it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     collect_seldom()
     leave_network()
-    control = socket.socket(fileno=descriptor)
+    os.chdir("/")  # the host's directory may be unmounted one day
+    control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3))
     nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 2)  # what parsers say of foreign text is not the host's to print
+    for number in range(3):  # what parsers say of foreign text is not the host's to print
+        os.dup2(nothing, number)
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -66,7 +71,10 @@ def _listen(control: socket.socket, running: dict[int, socket.socket]) -> bool:
         connection = socket.socket(fileno=descriptors[0])
         # a copy that held the others' connections would keep their ends from being seen
         others = [control, *running.values()]
-        running[fork(connection, others)] = connection
+        try:
+            running[fork(connection, others)] = connection
+        except OSError:  # no more processes: the others' go on
+            _tell(connection, NO_PROCESS)
     return bool(kind)
 
 
@@ -85,5 +93,10 @@ def _collect(running: dict[int, socket.socket]) -> None:
         child, status = os.waitpid(-1, os.WNOHANG)
         if child == 0:
             return
-        with running.pop(child) as connection, suppress(OSError):
-            connection.send(bytes([os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0]))
+        _tell(running.pop(child), os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
+
+
+def _tell(connection: socket.socket, how: int) -> None:
+    """Send how a process ended, without waiting for somebody who may never read it."""
+    with connection, suppress(OSError):
+        connection.send(bytes([how]), socket.MSG_DONTWAIT)
