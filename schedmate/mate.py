@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 THREADS = 2
 
+LONGEST_S = 1e6
+"""The longest deadline [s]; clocks of the system do not take an endless one."""
+
 DIAGNOSIS_S = 60.0
 """How long a failed job's logs are read at most [s]; nobody waits for a slot meanwhile."""
 
@@ -57,17 +60,19 @@ class SchedMate:
         *,
         record: bool = False,
         llm: LLM | None = None,
+        at_once: int | None = None,
         own_process: bool = False,
     ) -> None:
         """Nothing is opened yet; `record` makes `on_submit` store each job in the history.
 
-        `llm` stands in for the language model that the settings name. `own_process` is for
+        `llm` stands in for the language model that the settings name. `at_once` is how many
+        repositories and logs are read at the same time, each in a process. `own_process` is for
         commands that call `analyze` in a process with a single thread, which is then forked itself.
         """
         self.settings = settings if settings is not None else load_settings()
         self._record = record
         self._llm = llm
-        self._readers = Readers(self.settings.memory_mb, own_process=own_process)
+        self._readers = Readers(self.settings.memory_mb, at_once=at_once, own_process=own_process)
         self._closed = False
         self._reset()
         _alive.add(self)
@@ -77,6 +82,7 @@ class SchedMate:
         self._advice = Advice(self.settings)
         # Python code under one interpreter lock: more threads would only slow each other.
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="schedmate")
+        self._places = threading.BoundedSemaphore(2 * THREADS)
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +91,7 @@ class SchedMate:
         self.close()
 
     def close(self) -> None:
-        """Give up work not yet begun, wait for the rest, close the history. May be repeated."""
+        """Give up what is being read, wait for the rest, close the history. May be repeated."""
         with self._lock:
             self._closed = True
         self._readers.close()
@@ -258,7 +264,7 @@ class SchedMate:
         try:
             self._ensure_open()
             allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
-            return work(time.monotonic() + allowed_s)
+            return work(time.monotonic() + min(allowed_s, LONGEST_S))
         except TimeoutError:
             _log.warning("no %s for job %s in time", what, job)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - advice fails open
@@ -287,8 +293,12 @@ class SchedMate:
                 self.store(analysis.record())
             return analysis.estimate
 
+        places = self._places
         # a thread of its own: the history may lie on a disk that does not answer
+        if not self._places.acquire(timeout=_left(deadline)):
+            raise TimeoutError
         task = self._workers.submit(conclude)
+        task.add_done_callback(lambda _: places.release())
         try:
             return task.result(timeout=_left(deadline))
         finally:

@@ -40,10 +40,12 @@ class Readers:
     read.
     """
 
-    def __init__(self, memory_mb: int = MEMORY_MB, *, own_process: bool = False) -> None:
-        """`memory_mb` [MiB] bounds each process; `own_process` is that of `Confinement`."""
+    def __init__(
+        self, memory_mb: int = MEMORY_MB, *, at_once: int | None = None, own_process: bool = False
+    ) -> None:
+        """`memory_mb` [MiB] bounds each process; the rest is as of `Confinement`."""
         self._memory_mb = memory_mb
-        self._confinement = Confinement(own_process=own_process)
+        self._confinement = Confinement(at_once=at_once, own_process=own_process)
 
     def __enter__(self) -> Self:
         return self

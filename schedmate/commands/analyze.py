@@ -272,7 +272,7 @@ def _many(
         write: Callable[[str], None] = partial(print, file=stream, flush=True)
         if record:  # every job is, also when nobody reads the answers any more
             write = stack.enter_context(outlasting(stream))
-        mate = stack.enter_context(SchedMate(settings))
+        mate = stack.enter_context(SchedMate(settings, at_once=processes))
         advance = stack.enter_context(progress("analysing"))
         for done, result in enumerate(analyze_many(lines, mate, processes), start=1):
             failed += result.failed

@@ -9,10 +9,19 @@ from schedmate.confine.limits import MEMORY_MB
 from schedmate.logparse.triage.document import JobVerdict
 from schedmate.logparse.triage.ledger import Ledger
 from schedmate.logparse.triage.targets import Target
-from schedmate.logparse.triage.work import Outcome, examine, examine_within, restore
+from schedmate.logparse.triage.work import (
+    MOST_CPU_S,
+    Outcome,
+    examine,
+    examine_within,
+    restore,
+)
 from schedmate.pool import spread
 
-ENDED = "the process that read it was killed or crashed; is the log too large for this machine?"
+ENDED = (
+    "the process that read it was killed or crashed, or took more than "
+    f"{MOST_CPU_S:.0f} s of CPU time; is the log too large for this machine?"
+)
 
 
 def triage(
