@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import atexit
-import errno
-import json
 import math
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import weakref
-from collections import deque
 from contextlib import suppress
 from importlib import import_module
-from multiprocessing.spawn import get_executable
-from pathlib import Path
 from typing import Any, Self
 
-from schedmate.confine.child import LENGTH, MOST_BACK, CrashError, decode, encode, fork
-from schedmate.confine.limits import Limits, kept
-from schedmate.confine.template import NO_PROCESS, prepare
+from schedmate.confine.child import CrashError, decode, encode, fork
+from schedmate.confine.host import Template, is_lost
+from schedmate.confine.job import Forked, exchange, left_s
+from schedmate.confine.limits import Limits
 from schedmate.errors import LimitError, SchedmateError, UsageError
-
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-
-WAITING = 2
-"""Copies of the template that are made before there is work for them."""
 
 _LIMITS = (signal.SIGALRM, signal.SIGXCPU)
 """Signals that mean that a limit was reached."""
-
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from schedmate.confine.template import main; main()"
-)
 
 
 class Confinement:
@@ -122,223 +106,22 @@ class Confinement:
                 import_module(work.partition(":")[0])  # here and not in each child
             ours, theirs = socket.socketpair()
             with theirs:
-                forked = _Forked(ours, fork(theirs, [ours], shut_off=True))
+                forked = Forked(ours, fork(theirs, [ours], shut_off=True))
             with forked:
-                return forked.finish(_exchange(ours, message, deadline))
+                return forked.finish(exchange(ours, message, deadline))
         for _ in range(2):
             template = None
             try:
                 template = _shared.take(self, deadline)
                 with template.begin(work) as job:
-                    return job.finish(_exchange(job.connection, message, deadline))
+                    return job.finish(exchange(job.connection, message, deadline))
             except TimeoutError:
                 raise
             except OSError as error:
-                if template is None or not _is_lost(template, error):
+                if template is None or not is_lost(template, error):
                     raise CrashError(f"no process can be had: {error.strerror or error}") from None
                 _shared.drop(template)  # another one takes its place
         raise CrashError("the process that reads foreign input ends as soon as it is started")
-
-
-class _Job:
-    """A connection to a process that does one job."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
-    def finish(self, data: bytes) -> tuple[bytes, int]:
-        """The answer in all that came over the connection, and the signal that ended the process.
-
-        The template adds a byte; raises `ConnectionError` without it, as the template has gone.
-        """
-        answer = _answer(data)
-        if answer is None and not data:
-            raise ConnectionError("it has ended")
-        if answer is None and data[-1] == NO_PROCESS:
-            raise CrashError("no process can be had: the system gives no more of them")
-        return (b"", data[-1]) if answer is None else (answer, 0)
-
-
-class _Forked(_Job):
-    """A child of this very process."""
-
-    def __init__(self, connection: socket.socket, child: int) -> None:
-        super().__init__(connection)
-        self._child = child
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        if self._child:
-            # a host that ignores SIGCHLD, or collects all processes, has nothing left to wait for
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(self._child, signal.SIGKILL)
-                os.waitpid(self._child, 0)
-
-    def finish(self, data: bytes) -> tuple[bytes, int]:
-        status = 0
-        with suppress(ChildProcessError):
-            _, status = os.waitpid(self._child, 0)
-        self._child = 0
-        answer = _answer(data)
-        if answer is None:
-            return b"", os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        return answer, 0
-
-
-class _Template:
-    """The template process of `schedmate.confine.template`, from the host's side."""
-
-    def __init__(self) -> None:
-        program = get_executable()
-        if not program:
-            raise CrashError("this host knows no program of Python; multiprocessing.set_executable")
-        path = json.dumps([str(Path(one).absolute()) for one in sys.path if one])
-        self._control, theirs = socket.socketpair()
-        # a host's other threads must not wait for a template that has stopped listening
-        self._control.setblocking(False)
-        # Ctrl-C while it imports its modules would print a traceback; it lets signals through later
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        try:
-            with theirs:
-                # -P: nothing of the current directory, which may be a job's repository, is imported
-                self._process = subprocess.Popen(
-                    [program, "-P", "-c", _START, path],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    env={**kept(os.environ), **dict.fromkeys(_ONE_THREAD, "1")},
-                )
-        except OSError:
-            self._control.close()
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._loaded: set[str] = set()
-        self._waiting: deque[_Job] = deque()
-        self._jobs: weakref.WeakSet[_Job] = weakref.WeakSet()
-
-    def begin(self, work: str) -> _Job:
-        """A copy of the template for a job; raises `OSError` when the template has gone."""
-        self.load(work)
-        try:
-            job = self._waiting.popleft()
-        except IndexError:
-            job = self._copy()
-        with suppress(OSError):  # then this one has gone as well, as its user will find
-            while len(self._waiting) < WAITING:
-                self._waiting.append(self._copy())
-        return job
-
-    def _copy(self) -> _Job:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                socket.send_fds(self._control, [b"J"], [theirs.fileno()])
-            except OSError:
-                ours.close()
-                raise
-        job = _Job(ours)
-        self._jobs.add(job)
-        return job
-
-    def load(self, work: str) -> None:
-        """Have the template load what `work` needs, once."""
-        if work not in self._loaded:
-            self._loaded.add(work)
-            self._control.send(prepare(work))
-            self._dismiss()  # as they do not have it
-
-    def _dismiss(self) -> None:
-        """Let the copies that wait for work end."""
-        with suppress(IndexError):
-            while True:
-                self._waiting.pop().connection.close()
-
-    def has_ended(self) -> bool:
-        """Whether the process is not there any more; its sockets close a moment before it ends."""
-        try:
-            self._process.wait(0.2)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def close(self) -> None:
-        """End the template, and by that its copies."""
-        self._dismiss()
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
-
-    def forget(self) -> None:
-        """Close what a forked host has inherited, of a process that is another's child."""
-        for job in list(self._jobs):  # or whoever collects them would wait for their being read
-            job.connection.close()
-        self._control.close()
-        self._process.returncode = 0  # or Python would warn that nobody waited for it
-
-
-def _exchange(connection: socket.socket, message: bytes, deadline: float | None) -> bytes:
-    """Send the message and read until the other end closes; raises `TimeoutError` if too late."""
-    parts, size = [], 0
-    try:
-        connection.settimeout(None if deadline is None else _left(deadline))
-        connection.sendall(message)
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # it ended before it had read everything: how, it says now
-    while size <= MOST_BACK + LENGTH.size + 1:
-        connection.settimeout(None if deadline is None else _left(deadline))
-        try:
-            part = connection.recv(1 << 20)
-        except ConnectionResetError:
-            break
-        if not part:
-            break
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
-
-
-def _answer(data: bytes) -> bytes | None:
-    """The answer if it is whole."""
-    if len(data) < LENGTH.size:
-        return None
-    end = LENGTH.size + LENGTH.unpack_from(data)[0]
-    return data[LENGTH.size : end] if end <= len(data) else None
-
-
-def _is_lost(template: _Template, error: OSError) -> bool:
-    """Whether a template has ended, listens no more, or was closed by another thread."""
-    if isinstance(error, BlockingIOError) or error.errno == errno.EBADF:
-        return True
-    return isinstance(error, ConnectionError) and template.has_ended()
-
-
-def _left(deadline: float) -> float:
-    """Time until the deadline [s], never 0, which would be no waiting but another mode."""
-    return max(deadline - time.monotonic(), 1e-4)
-
-
-def _acquire(lock: threading.Lock | threading.BoundedSemaphore, deadline: float | None) -> bool:
-    return lock.acquire() if deadline is None else lock.acquire(timeout=_left(deadline))
-
-
-def _hint(number: int) -> str:
-    return ", as when a machine has no memory left" if number == signal.SIGKILL else ""
-
-
-def _too_slow(what: str, limits: Limits) -> str:
-    cpu_s = None if limits.cpu_s in (None, limits.wall_s) else math.ceil(limits.cpu_s or 0)
-    allowed = [
-        f"{seconds:.3g} s{of}"
-        for seconds, of in ((limits.wall_s, ""), (cpu_s, " of CPU time"))
-        if seconds is not None
-    ]
-    return f"{what} takes more than {' or '.join(allowed)} to read; reading it was ended."
 
 
 class _Shared:
@@ -346,10 +129,10 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._template: _Template | None = None
+        self._template: Template | None = None
         self._users: weakref.WeakSet[Confinement] = weakref.WeakSet()
 
-    def take(self, user: Confinement, deadline: float | None) -> _Template:
+    def take(self, user: Confinement, deadline: float | None) -> Template:
         """The template, started if there is none; raises `TimeoutError` past the deadline."""
         if not _acquire(self._lock, deadline):
             raise TimeoutError
@@ -358,7 +141,7 @@ class _Shared:
                 raise UsageError("reading was given up: this SchedMate is closed.")
             self._users.add(user)
             if self._template is None:
-                self._template = _Template()
+                self._template = Template()
             return self._template
         finally:
             self._lock.release()
@@ -373,7 +156,7 @@ class _Shared:
         if template is not None:
             template.close()
 
-    def drop(self, template: _Template) -> None:
+    def drop(self, template: Template) -> None:
         """Make room for another template in place of one that has died."""
         with self._lock:
             if self._template is template:
@@ -394,6 +177,26 @@ class _Shared:
 
 
 _shared = _Shared()
+
+
+def _acquire(lock: threading.Lock | threading.BoundedSemaphore, deadline: float | None) -> bool:
+    return lock.acquire() if deadline is None else lock.acquire(timeout=left_s(deadline))
+
+
+def _hint(number: int) -> str:
+    return ", as when a machine has no memory left" if number == signal.SIGKILL else ""
+
+
+def _too_slow(what: str, limits: Limits) -> str:
+    cpu_s = None if limits.cpu_s in (None, limits.wall_s) else math.ceil(limits.cpu_s or 0)
+    allowed = [
+        f"{seconds:.3g} s{of}"
+        for seconds, of in ((limits.wall_s, ""), (cpu_s, " of CPU time"))
+        if seconds is not None
+    ]
+    return f"{what} takes more than {' or '.join(allowed)} to read; reading it was ended."
+
+
 _alive: weakref.WeakSet[Confinement] = weakref.WeakSet()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,9 +90,10 @@ def triage_report(folder: Path, names: Sequence[str] = (), count: int = 60) -> s
     """The second of two batches, so that there is something new."""
     ledger = folder / "ledger.sqlite"
     triaged(_write(folder / "first", (), 8, 1), ledger)
-    found = triaged(_write(folder / "second", names, count, 2), ledger)
+    source = _write(folder / "second", names, count, 2)
+    found = triaged(source, ledger)
     found.warnings.append("8 logs of run-7 were read as the ranks of one job")
-    return triage_page(found, _strip_of)
+    return _page(found, source)
 
 
 def empty_report(folder: Path) -> str:
@@ -99,7 +101,11 @@ def empty_report(folder: Path) -> str:
     logs = folder / "fine"
     logs.mkdir()
     (logs / "fine.log").write_text(STEP.format(1) + "Training completed\n")
-    return triage_page(triaged(logs, folder / "ledger.sqlite"), _strip_of)
+    return _page(triaged(logs, folder / "ledger.sqlite"), logs)
+
+
+def _page(found: Triage, source: Path) -> str:
+    return triage_page(found, partial(_strip_of, find_targets(str(source))))
 
 
 def trace(jobs: int, names: Sequence[str] = ()) -> Workload:
