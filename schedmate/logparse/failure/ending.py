@@ -51,7 +51,7 @@ def _says_so(one: FileScan, tail: list[Line]) -> bool:
 
 
 def _succeeded(text: str) -> bool:
-    return signs("success").together.search(text.encode("utf-8", "replace")) is not None
+    return signs("success").on(text.encode("utf-8", "replace"))
 
 
 def _counted(one: FileScan, tail: list[Line]) -> bool:

@@ -16,6 +16,10 @@ STEPS = 3
 """So many further steps show that what went before them was no failure."""
 WINDOW = 1 << 16
 LARGEST = 1 << 22
+DENIABLE = frozenset({"finished", "success"})
+"""Kinds whose words may be denied in their line (`denied.yaml`)."""
+CLOSELY = 2000
+"""So much of a line is looked at for that [bytes]."""
 
 
 class Sign(NamedTuple):
@@ -27,10 +31,21 @@ class Sign(NamedTuple):
 
 @dataclass(frozen=True)
 class Signs:
-    """The patterns of one kind: all together for whole files, one by one for a match."""
+    """The patterns of one kind: all together for whole files, one by one for a match.
+
+    A line that `unless` fits is no sign.
+    """
 
     together: Any
     single: tuple[Any, ...]
+    unless: Any = None
+
+    def on(self, line: bytes) -> bool:
+        """Whether a whole line holds a sign."""
+        return self.together.search(line) is not None and not self._denied(line)
+
+    def _denied(self, line: bytes) -> bool:
+        return self.unless is not None and self.unless.search(line[:CLOSELY]) is not None
 
     def sign(self, text: bytes, offset: int = 0) -> Sign | None:
         """The first pattern that fits a line."""
@@ -53,10 +68,20 @@ class Signs:
             data, origin = uncoloured(file.read(begin, end - begin))
             spans = [match.span() for match in self.together.finditer(data)]
             for first, last in reversed(spans):
+                if self.unless is not None and self._denied(_line(data, first, last)):
+                    continue
                 found = self.sign(data[max(0, first - 1) : last + 64], max(0, first - 1))
                 if found is not None:
                     yield found._replace(offset=begin + origin(found.offset))
             end, size = begin, min(2 * size, LARGEST)
+
+
+def _line(data: bytes, first: int, last: int) -> bytes:
+    """The line that a match stands on, or what is near it of one that is very long."""
+    at = data.find(b"\n", first, last) + 1 or first  # a pattern may begin with blank lines
+    start = data.rfind(b"\n", max(0, at - CLOSELY), at) + 1 or max(0, at - CLOSELY)
+    end = data.find(b"\n", at, at + CLOSELY)
+    return data[start : end if end >= 0 else at + CLOSELY]
 
 
 @cache
@@ -66,9 +91,14 @@ def signs(kind: str) -> Signs:
 
     patterns = [entry["pattern"] for entry in load("logparse/failure/signs.yaml")[kind]]
     bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
+    unless = None
+    if kind in DENIABLE:
+        denied = load("logparse/failure/denied.yaml")["denied"]
+        unless = re2.compile("|".join(f"(?:{entry['pattern']})" for entry in denied).encode())
     return Signs(
         re2.compile(("(?m)" + bare).encode()),
         tuple(re2.compile(("(?m)" + one).encode()) for one in patterns),
+        unless,
     )
 
 

@@ -113,3 +113,63 @@ def test_a_pod_put_out_for_want_of_room_takes_no_node_with_it(
     assert found.error_type == "infrastructure"
     assert found.plan is not None
     assert (found.plan.id, found.plan.isolate) == (plan, None)
+
+
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in main\n    check(state)\n'
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        TRACE + "KeyError: 'Training completed'",
+        TRACE + "RuntimeError: expected Training finished but got 3",
+        TRACE + "ValueError: training done flag missing",
+        TRACE + "AssertionError: training completed before max_steps",
+        TRACE.replace("check(state)", 'raise Stop("training completed")') + "lib.Stop: x",
+        "[rank0]: ValueError: training done flag missing",
+        "Training failed to complete.",
+        "ERROR training finished with errors",
+        "2024-01-01 10:00:00,123 - ERROR - training completed",
+        "Training completed with exit code 1",
+        "Training finished with status -6",
+        "Training finished with 3 errors",
+        "Training finished unsuccessfully",
+        "Training complete: no",
+        "Training done = False",
+        '{"training done": false}',
+        "Not all ranks say that training is done",
+        "waiting until training is done",
+        "0 epochs done",
+        "0/5000 steps completed",
+        "No epochs finished",
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered\nTraining completed: False",
+    ],
+)
+def test_a_success_that_is_denied_or_quoted_is_none(end: str, tmp_path: Path) -> None:
+    found = of(tmp_path / "job.out", STEPS + end + "\n")
+    assert found.error_type != "none" or found.finished is False
+    if "Error" in end:
+        assert found.error_type != "none"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "Training completed with no errors.",
+        "Training finished with exit code 0",
+        "[rank 0] Training completed",
+        "Training done, 0 failed, best mean absolute error: 0.12",
+        "INFO Training completed in 0.5 h; do not forget to save the model",
+        "Epoch 0 done. Training finished without errors",
+    ],
+)
+def test_a_success_that_is_not_denied_counts(end: str, tmp_path: Path) -> None:
+    found = of(tmp_path / "job.out", STEPS + TRACE + "ValueError: in a thread\n" + end + "\n")
+    assert (found.error_type, found.finished) == ("none", True)
+
+
+@pytest.mark.parametrize("entry", load("logparse/failure/denied.yaml")["denied"])
+def test_each_pattern_of_a_denial_fits_its_example(entry: dict[str, str]) -> None:
+    import re2
+
+    assert re2.compile(entry["pattern"]).search(entry["example"])
