@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
+from schedmate.jobs import Diagnosis, EvidenceLine
 from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.hosts import host_name
@@ -13,8 +13,8 @@ from schedmate.logparse.failure.leads import said_before
 from schedmate.logparse.failure.locate import TOGETHER, Verdict, first_report
 from schedmate.logparse.failure.meanwhile import Doing
 from schedmate.logparse.failure.quotes import quote, quoted, quotes
+from schedmate.logparse.failure.saved import checkpoint_before
 from schedmate.logparse.failure.scan import FileScan
-from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.reading import Line
 from schedmate.logparse.reading.timestamps import dated
 
@@ -72,7 +72,7 @@ def describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
         *(quote(event, "followed") for event in cascade[:OTHERS]),
         *(quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
     ]
-    diagnosis.checkpoint = _checkpoint(root, scans)
+    diagnosis.checkpoint = checkpoint_before(root, scans)
     return diagnosis
 
 
@@ -163,22 +163,3 @@ def _failure(event: Event) -> bool:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _checkpoint(root: Event, scans: Iterable[FileScan]) -> Checkpoint | None:
-    """The last checkpoint reported in the file of the failure, else in any other."""
-    ordered = sorted(scans, key=lambda one: one.file is not root.file)
-    for one in ordered:
-        end = one.attempt.end
-        if one.file is root.file:
-            end = min(end, one.file.line_offset(root.number))
-        sign = last_sign("checkpoint", one.file, 0, end)
-        if sign is not None:
-            step = sign.groups.get("step", "")
-            return Checkpoint(
-                path=sign.groups.get("path") or None,
-                step=int(step) if step.isdigit() and len(step) < 12 else None,
-                file=one.file.name,
-                line=one.file.line_number(sign.offset),
-            )
-    return None

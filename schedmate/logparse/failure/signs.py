@@ -16,8 +16,8 @@ STEPS = 3
 """So many further steps show that what went before them was no failure."""
 WINDOW = 1 << 16
 LARGEST = 1 << 22
-DENIABLE = frozenset({"finished", "success"})
-"""Kinds whose words may be denied in their line (`denied.yaml`)."""
+DENIALS = {"finished": "denied", "success": "denied", "checkpoint": "unsaved"}
+"""The part of `denied.yaml` with what denies a kind's words in their own line."""
 CLOSELY = 2000
 """So much of a line is looked at for that [bytes]."""
 
@@ -42,9 +42,10 @@ class Signs:
 
     def on(self, line: bytes) -> bool:
         """Whether a whole line holds a sign."""
-        return self.together.search(line) is not None and not self._denied(line)
+        return self.together.search(line) is not None and not self.denies(line)
 
-    def _denied(self, line: bytes) -> bool:
+    def denies(self, line: bytes) -> bool:
+        """Whether a line, whatever its words, states no sign of this kind."""
         return self.unless is not None and self.unless.search(line[:CLOSELY]) is not None
 
     def sign(self, text: bytes, offset: int = 0) -> Sign | None:
@@ -68,7 +69,7 @@ class Signs:
             data, origin = uncoloured(file.read(begin, end - begin))
             spans = [match.span() for match in self.together.finditer(data)]
             for first, last in reversed(spans):
-                if self.unless is not None and self._denied(_line(data, first, last)):
+                if self.unless is not None and self.denies(_line(data, first, last)):
                     continue
                 found = self.sign(data[max(0, first - 1) : last + 64], max(0, first - 1))
                 if found is not None:
@@ -78,7 +79,8 @@ class Signs:
 
 def _line(data: bytes, first: int, last: int) -> bytes:
     """The line that a match stands on, or what is near it of one that is very long."""
-    at = data.find(b"\n", first, last) + 1 or first  # a pattern may begin with blank lines
+    match = data[first:last]  # may begin with blank lines
+    at = last - len(match.lstrip(b"\r\n"))
     start = data.rfind(b"\n", max(0, at - CLOSELY), at) + 1 or max(0, at - CLOSELY)
     end = data.find(b"\n", at, at + CLOSELY)
     return data[start : end if end >= 0 else at + CLOSELY]
@@ -92,8 +94,8 @@ def signs(kind: str) -> Signs:
     patterns = [entry["pattern"] for entry in load("logparse/failure/signs.yaml")[kind]]
     bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
     unless = None
-    if kind in DENIABLE:
-        denied = load("logparse/failure/denied.yaml")["denied"]
+    if kind in DENIALS:
+        denied = load("logparse/failure/denied.yaml")[DENIALS[kind]]
         unless = re2.compile("|".join(f"(?:{entry['pattern']})" for entry in denied).encode())
     return Signs(
         re2.compile(("(?m)" + bare).encode()),

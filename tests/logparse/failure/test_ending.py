@@ -168,7 +168,10 @@ def test_a_success_that_is_not_denied_counts(end: str, tmp_path: Path) -> None:
     assert (found.error_type, found.finished) == ("none", True)
 
 
-@pytest.mark.parametrize("entry", load("logparse/failure/denied.yaml")["denied"])
+DENIALS = load("logparse/failure/denied.yaml")
+
+
+@pytest.mark.parametrize("entry", [*DENIALS["denied"], *DENIALS["unsaved"]])
 def test_each_pattern_of_a_denial_fits_its_example(entry: dict[str, str]) -> None:
     import re2
 
