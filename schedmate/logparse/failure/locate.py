@@ -17,6 +17,8 @@ from schedmate.logparse.reading.timestamps import apart
 
 WRAPPERS = "Called Process Error"
 """What a program raises that runs another one which failed."""
+NO_COMMAND, NO_SUCH_COMMAND = "shell-no-command", "127"
+"""The rule for a command that a shell does not find, and the exit code that says so."""
 TOGETHER = 50
 """Lines within which reports of one failure stand."""
 TOGETHER_S = 1.0
@@ -52,6 +54,8 @@ def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> V
     )
     # nor is what a wrapper raised because the program in it failed
     causes = [event for event in causes if not _of_wrapper(event)] or ([] if symptoms else causes)
+    # nor a program that a script did without
+    causes = [event for event in causes if not _did_without(event, [*causes, *exits])]
     # nor what calls itself a warning, where something louder followed
     causes, faint = _louder(causes, symptoms)
     failed = [*causes, *symptoms, *exits, *faint]
@@ -176,6 +180,24 @@ def _gap(one: float | None, other: float | None) -> float | None:
 
 def _of_wrapper(event: Event) -> bool:
     return event.rule is not None and event.rule.name == WRAPPERS
+
+
+def _did_without(event: Event, failed: list[Event]) -> bool:
+    """Whether a script that found no such command went on, up to a crash of something else."""
+    if event.rule is None or event.rule.id != NO_COMMAND:
+        return False
+    return any(
+        _before(event, other) and _crash(other) and NO_SUCH_COMMAND not in other.text
+        for other in failed
+    )
+
+
+def _crash(event: Event) -> bool:
+    """Whether an event is a failure of its own, or a signal, and no mere exit code."""
+    rule = event.rule
+    if role_of(event) == "cause":
+        return rule is not None and rule.id != NO_COMMAND and rule.name != WRAPPERS
+    return rule is None or rule.id == "torchelastic-signal-abort"
 
 
 def _follows_same_rank(event: Event, symptoms: list[Event]) -> bool:
