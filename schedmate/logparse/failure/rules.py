@@ -31,6 +31,11 @@ GLUED = (
 )
 # An exception that another one's message names.
 _QUOTED = re.compile(r"\b(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt|Refused|Timeout))\b")
+# the class whose message is a key, whatever the key says
+_A_KEY = re.compile(r"(?:E {2,})?(?:builtins\.)?KeyError: ")
+_WORD = re.compile(r"\w")
+INTERRUPTED = "Interrupted"
+"""The name of a stop that messages speak of without one."""
 CHARACTERS = 2000
 """So much of a message is looked at."""
 NAMES_CODE = frozenset(
@@ -129,10 +134,16 @@ class RuleSet:
         return [(re.compile(rule.exception), rule) for rule in self.rules if rule.exception]
 
     def line(self, text: str) -> Rule | None:
-        """The rule for one line (`Line.text`); benign ones take precedence."""
+        """The rule for one line (`Line.text`); benign ones take precedence.
+
+        The message of a `KeyError` is a key, so no rule knows it that does not name the class.
+        """
         start = text[:4000].encode("utf-8", "replace")
         numbers = sorted(self._set.Match(start) or ())
-        return best(self._lines[number] for number in numbers if self._matches(number, start))
+        found = (self._lines[number] for number in numbers if self._matches(number, start))
+        if _A_KEY.match(text):
+            found = (rule for rule in found if "KeyError" in (rule.pattern or ""))
+        return best(found)
 
     def _matches(self, number: int, text: bytes) -> bool:
         import re2
@@ -159,9 +170,15 @@ class RuleSet:
         for match in _QUOTED.finditer(message[:CHARACTERS]):
             named = self.exception(match["name"])
             if named is not None and not named.general:
-                if named.type == "infrastructure" or named.role == "stop":
+                # an interrupt is one where the whole message is, not where a sentence speaks of it
+                whole = not _WORD.search(message[: match.start()] + message[match.end() :])
+                if whole if named.name == INTERRUPTED else _decides(named):
                     return named
         return None
+
+
+def _decides(named: Rule) -> bool:
+    return named.type == "infrastructure" or named.role == "stop"
 
 
 def best(rules: Iterator[Rule]) -> Rule | None:
