@@ -64,7 +64,8 @@ def describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
         diagnosis.rank, diagnosis.node = first.rank, diagnosis.node or _node(first.host)
     others = (event.time for one in scans for event in one.events if event.time is not None)
     diagnosis.time = dated(root.time, others)
-    cascade = [event for event in verdict.cascade if event is not root]
+    place = (root.file, root.known_at)
+    cascade = [event for event in verdict.cascade if (event.file, event.known_at) != place]
     diagnosis.evidence = [
         *([quoted(root.file, logged)] if logged is not None else []),
         *quotes(root),

@@ -79,6 +79,19 @@ def test_a_healthy_log(cli: Cli, tmp_path: Path) -> None:
     assert (result.code, result.out.splitlines()[0]) == (0, "No failure")
 
 
+def test_what_ended_a_job_on_purpose_is_quoted_once(cli: Cli, tmp_path: Path) -> None:
+    for line in (
+        "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2024-02-14T05:03:41 DUE TO TIME LIMIT ***",
+        "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2024-02-14T05:03:41 DUE TO PREEMPTION ***",
+        "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2024-02-14T05:03:41 ***",
+        "KeyboardInterrupt",
+    ):
+        (tmp_path / "job.out").write_text(f"iteration 1/ 9 | lm loss: 2.1\n{line}\n")
+        out = cli("diagnose", str(tmp_path / "job.out")).out
+        assert out.startswith("No failure: ")
+        assert out.count(line) == 1
+
+
 def test_several_files_and_what_cannot_be_read(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.rank0.log").write_text("iteration 1/ 9 | lm loss: 2.1\n")
     (tmp_path / "a.rank1.log").write_text(LOG)
