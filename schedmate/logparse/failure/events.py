@@ -46,6 +46,8 @@ class Event:
     origin: Origin = "job_log"
     level: Severity | None = None
     faint: bool = False
+    given_as: str | None = None
+    """The node as whose log the caller gave a line that names another one."""
 
     @property
     def weight(self) -> int:

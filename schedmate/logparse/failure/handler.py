@@ -19,7 +19,7 @@ from schedmate.logparse.failure.filters import Healthy, outliers
 from schedmate.logparse.failure.gpu_memory import judged
 from schedmate.logparse.failure.hosts import host_name
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict
-from schedmate.logparse.failure.node_side import node_events
+from schedmate.logparse.failure.node_side import misplaced, node_events, unheeded
 from schedmate.logparse.failure.not_a_number import no_number_from
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
@@ -137,10 +137,16 @@ def diagnose(
     diagnosis.attempt = diagnosis.attempts = tries
     diagnosis.locator = locator
     diagnosis.probes = probes if locator == "binary" else None
-    diagnosis.warnings = list(log.warnings)
+    diagnosis.warnings = [
+        *log.warnings,
+        *misplaced(kernel),
+        *unheeded(kernel, verdict.root),
+    ]
     if diagnosis.error_type == "unknown" or verdict.missing:
         diagnosis.warnings += outliers(log.files)
-    diagnosis.plan = plan_for(diagnosis)
+    diagnosis.plan = plan_for(
+        diagnosis, given_as=verdict.root.given_as if verdict.root is not None else None
+    )
     return diagnosis
 
 

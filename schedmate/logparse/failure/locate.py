@@ -267,7 +267,8 @@ def _root_of(causes: list[Event]) -> Event:
 def _explaining(kernel: list[Event], failed: list[Event]) -> Event | None:
     """A fault in the kernel log that brings about what the job reports first, the strongest one."""
     first = failed[0]
-    for event in sorted(kernel, key=lambda event: -event.weight):
+    # one of a machine that the caller did not mean counts last
+    for event in sorted(kernel, key=lambda event: (event.given_as is not None, -event.weight)):
         if event.rule is None or first.rule is None:
             continue
         gap = apart_s(event, first)

@@ -10,8 +10,10 @@ from functools import cache
 from typing import NamedTuple
 
 from schedmate.data import load
+from schedmate.jobs import Origin
 from schedmate.logparse.failure.events import Event
-from schedmate.logparse.failure.hosts import host_name
+from schedmate.logparse.failure.hosts import host_name, same_host
+from schedmate.logparse.failure.plans import doubts
 from schedmate.logparse.failure.rules import RuleSet
 from schedmate.logparse.failure.scan import scan
 from schedmate.logparse.reading import Attempt, Log, LogFile
@@ -25,6 +27,9 @@ _STAMP = re.compile(
 SAMPLE = 1 << 14
 """Bytes from which it is told whether the lines of a file have headers."""
 
+MOST = 5
+"""Most nodes or faults that one warning lists."""
+
 
 class Said(NamedTuple):
     """Who wrote a line of a node's log: `host` None where it does not say."""
@@ -36,7 +41,8 @@ class Said(NamedTuple):
 def node_events(logs: Sequence[Log], nodes: Sequence[str], rules: RuleSet) -> list[Event]:
     """What the logs of a job's nodes say, each with the node that says it where that is known.
 
-    `nodes` are the names of all nodes of the job, as far as the caller knows.
+    `nodes` are the names of all nodes of the job, as far as the caller knows. Where a line names
+    another machine than the caller, the line counts, and `given_as` says what the caller said.
     """
     files = [file for log in logs for file in log.files]
     sole = nodes[0] if len(nodes) == 1 and len(files) == 1 else None
@@ -52,7 +58,50 @@ def _events(
     for event in scan(file, whole, rules).events:
         line = next((one for one in event.lines if one.number == event.known_at), event.lines[0])
         host, by_node = said(line.raw, headed=headed)
-        yield replace(event, node=named or host, origin="node_log" if by_node else "job_log")
+        origin: Origin = "node_log" if by_node else "job_log"
+        if host is not None and named is not None and not same_host(host, named):
+            yield replace(event, node=host, origin=origin, given_as=named)
+        else:
+            yield replace(event, node=named or host, origin=origin)
+
+
+def misplaced(events: Sequence[Event]) -> list[str]:
+    """A sentence for each log that was given as one node's while its lines name another."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for event in events:
+        if event.given_as is not None and event.node is not None:
+            hosts = found.setdefault((event.file.name, event.given_as), [])
+            if event.node not in hosts:
+                hosts.append(event.node)
+    return [
+        f"{file} was given as the log of {node}, but lines of it that report faults are of "
+        f"{', '.join(hosts[:MOST])}{' and others' if len(hosts) > MOST else ''}; nothing is "
+        f"isolated on them. Where that machine ran the job, give it as {hosts[0]}={file} and "
+        f"name it in --nodes."
+        for (file, node), hosts in found.items()
+    ]
+
+
+def unheeded(events: Sequence[Event], root: Event | None) -> list[str]:
+    """A sentence for each fault that a node's own log proves and that the verdict is not about."""
+    found: dict[tuple[str | None, str], str] = {}
+    for event in events:
+        if event.rule is None or event.origin != "node_log" or not doubts(event.rule.id).proof:
+            continue
+        if event.given_as is not None:
+            continue  # `misplaced` speaks of these
+        same = root is not None and root.rule is not None and root.rule.id == event.rule.id
+        if same and root is not None and root.node == event.node:
+            continue
+        who = f"node {event.node}'s own log" if event.node else "the log of a node"
+        found.setdefault(
+            (event.node, event.rule.id),
+            f"{who} reports a fault of its hardware, whatever ended the job "
+            f"({event.file.name}:{event.known_at}): {event.text.strip()[:200]}",
+        )
+    said = list(found.values())
+    more = len(said) - MOST
+    return [*said[:MOST], *([f"{more} more faults stand in logs of nodes."] if more > 0 else [])]
 
 
 def _named_by(file: LogFile, nodes: Sequence[str]) -> str | None:

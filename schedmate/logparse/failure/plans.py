@@ -7,6 +7,7 @@ that would, and nothing is isolated before somebody has.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from schedmate.logparse.failure.hosts import host_name, listed
 ON_THE_NODE_S_SIDE = frozenset({"node_log", "exporter", "scheduler"})
 """Origins of evidence that a job cannot write."""
 
+_SEARCH = re.compile(r"(?P<source>[^|]+?) \| grep -iE '(?P<words>[^'()]+)'")
+
 
 class _Doubt(NamedTuple):
     """Whether a rule's text accuses a node beyond doubt, and what else may be behind it."""
@@ -26,8 +29,12 @@ class _Doubt(NamedTuple):
     check: str | None
 
 
-def plan_for(diagnosis: Diagnosis) -> Recovery:
-    """The first row of `plans.yaml` that fits, with its steps in order."""
+def plan_for(diagnosis: Diagnosis, *, given_as: str | None = None) -> Recovery:
+    """The first row of `plans.yaml` that fits, with its steps in order.
+
+    `given_as` is the node as whose log the evidence was given where its lines name another one;
+    which of the two it is has to be confirmed first.
+    """
     facts = {
         "type": diagnosis.error_type,
         "name": diagnosis.error_name,
@@ -46,7 +53,7 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
         **{key: row[key] for key in ("id", "diagnose", "restart", "notify") if key in row},
     )
     if row.get("isolate") == "node":
-        _isolate(plan, diagnosis, row)
+        _isolate(plan, diagnosis, row, given_as)
     else:
         plan.innocent = list(doubts(diagnosis.rule).causes)
         if plan.diagnose:
@@ -65,14 +72,17 @@ def plan_for(diagnosis: Diagnosis) -> Recovery:
     return plan
 
 
-def _isolate(plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any]) -> None:
+def _isolate(
+    plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any], given_as: str | None
+) -> None:
     """The steps that take a node out of service, at once or once somebody has confirmed it."""
     doubt = doubts(diagnosis.rule)
     node = host_name(diagnosis.node)
     mine = listed(node, diagnosis.job_nodes)
     of_the_job = not diagnosis.job_nodes or node is None or mine is not None
     by_node = diagnosis.origin in ON_THE_NODE_S_SIDE
-    if by_node and of_the_job and doubt.proof and diagnosis.source == "rules":
+    certain = by_node and of_the_job and given_as is None
+    if certain and doubt.proof and diagnosis.source == "rules":
         plan.isolation = "confirmed"
         plan.isolate = f"node {mine or node}" if node else f"the node whose log is {diagnosis.file}"
         step = PlanStep(action="isolate", node=mine or node, origin=diagnosis.origin)
@@ -87,15 +97,15 @@ def _isolate(plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any]) -> None:
         if check
         for command in _commands(check.format(host=node or _NO_HOST))
     ]
-    commands = list(dict.fromkeys(commands))
-    why = _why(diagnosis, by_node=by_node, of_the_job=of_the_job)
+    commands = _once(commands)
+    why = _why(diagnosis, by_node=by_node, of_the_job=of_the_job, given_as=given_as)
     plan.steps.append(
         PlanStep(
             action="confirm", node=node, commands=commands, origin=diagnosis.origin, detail=why
         )
     )
     # a node of which only the text says that it was the job's is not even proposed
-    if mine is not None or (by_node and of_the_job):
+    if mine is not None or certain:
         plan.steps.append(
             PlanStep(
                 action="isolate",
@@ -105,7 +115,12 @@ def _isolate(plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any]) -> None:
             )
         )
     goes_on = plan.summary[:1].lower() + plan.summary[1:]
-    if node is not None and mine is None and not by_node:
+    if given_as is not None:
+        goes_on = (
+            f"give the log under that name with --node-logs; restart elsewhere "
+            f"{_words(diagnosis)['checkpoint']}."
+        )
+    elif node is not None and mine is None and not by_node:
         # whose node that is, only the text says
         goes_on = (
             f"give its log with --node-logs; restart elsewhere {_words(diagnosis)['checkpoint']}."
@@ -116,7 +131,9 @@ def _isolate(plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any]) -> None:
     )
 
 
-def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool) -> str:
+def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool, given_as: str | None) -> str:
+    if given_as is not None:
+        return f"the log was given as that of {given_as}, and its lines name {diagnosis.node}"
     if by_node and not of_the_job:
         return f"{diagnosis.node} is none of the nodes that the job is said to have run on"
     if by_node:
@@ -128,6 +145,19 @@ def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool) -> str:
 
 def _commands(text: str) -> list[str]:
     return [one.strip() for one in text.split(";") if one.strip()]
+
+
+def _once(commands: list[str]) -> list[str]:
+    """The commands without repetition: of searches in one place, one for all their words."""
+    words: dict[str, list[str]] = {}
+    for command in commands:
+        search = _SEARCH.fullmatch(command)
+        found = words.setdefault(search["source"] if search else command, [])
+        found += search["words"].split("|") if search else []
+    return [
+        f"{source} | grep -iE '{'|'.join(dict.fromkeys(found))}'" if found else source
+        for source, found in words.items()
+    ]
 
 
 def doubts(rule: str | None) -> _Doubt:

@@ -186,10 +186,115 @@ def test_a_line_without_a_header_goes_on_with_what_somebody_wrote_above_it() -> 
 )
 def test_the_kernel_in_every_form_of_its_log(line: str, host: str | None) -> None:
     assert said(line.encode()) == (host, True)
-    log = in_memory(line + "\n", "gpu-9")  # the caller says whose log it is
+    log = in_memory(line + "\n", "GPU-7.cluster.example")  # the caller says whose log it is
     found = of(STEPS + "RuntimeError: CUDA error: unspecified launch failure\n", (), log)
-    assert found.node == "gpu-9"
+    assert found.node == "GPU-7.cluster.example"
     assert isolates(found.plan)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "given_as"),
+    [
+        (("other-1",), "other-1"),
+        (("other-1",), None),
+        ((), "other-1"),
+        (("other-1", VICTIM), "other-1"),
+        (("victim-7.a.example",), "victim-7.b.example"),
+    ],
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Nov 20 10:02:00 {VICTIM} kernel: {XID}",
+        json.dumps({"_HOSTNAME": VICTIM, "_TRANSPORT": "kernel", "MESSAGE": XID}),
+    ],
+)
+def test_a_log_whose_lines_name_another_host_isolates_neither(
+    nodes: tuple[str, ...], given_as: str | None, line: str
+) -> None:
+    line = line.replace(VICTIM, "victim-7.a.example") if given_as and "b.ex" in given_as else line
+    found = of(
+        STEPS + "RuntimeError: CUDA error: unspecified launch failure\n",
+        nodes,
+        in_memory(line + "\n", given_as),
+    )
+    assert not isolates(found.plan)
+    assert found.plan is not None
+    assert found.plan.steps[0].action == "confirm"
+    assert str(found.node).startswith(VICTIM)
+    assert all(one.node != (given_as or "other-1") for one in found.plan.steps)
+    (warning,) = found.warnings
+    assert VICTIM in warning
+    assert (given_as or "other-1") in warning
+
+
+def test_a_node_s_own_fault_counts_before_one_of_another_machine() -> None:
+    lines = f"Nov 20 10:02:00 {VICTIM} kernel: {XID}\nNov 20 10:02:00 gpu-1 kernel: {XID}\n"
+    found = of(
+        STEPS + "RuntimeError: CUDA error: unspecified launch failure\n",
+        ("gpu-1",),
+        in_memory(lines, "gpu-1"),
+    )
+    assert found.plan is not None
+    assert found.plan.isolate == "node gpu-1"
+    assert VICTIM in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "RuntimeError: DataLoader worker (pid 30882) is killed by signal: Bus error.",
+        "training is done",
+        "KeyError: 'x'",
+        "slurmstepd: error: *** JOB 1 ON n9 CANCELLED AT 2024-02-14T05:03:41 DUE TO TIME LIMIT ***",
+    ],
+)
+def test_a_fault_in_a_node_s_log_is_said_whatever_the_verdict(end: str) -> None:
+    for fault in (XID, XID.replace(" 79, GPU has", " 94, pid=7, Contained: GPU has")):
+        found = of(f"{STEPS}{end}\n", (), in_memory(f"[86412.1] {fault}\n", "n9"))
+        assert found.error_name != "Node Failure"
+        (warning,) = found.warnings
+        assert warning.startswith("node n9's own log reports ")
+        assert fault in warning
+    forged = of(f"{STEPS}{end}\n", (), in_memory(f"Nov 20 10:02:00 n9 job[3]: {XID}\n", "n9"))
+    assert forged.warnings == []
+
+
+def test_a_warning_lists_a_few_faults_once_each() -> None:
+    lines = "".join(
+        f"[86412.1] NVRM: Xid (PCI:0000:06:00): {code}, pid=0, text\n"
+        for code in (46, 48, 61, 62, 64, 79, 95, 79, 79)
+    )
+    found = of(STEPS + "KeyError: 'x'\n", (), in_memory(lines, "n9"))
+    assert len(found.warnings) == 6
+    assert found.warnings[-1] == "2 more faults stand in logs of nodes."
+
+
+def test_a_contained_memory_error_takes_no_node_out_of_service() -> None:
+    line = "NVRM: Xid (PCI:0000:5d:00): 94, pid=7194, Contained: CE User Channel (0x9)"
+    found = of(
+        STEPS + "RuntimeError: CUDA error: uncorrectable ECC error encountered\n",
+        ("n1",),
+        in_memory(f"[86412.1] {line}\n", "n1"),
+    )
+    assert found.rule == "xid-94"
+    assert found.plan is not None
+    assert not isolates(found.plan)
+    assert all(one.action not in ("isolate", "confirm") for one in found.plan.steps)
+    assert found.plan.restart == "from checkpoint"
+    assert "Drain" not in found.plan.summary
+
+
+def test_no_plan_names_one_search_twice() -> None:
+    found = of(STEPS + "RuntimeError: CUDA error: unspecified launch failure\n", ("n1",))
+    assert found.plan is not None
+    assert found.plan.steps[0].commands[0] == "dmesg -T | grep -iE 'xid|nvrm|amdgpu'"
+    for line in accusing():
+        plan = of(f"{STEPS}{line}\n", (VICTIM,)).plan
+        assert plan is not None
+        for step in plan.steps:
+            searches = [one for one in step.commands if one.startswith("dmesg -T | grep -iE")]
+            assert len(searches) < 2, step.commands
 
 
 def test_whose_log_it_is_where_the_lines_do_not_say(tmp_path: Path) -> None:
