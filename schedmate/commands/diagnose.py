@@ -166,7 +166,9 @@ def _print(found: Diagnosis) -> None:
     screen.line(headline(found), _tone(found))
     if found.line is not None:
         screen.line(found.reason, label=f"{clean(found.file)}:{found.line} ")
-    elif found.reason:
+    elif found.reason and (
+        found.error_type != "none" or found.attempts > 1
+    ):  # else the headline has said it
         screen.line(found.reason[:1].upper() + found.reason[1:] + ".")
     if found.plan is not None and (found.error_type != "none" or found.finished is False):
         screen.line(found.plan.summary, label="Plan: ")
@@ -187,7 +189,7 @@ def _print(found: Diagnosis) -> None:
     if found.rule:
         screen.line()
         screen.line(f"Decided by rule {found.rule}; see {found.reference}")
-    if found.attempts > 1:
+    if found.attempts > 1 and (found.error_type != "none" or found.error_name):
         screen.line(f"Attempt {found.attempt} of {found.attempts} in this log.")
     for warning in found.warnings:
         say(f"note: {warning}")

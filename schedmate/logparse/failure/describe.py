@@ -108,6 +108,19 @@ def _logged_before(root: Event, number: int, scans: list[FileScan]) -> Line | No
     return said_before(root.file, first, number, root.text)
 
 
+def among_attempts(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
+    """Say which of several attempts it was in which nothing failed, and where it begins."""
+    if diagnosis.error_type != "none" or diagnosis.error_name is not None:
+        return
+    last = max(scans, key=lambda one: one.attempt.first_line, default=None)
+    if last is not None and diagnosis.attempts > 1:
+        came = "ended well" if diagnosis.finished else "shows neither a failure nor an end"
+        diagnosis.reason = (
+            f"the last of {diagnosis.attempts} attempts {came}; it begins in line "
+            f"{last.attempt.first_line} of {last.file.name}"
+        )
+
+
 def _open_end(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
     """Say whether a log in which nothing failed shows that the job was through."""
     diagnosis.finished = came_to_an_end(scans)

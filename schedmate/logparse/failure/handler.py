@@ -12,7 +12,7 @@ from typing import Literal
 from schedmate.errors import UsageError
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.decide import decide
-from schedmate.logparse.failure.describe import describe, resemble
+from schedmate.logparse.failure.describe import among_attempts, describe, resemble
 from schedmate.logparse.failure.elastic import from_error_files
 from schedmate.logparse.failure.events import Event, event_at
 from schedmate.logparse.failure.filters import Healthy, outliers
@@ -135,6 +135,7 @@ def diagnose(
     elif known is not None and diagnosis.error_type == "unknown":
         resemble(diagnosis, known)
     diagnosis.attempt = diagnosis.attempts = tries
+    among_attempts(diagnosis, scans)
     diagnosis.locator = locator
     diagnosis.probes = probes if locator == "binary" else None
     diagnosis.warnings = [

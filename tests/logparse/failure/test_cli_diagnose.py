@@ -92,6 +92,29 @@ def test_what_ended_a_job_on_purpose_is_quoted_once(cli: Cli, tmp_path: Path) ->
         assert out.count(line) == 1
 
 
+def test_without_a_failure_the_headline_is_said_once(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text("iteration 1/ 9 | lm loss: 2.1\ntraining is done\n")
+    assert cli("diagnose", str(path)).out == "No failure\n"
+    path.write_text("iteration 1/ 9 | lm loss: 2.1\n")
+    lines = cli("diagnose", str(path)).out.splitlines()
+    assert lines[0] == "No failure found, and no sign of success"
+    assert lines[1].startswith("Plan: ")
+
+
+def test_a_later_attempt_that_ended_well_is_named_with_its_line(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    begin = "[2026-01-01 00:00:00,000] torch.distributed.run: starting\n"
+    failed = "iteration 1/ 9 | lm loss: 2.1\nRuntimeError: CUDA error: unknown error\n"
+    requeued = "Job 1 has been requeued\n"
+    path.write_text(
+        f"{begin}{failed}{requeued}{begin}iteration 2/ 9 | lm loss: 2.0\ntraining is done\n"
+    )
+    out = cli("diagnose", str(path)).out.splitlines()
+    assert out[0] == "No failure"
+    assert out[1] == f"The last of 2 attempts ended well; it begins in line 5 of {path}."
+
+
 def test_several_files_and_what_cannot_be_read(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.rank0.log").write_text("iteration 1/ 9 | lm loss: 2.1\n")
     (tmp_path / "a.rank1.log").write_text(LOG)
