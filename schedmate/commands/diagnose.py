@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from schedmate.commands.mixed_logs import mixed_logs
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.commands.options import FollowLinks, JsonOption
 from schedmate.errors import FAILED_JOB, UsageError
@@ -104,6 +105,8 @@ def diagnose(
             locator=locator,
         )
         found = _consulted(found, log, settings, window)
+        if len(logs) == 1:
+            found.warnings += mixed_logs(logs[0], log, follow_links=follow_links)
     if as_json:
         typer.echo(dumps(document(found), indent=2))
     else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from schedmate.commands.mixed_logs import mixed_logs
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
 from schedmate.commands.options import FollowLinks, PlainOption
 from schedmate.errors import ABSTAINED, UsageError
@@ -141,9 +142,12 @@ def _track(
 
     within = bounded(f"the log {path}", settings.memory_mb)
     with within, open_log(path, follow_links=follow_links) as log:
+        log.warnings += mixed_logs(path, log, follow_links=follow_links)
         for warning in log.warnings:
             say(f"warning: {warning}")
         progress, file = track_log(log, batch=batch, since=since)
+        if len(log.files) > 1:
+            say(f"note: of {len(log.files):,} logs of {path} this is about {file.name}")
         progress = _by_patterns(file, progress, settings, batch, since)
     document = {
         "schema": SCHEMA,

@@ -115,6 +115,24 @@ def test_a_later_attempt_that_ended_well_is_named_with_its_line(cli: Cli, tmp_pa
     assert out[1] == f"The last of 2 attempts ended well; it begins in line 5 of {path}."
 
 
+def test_a_directory_of_unlike_logs_is_said_to_be_one(cli: Cli, tmp_path: Path) -> None:
+    unlike, ranks, hosts = tmp_path / "unlike", tmp_path / "ranks", tmp_path / "hosts"
+    for folder in (unlike, ranks, hosts):
+        folder.mkdir()
+    (unlike / "vision.log").write_text("epoch 1 loss 2.1\nKeyError: 'x'\n")
+    (unlike / "speech.log").write_text("iteration 1/ 9 | lm loss: 2.1\ntraining is done\n")
+    for rank in range(3):
+        (ranks / f"rank{rank}.log").write_text(f"iteration {rank}/ 9 | lm loss: 2.1\n")
+        (hosts / f"job{rank}.log").write_text(f"SLURM_JOB_ID={7000 + rank}\nstep 1 loss 2.1\n")
+    (ranks / "launcher.log").write_text("starting 3 processes\nall of them ended\n")
+    for folder in (unlike, hosts):
+        for command in ("diagnose", "track"):
+            assert f"schedmate triage {folder}" in " ".join(cli(command, str(folder)).err.split())
+    for command in ("diagnose", "track"):
+        assert "schedmate triage" not in cli(command, str(ranks)).err
+    assert f"this is about {ranks}/rank" in " ".join(cli("track", str(ranks)).err.split())
+
+
 def test_several_files_and_what_cannot_be_read(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.rank0.log").write_text("iteration 1/ 9 | lm loss: 2.1\n")
     (tmp_path / "a.rank1.log").write_text(LOG)
