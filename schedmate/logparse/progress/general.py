@@ -218,10 +218,21 @@ _FROM = re.compile(r"\+|\s?[-\u2013]\s?\d")
 """Behind the first epoch of a plan: `Epochs 1-5: lr 0.01`, `Epochs 11+`."""
 
 
+_NAME = re.compile(r"[^\W\d_]+")
+
+
+def _shortens(short: str, name: str) -> bool:
+    """Whether a name may be short for another word than this: `ep` beside `epch` is an episode."""
+    return len(short) < len(name) and name.startswith(short)
+
+
 def _epoch(sample: Sample, number: Labelled, value: float, stated: bool) -> bool:
-    if sample.epoch is not None or not value >= 0 or _FROM.match(number.behind):
+    name = _NAME.findall(number.key.lower())[-1:]
+    clearer = sample.epoch_name and name and _shortens(sample.epoch_name, name[0])
+    if (sample.epoch is not None and not clearer) or not value >= 0 or _FROM.match(number.behind):
         return False
     sample.epoch, sample.total_epochs = value, number.total
+    sample.epoch_name = name[0] if name else ""
     sample.in_epoch = sample.iteration is not None and sample.total is not None
     return True
 

@@ -28,6 +28,8 @@ class Sample:
     """To how many iterations the counter is rounded: 1000 where it is written as `49K`."""
     epoch: float | None = None
     total_epochs: int | None = None
+    epoch_name: str = ""
+    """What the line calls the epoch; of two names the one that is written out counts."""
     loss: float | None = None
     part: bool = False
     """Whether the line has no loss as such and `loss` is the first one under a name of its own."""
