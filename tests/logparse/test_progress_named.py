@@ -27,3 +27,35 @@ def test_of_two_names_of_the_epoch_the_one_written_out_counts(place: str) -> Non
 
 def test_an_epoch_that_is_only_abbreviated_is_one() -> None:
     assert progress_of([f"ep {i} step {100 * i} loss 0.5" for i in range(1, 9)]).epoch == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "last"),
+    [
+        ("step={i}.{i}0M fps=20k return=12.{i}", 9_900_000),
+        ("step {i} mean_reward {i}.5", 9),
+        ("step: {i} | ep_rew_mean: 1{i}.5", 9),
+        ("[{i}0]\ttrain-rmse:0.5{i}\teval-rmse:0.6{i}", 90),
+        ("[{i}0]\ttraining's rmse: 0.5{i}\tvalid_0's rmse: 0.6{i}", 90),
+        ("{i}:\tlearn: 0.5{i}\ttotal: 1{i}.2ms\tremaining: 5ms", 9),
+    ],
+)
+def test_progress_without_a_loss_is_seen(line: str, last: int) -> None:
+    progress = progress_of([line.format(i=i) for i in range(1, 10)])
+
+    assert progress.iteration == last
+    assert progress.abstained or progress.source != "none"
+    assert "shows training progress" not in (progress.reason or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step {i}: return code 0",
+        "step {i}: copied 4{i} files",
+        "[{i}] INFO: 3{i} files",
+        "[{i}] gpu-node:3{i}",
+    ],
+)
+def test_what_is_counted_otherwise_is_no_training(line: str) -> None:
+    assert progress_of([line.format(i=i) for i in range(1, 10)]).iteration is None

@@ -141,6 +141,7 @@ def _candidate() -> Any:
         rb"|checkpoint-\d\d|global_step\d|\btimer?\b[a-z ()]{0,20}\s?[:=]\s?\d"
         rb"|\blr\W{1,4}\d|learning.rate\W{1,4}\d"
         rb"|\bup\. \d|train_(?:runtime|steps_per_second)\W|\d avg(?: loss)?,"
+        rb"|\[\d{1,9}\]\s{1,4}[^\s:]{1,40}(?:'s [^\s:]{1,40})?: ?-?\d+\.\d|\d:\s{1,4}learn: \d"
         rb"|[\x80-\xff][^\d\n]{0,8}\d|^ ?\d{1,9}/\d{1,9} ?$",
         options,
     )

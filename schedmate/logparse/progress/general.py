@@ -13,6 +13,7 @@ from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.words import (
     about,
     is_of_data,
+    is_of_returns,
     is_some_loss,
     meaning,
     names_a_part,
@@ -170,6 +171,7 @@ def _take_unknown(sample: Sample, number: Labelled, kinds: list[str], losses: Lo
         if losses.add(number.key, number.value):
             kinds.append("part")
         return
+    sample.returns = sample.returns or is_of_returns(number.key)
     if number.bracketed and not (number.key or number.unit or number.clock):
         # `Time 0.54 (0.53)`: the latest and the mean, of one step as all meters are
         sample.meter = sample.meter or kinds[-1:] == ["time"]

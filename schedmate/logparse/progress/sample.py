@@ -73,6 +73,8 @@ class Sample:
     """Times [s] under names that say nothing, with these; how they go on may say what they are."""
     wording: int = 0
     """The same for lines with the same words."""
+    returns: bool = False
+    """Whether it says what an agent that learns gets: a reward or a return."""
     named: bool = False
     """Whether its counter is called step, iteration, batch or the like."""
     placed: bool = False

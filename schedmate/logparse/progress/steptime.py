@@ -133,7 +133,8 @@ def is_of_training(group: list[Sample], facts: Facts, *, training: bool) -> bool
     """
     if any(s.training for s in group) or group[0].reader not in ("general", "tqdm"):
         return True
-    if not (training or facts.speaks) or not any(s.named or s.epoch for s in group):
+    returns = any(s.returns for s in group)
+    if not (training or returns or facts.speaks) or not any(s.named or s.epoch for s in group):
         return False
     if group[0].reader == "tqdm":
         return True

@@ -157,6 +157,13 @@ def _quantity(words: list[str]) -> str | None:
 
 
 @cache
+def is_of_returns(key: str) -> bool:
+    """Whether a key names what an agent gets: `return`, `mean_reward`, `ep_rew_mean`."""
+    words = set(_WORD.findall(_CAMEL.sub(" ", key).lower().replace("_", " ")))
+    return bool(words & _listed("returns")) and "code" not in words
+
+
+@cache
 def is_some_loss(key: str) -> bool:
     """Whether a key names a loss of its own, like `per_token_loss`, `G_loss` or `loss_box_reg`."""
     words = _WORD.findall(_CAMEL.sub(" ", key).lower())
