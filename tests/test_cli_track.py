@@ -41,7 +41,7 @@ def test_the_answer_is_in_three_lines(cli: Cli, log: Path) -> None:
     assert done.code == 0
     assert done.out.splitlines() == [
         "iteration 60 of 1,000 · loss 2.4",
-        "500 ms a step (10-90 %: 500 ms to 500 ms), ends in 7 min 50 s",
+        "500 ms a step, ends in 7 min 50 s",
         "because of 60 readings, stated in the log, up to line 61",
     ]
 
@@ -61,7 +61,8 @@ def test_a_rate_that_is_not_believed_is_said_to_be_none(cli: Cli, log: Path) -> 
     clocks = [f"2026-01-01 00:{n:02d}:00 step {n * 100} loss 2.5 5.0 it/s" for n in range(1, 40)]
     log.write_text("\n".join([*clocks, ""]))
     note = (
-        "the rate stated is 5 steps a second; the timestamps, which show another one, are believed"
+        "the rate stated is 5 steps a second; the timestamps, which are even and cover all steps, "
+        "show another one and are believed"
     )
 
     assert f"note: {note}" in cli("track", str(log)).out.splitlines()
@@ -187,3 +188,17 @@ def test_following_answers_anew_as_the_log_grows(log: Path) -> None:
     finally:
         running.kill()
         running.communicate()
+
+
+def test_large_rates_have_no_exponent_and_equal_bounds_are_left_out(cli: Cli, log: Path) -> None:
+    log.write_text(
+        "".join(f"step {n} loss 2.5 step_time 0.5 s tokens/s 30000\n" for n in range(1, 40))
+    )
+
+    assert cli("track", str(log)).out.splitlines()[1] == "500 ms a step, 30,000 tokens/s"
+
+
+def test_a_log_that_counts_epochs_is_said_to_count_those(cli: Cli, log: Path) -> None:
+    log.write_text("".join(f"Epoch {n}/10 - loss: 0.5\n" for n in range(1, 9)))
+
+    assert "because the log counts epochs" in cli("track", str(log)).out

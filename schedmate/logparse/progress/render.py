@@ -100,13 +100,18 @@ def _speed(progress: Progress) -> str:
     else:
         text = f"{_seconds(progress.step_time_s)} a step"
         low, high = progress.step_time_p10_s, progress.step_time_p90_s
-        if low is not None and high is not None and progress.readings > 1:
+        if progress.readings > 1 and _seconds(low) != _seconds(high):
             text += f" (10-90 %: {_seconds(low)} to {_seconds(high)})"
     if progress.throughput is not None and progress.throughput_unit != "iterations/s":
-        text += f", {progress.throughput:,.4g} {progress.throughput_unit}"
+        text += f", {_digits(progress.throughput)} {progress.throughput_unit}"
     if progress.eta_s is not None:
         text += f", ends in {format_duration(progress.eta_s)}" if progress.eta_s else ", at its end"
     return text
+
+
+def _digits(value: float) -> str:
+    """Four digits, without an exponent where the number is large: `30,000`."""
+    return f"{float(f'{value:.4g}'):,.15g}"
 
 
 def _lasts(value: float) -> str:

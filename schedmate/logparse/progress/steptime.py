@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from schedmate.logparse.progress import disputes
 from schedmate.logparse.progress.facts import Facts
 from schedmate.logparse.progress.pace import Spread, Tick, pace, resolution, typical
 from schedmate.logparse.progress.sample import Sample
@@ -186,22 +187,12 @@ def _checked(
     if agree(stated[0].median, clock.median):
         return stated
     if worked_out:
-        what = f"{stated[2][0]} would make a step take {stated[0].median:.3g} s"
-        return (
-            clock,
-            "timestamps",
-            [f"{what}; the timestamps, which show another time, are believed"],
-        )
+        return clock, "timestamps", [disputes.WORKED_OUT.format(stated[2][0], stated[0].median)]
     if rated:
-        what = f"the rate stated is {1 / stated[0].median:.3g} steps a second"
-        return (
-            clock,
-            "timestamps",
-            [f"{what}; the timestamps, which show another one, are believed"],
-        )
+        return clock, "timestamps", [disputes.RATE.format(1 / stated[0].median)]
     if stated[0].median > clock.median:
-        return clock, "timestamps", ["steps cannot take as long as is stated"]
-    stated[2].append(f"by the timestamps a step takes {clock.median:.3g} s")
+        return clock, "timestamps", [disputes.TOO_LONG.format(stated[0].median)]
+    stated[2].append(disputes.SHORTER.format(clock.median))
     return stated
 
 
@@ -229,19 +220,19 @@ def _decide(
         if best > math.log(1 + AGREE):
             # evaluation and checkpoints between the lines may explain a longer clock time
             if found.median > clock.median:
-                return clock, "timestamps", ["the time stated does not fit the timestamps"]
+                return clock, "timestamps", [disputes.LONGER.format(found.median)]
             factor = 1.0
         else:
             factor = fits[best]
             if coarse:
-                return clock, "timestamps", ["the time stated has too few digits"]
+                return clock, "timestamps", [disputes.COARSE.format(found.median * factor)]
             if (
                 factor == 1.0
                 and steps > 1
                 and _is_firm(clock)
                 and not agree(found.median, clock.median, CLOSE)
             ):
-                return clock, "timestamps", ["the time stated is that of one step in many"]
+                return clock, "timestamps", [disputes.ALONE.format(found.median)]
     elif not latest.unit and found.median > UNITLESS:
         return None
     elif (

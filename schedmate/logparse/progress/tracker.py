@@ -42,6 +42,7 @@ COARSE = 0.01
 """A rate of a whole run below this has lost its digits: they are printed with three decimals."""
 FEW = 5
 """Readings of a bar below which another one is believed."""
+NOTHING = "no line of the log shows training progress"
 LISTED = 10
 """Lines listed in the answer."""
 
@@ -99,7 +100,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     samples = [sample for sample in samples if sample.group != EPOCH_ONLY]
     epochs = epoch_lines([sample for sample in every if sample.group == EPOCH_ONLY])
     if not samples and not epochs:
-        return Progress(reason="no line of the log shows training progress")
+        return Progress(reason=NOTHING)
     facts = read_facts(file)
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
@@ -122,13 +123,8 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     believed = best[0] if best is not None else None
     ranked = [g for g in ranked if g is believed or is_of_training(g, facts, training=training)]
     if not ranked and not epochs:
-        return Progress(reason="no line of the log shows training progress")
-    counted = any(s.iteration is not None or s.epoch is not None for g in ranked for s in g)
-    progress = Progress(
-        reason="the log counts iterations but does not say how long one takes"
-        if counted or epochs
-        else "no line of the log shows training progress"
-    )
+        return Progress(reason=NOTHING)
+    progress = Progress(reason=_why_open(ranked, epochs))
     if best is not None:
         group, (spread, source, notes) = best
         progress = Progress(
@@ -157,6 +153,15 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         numbers = dict.fromkeys(file.line_number(sample.offset) for sample in used[:LISTED])
         progress.lines = list(numbers)
     return progress
+
+
+def _why_open(ranked: list[list[Sample]], epochs: list[Sample]) -> str:
+    """Why there is no step time, where none will be found."""
+    if any(s.iteration is not None for group in ranked for s in group):
+        return "the log counts iterations but does not say how long one takes"
+    if epochs or any(s.epoch is not None for group in ranked for s in group):
+        return "the log counts epochs but not the iterations within them"
+    return NOTHING
 
 
 def _first_found(
