@@ -26,6 +26,11 @@ class Progress(BaseModel):
     loss_state_since: int | None = Field(
         None, ge=0, description="Iteration of the first such loss among the lines that were read"
     )
+    no_numbers: dict[str, Literal["nan", "inf"]] = Field(
+        default_factory=dict,
+        description="Gradient norms and validation losses, as the log names them, that are no "
+        "numbers where they were last stated",
+    )
     iteration: int | None = Field(
         None, ge=0, description="Latest iteration, over all epochs where their length is known"
     )

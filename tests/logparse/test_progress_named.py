@@ -59,3 +59,14 @@ def test_progress_without_a_loss_is_seen(line: str, last: int) -> None:
 )
 def test_what_is_counted_otherwise_is_no_training(line: str) -> None:
     assert progress_of([line.format(i=i) for i in range(1, 10)]).iteration is None
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize("name", ["grad_norm", "grdn", "val_loss", "gnorm"])
+def test_a_gradient_or_validation_loss_that_is_no_number_is_named(name: str, value: str) -> None:
+    lines = [f"epoch {i} step {10 * i} loss 0.5 {name} 1.5" for i in range(1, 9)]
+    assert progress_of(lines).no_numbers == {}
+
+    lines.append(f"epoch 9 step 90 loss 0.5 {name} {value}")
+    assert progress_of(lines).no_numbers == {name: value}
+    assert progress_of([*lines, lines[0]]).no_numbers == {}

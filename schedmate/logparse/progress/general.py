@@ -15,6 +15,7 @@ from schedmate.logparse.progress.words import (
     is_of_data,
     is_of_returns,
     is_some_loss,
+    is_watched,
     meaning,
     names_a_part,
     seconds,
@@ -45,6 +46,7 @@ def read_general(text: str) -> Sample | None:
     for number in numbers:
         _take(sample, number, kinds, losses)
     losses.settle(sample)
+    sample.watched = tuple((n.key, n.value) for n in numbers if is_watched(n.key))
     if sample.loss == 0 and any(math.isnan(n.value) and "norm" in n.key.lower() for n in numbers):
         sample.loss = math.nan  # trainers that leave NaN out of the mean have nothing left to add
     if sample.loss is None and any(map(_is_number_of_epochs, numbers)):

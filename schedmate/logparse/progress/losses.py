@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Literal
 
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.words import loss_rank
@@ -67,3 +68,16 @@ def no_number_since(latest: Sample, samples: Iterable[Sample]) -> Sample:
                 break
             first = sample
     return first
+
+
+def no_numbers(latest: Iterable[Sample]) -> dict[str, Literal["nan", "inf"]]:
+    """Which norms of gradients and losses of validation are no numbers where last stated."""
+    last: dict[str, float] = {}
+    for sample in latest:
+        for name, value in sample.watched:
+            last.setdefault(name, value)
+    return {
+        name: "nan" if math.isnan(value) else "inf"
+        for name, value in last.items()
+        if not math.isfinite(value)
+    }

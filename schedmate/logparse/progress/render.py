@@ -37,6 +37,11 @@ def show(progress: Progress, screen: Screen) -> None:
     screen.line(because)
     if progress.loss_state is not None:
         screen.line(_alarm(progress), "bad")
+    if progress.no_numbers:
+        named = ", ".join(
+            f"{clean(name)} is {_NO_NUMBER[state]}" for name, state in progress.no_numbers.items()
+        )
+        screen.line(f"warning: {named}, where the log last states it.", "bad")
     for note in progress.notes:
         screen.line(f"note: {note}")
 

@@ -35,6 +35,8 @@ class Sample:
     """Whether the line has no loss as such and `loss` is the first one under a name of its own."""
     loss_rank: int = 2
     """How much of the loss its name says it is, see `words.loss_rank`."""
+    watched: tuple[tuple[str, float], ...] = ()
+    """Norms of gradients and losses of validation, with their names."""
     lr: float | None = None
     step_time_s: float | None = None
     bare: bool = False

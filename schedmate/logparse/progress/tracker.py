@@ -18,7 +18,7 @@ from schedmate.logparse.progress.counters import find_counter, nest, swap_totals
 from schedmate.logparse.progress.epochs import counts_epochs, epoch_lines, place_in_epochs
 from schedmate.logparse.progress.facts import Facts, read_facts
 from schedmate.logparse.progress.general import EPOCH_ONLY
-from schedmate.logparse.progress.losses import latest_loss, no_number_since
+from schedmate.logparse.progress.losses import latest_loss, no_number_since, no_numbers
 from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.position import find_position
 from schedmate.logparse.progress.registry import read_line
@@ -253,6 +253,7 @@ def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> N
         else:
             progress.loss_state = "nan" if math.isnan(said.loss) else "inf"
             progress.loss_state_since = no_number_since(said, latest).iteration
+    progress.no_numbers = no_numbers(latest)
     for name in ("lr", "epoch", "total_epochs"):
         value = _first(latest, name)
         setattr(progress, name, None if value is None or not math.isfinite(value) else value)

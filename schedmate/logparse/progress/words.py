@@ -164,6 +164,14 @@ def is_of_returns(key: str) -> bool:
 
 
 @cache
+def is_watched(key: str) -> bool:
+    """Whether a key names a norm of the gradient or the loss of a validation."""
+    words = set(_WORD.findall(_CAMEL.sub(" ", key).lower().replace("_", " ")))
+    of_validation = bool(words & _listed("evaluation")) and bool(words & {"loss", "losses"})
+    return of_validation or bool(words & _listed("gradients"))
+
+
+@cache
 def is_some_loss(key: str) -> bool:
     """Whether a key names a loss of its own, like `per_token_loss`, `G_loss` or `loss_box_reg`."""
     words = _WORD.findall(_CAMEL.sub(" ", key).lower())
