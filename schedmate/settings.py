@@ -31,6 +31,8 @@ from schedmate.errors import SettingsError
 UNREAD_FILE = "schedmate.toml"
 """What earlier versions read from the current directory; whoever has one is told how to name it."""
 ENV_PREFIX = "SCHEDMATE_"
+NEAR = 0.8
+"""How alike the name of a variable must be to be taken for a misspelling; all begin the same."""
 FILE_VARIABLE = "SCHEDMATE_CONFIG"
 SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
 """Variables read where they are used: a secret is no setting, so that none is ever printed."""
@@ -174,6 +176,8 @@ def explain_settings(
     SCHEDMATE_CONFIG names. Raises `SettingsError` when a source cannot be read, has an unknown key
     or a value that does not fit.
     """
+    for name in unknown_variables():
+        _tell_unknown(name)
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, values in _layers(config or named_file(), flags):
@@ -203,9 +207,28 @@ def named_file() -> Path | None:
 
 def unknown_variables() -> list[str]:
     """`SCHEDMATE_*` environment variables that name no setting."""
-    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
-    known |= {*SECRETS, FILE_VARIABLE}
+    known = _variables()
     return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
+
+
+def nearest_variable(name: str) -> str | None:
+    """The variable that was probably meant by one that names no setting."""
+    return next(iter(difflib.get_close_matches(name, _variables(), n=1, cutoff=NEAR)), None)
+
+
+def _variables() -> set[str]:
+    settings = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
+    return settings | {*SECRETS, FILE_VARIABLE}
+
+
+@cache
+def _tell_unknown(name: str) -> None:
+    """Say once that a variable does nothing."""
+    near = nearest_variable(name)
+    hint = f"did you mean {near}?" if near else "`schedmate config show` lists them all."
+    logging.getLogger("schedmate").warning(
+        "%s in the environment names no setting and does nothing; %s", name, hint
+    )
 
 
 def _layers(named: Path | None, flags: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

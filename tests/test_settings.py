@@ -150,3 +150,15 @@ def test_unknown_variables_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         load_settings().top_k = 4  # type: ignore[misc]
+
+
+def test_a_misspelt_variable_is_told_of_once_with_the_nearest_name(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SCHEDMATE_TOPKK", "3")
+    load_settings()
+    load_settings()
+
+    said = [one for one in caplog.messages if "SCHEDMATE_TOPKK" in one]
+    assert len(said) == 1
+    assert "did you mean SCHEDMATE_TOP_K?" in said[0]

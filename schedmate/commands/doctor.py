@@ -60,6 +60,12 @@ def doctor(
         raise typer.Exit(INTERNAL)
 
 
+SET_MODEL = (
+    "set llm_base_url to the server's address and llm_model to a model it serves, for example: "
+    "export SCHEDMATE_LLM_BASE_URL=http://127.0.0.1:8000/v1"
+)
+
+
 def examine() -> Iterator[Check]:
     """Every check, in the order in which a fault would be looked for."""
     yield _python()
@@ -83,7 +89,7 @@ def examine() -> Iterator[Check]:
     )
     from schedmate.commands.doctor_model import examine_model
 
-    yield from _guarded("model", "see `schedmate analyze --help`", examine_model(settings))
+    yield from _guarded("model", SET_MODEL, examine_model(settings))
 
 
 def _guarded(
@@ -152,12 +158,12 @@ def _extras(settings: Settings) -> Iterator[Check]:
 
 
 def _settings() -> Iterator[Check]:
-    from schedmate.settings import config_dir, data_dir, unknown_variables
+    from schedmate.settings import config_dir, data_dir, nearest_variable, unknown_variables
 
     for name in unknown_variables():
-        yield Check(
-            "settings", "warning", f"{name} names no setting", "see `schedmate config show`"
-        )
+        near = nearest_variable(name)
+        fix = f"unset it, or rename it to {near}" if near else "see `schedmate config show`"
+        yield Check("settings", "warning", f"{name} names no setting", fix)
     for what, directory in (("configuration", config_dir()), ("data", data_dir())):
         place = directory
         while not place.exists() and place != place.parent:

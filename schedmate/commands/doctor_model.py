@@ -24,6 +24,7 @@ SERVE = (
 def examine_model(settings: Settings) -> Generator[Check, None, None]:
     """Everything that can be found out about the endpoint with a few small requests."""
     from schedmate.llm import open_llm
+    from schedmate.llm.failures import ASK_DOCTOR
 
     llm = open_llm(settings)
     if llm is None:
@@ -38,7 +39,7 @@ def examine_model(settings: Settings) -> Generator[Check, None, None]:
         try:
             yield from _served(llm.endpoint, settings)
         except ModelError as error:
-            yield Check("model", "failed", str(error), SERVE)
+            yield Check("model", "failed", str(error).removesuffix(ASK_DOCTOR), SERVE)
             return
         llm.cached = False  # a check is worth nothing when its answer is remembered
         yield from _asked("model tools", _tools, llm)

@@ -7,6 +7,9 @@ from schedmate.errors import ModelError, Verdict
 from schedmate.llm.endpoint import Endpoint
 from schedmate.terminal import clean
 
+ASK_DOCTOR = "; is the server running? `schedmate doctor` tells"
+"""How a message on a server that cannot be reached ends; for all but the doctor itself."""
+
 
 def named(error: Exception, where: Endpoint) -> ModelError:
     """A client's exception as a `ModelError` that says what to do."""
@@ -28,7 +31,7 @@ def named(error: Exception, where: Endpoint) -> ModelError:
         verdict, message = "malformed", f"{where.place}: {refused}"
     elif isinstance(error, openai.APIConnectionError):
         verdict = "unavailable"
-        message = f"no connection to {where.place}; is the server running? `schedmate doctor` tells"
+        message = f"no connection to {where.place}{ASK_DOCTOR}"
     elif isinstance(error, openai.LengthFinishReasonError):
         verdict, message = "length", "the reply was cut off by its token limit"
     else:
