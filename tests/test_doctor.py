@@ -164,3 +164,22 @@ def test_an_old_python(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     code, found = checks(cli)
     assert code == 1
     assert found["python"]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("address", "fix"),
+    [
+        ("htp://x", "SCHEDMATE_LLM_BASE_URL=http://127.0.0.1:8000/v1"),
+        ("http://127.0.0.1:9/v1", "vllm serve"),
+    ],
+)
+def test_a_model_that_is_not_reached_says_what_to_change(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, address: str, fix: str
+) -> None:
+    monkeypatch.setenv("SCHEDMATE_LLM_BASE_URL", address)
+
+    code, found = checks(cli)
+
+    assert code == 1
+    assert fix in found["model"]["fix"]
+    assert "schedmate doctor" not in found["model"]["fact"]
