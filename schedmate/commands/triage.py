@@ -252,13 +252,14 @@ def _print(found: Triage) -> None:
         merged_words,
         model_words,
         title,
+        unread_words,
     )
     from schedmate.terminal.screen import Screen, Table
 
     screen = Screen(sys.stdout)
     verdict, *further = headlines(found)
     screen.line(verdict, "bad" if found.totals.failed else "good")
-    for line in [*further, *merged_words(found)]:
+    for line in [*further, *unread_words(found), *merged_words(found)]:
         screen.line(line)
     if not found.groups:
         return

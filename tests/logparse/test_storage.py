@@ -223,7 +223,7 @@ def test_a_directory_is_one_log_with_a_file_per_rank(tmp_path: Path) -> None:
         assert [file.rank for file in log.files] == [0, 2, 10]
         (error,) = log.error_files
         assert (error.rank, error.message, error.time) == (2, "KeyError: 'x'", 1.7e9)
-        assert log.warnings == [f"1 files of {tmp_path} are no text and were left out."]
+        assert log.warnings == [f"1 file of {tmp_path} is not text and was left out."]
 
 
 def test_more_rank_files_than_a_process_may_open(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from schedmate.logparse.reading.inside import Folder, LogError
 from schedmate.logparse.reading.prefixes import Origin, origin_of_file
 from schedmate.logparse.reading.storage import store, store_stream
 from schedmate.logparse.reading.trackers import of_tracker
-from schedmate.terminal import clean
+from schedmate.terminal import clean, counted
 
 MAX_FILES = 20_000
 """Most files of one directory that are read as one job's log."""
@@ -182,7 +182,8 @@ def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
     found.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1].name))
     log.files = [file for _, file in found]
     if skipped:
-        log.warnings.append(f"{skipped} files of {root} are no text and were left out.")
+        was = "is not text and was" if skipped == 1 else "are not text and were"
+        log.warnings.append(f"{counted(skipped, 'file')} of {root} {was} left out.")
     if not log.files and not log.error_files:
         if log.warnings and name == str(paths[0]):
             raise LogError(log.warnings[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
@@ -138,7 +139,10 @@ def _logs(
             kept.append(path)
     if not kept:
         return logs, []
-    note = f"{counted(other, 'file')} of sub-directories of {folder.root} left out: no logs."
+    note = (
+        f"{counted(other, 'file')} in sub-directories of {folder.root} left out: "
+        f"{'not a log' if other == 1 else 'not logs'}."
+    )
     return kept, [note] if other else []
 
 
@@ -216,12 +220,21 @@ def _batch(
     names = [path.name.removesuffix(".gz").removesuffix(".zst") for path in logs]
     stems = [Path(name).stem or name for name in names]
     ids = stems if len(set(stems)) == len(stems) else [str(path) for path in logs]
+    if job == "folder":
+        homes = [_home(run) for _, run in ordered]
+        names = [home.resolve().name for home in homes]
+        ids = names if len(set(names)) == len(names) else [str(home) for home in homes]
     targets = [
         Target(i, ids[i], log, tuple(run.files), folder, run.why or None)
         for i, (log, run) in enumerate(ordered)
     ]
     split = _split(ordered, folder.root) if job == "run" else []
     return Batch(source, targets, [*warnings, *split])
+
+
+def _home(run: Run) -> Path:
+    """The folder that holds all files of a job."""
+    return Path(os.path.commonpath([path.parent for path in run.files]))
 
 
 def _log_of(run: Run, root: Path, holds: Counter[Path]) -> Path:
@@ -256,6 +269,8 @@ def _split(jobs: list[tuple[Path, Run]], root: Path) -> list[str]:
         return []
     names = ", ".join(f"{home} ({count})" for home, count in list(several.items())[:NAMED])
     names += ", ..." if len(several) > NAMED else ""
-    what = "these sub-directories are" if len(several) > 1 else "a sub-directory is"
-    many = f"the logs of {what} not one run by their names and what they say, but several: {names}"
-    return [f"{many}; --one-job-per-folder takes them for one."]
+    if len(several) > 1:
+        many = f"by their names and contents, these sub-directories each hold several runs: {names}"
+        return [f"{many}; --one-job-per-folder makes each of them one job."]
+    many = f"by their names and contents, the logs of a sub-directory are several runs: {names}"
+    return [f"{many}; --one-job-per-folder makes them one job."]

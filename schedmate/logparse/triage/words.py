@@ -6,10 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from schedmate.logparse.triage.document import Group, ModelUse, Triage
-from schedmate.terminal import counted
+from schedmate.terminal import clean, counted
 
 LISTED = 12
 """Root causes that one screen holds; more are told by their kinds."""
+
+UNREAD = 3
+"""Jobs that could not be read of which one screen says why."""
 
 MERGED = 5
 """Jobs of several files that one screen names."""
@@ -115,6 +118,14 @@ def title(group: Group) -> str:
     """The group's error, type and component in one line."""
     parts = [group.error_name or "Unknown failure", group.error_type]
     return " · ".join([*parts, *([group.faulty_component] if group.faulty_component else [])])
+
+
+def unread_words(found: Triage, most: int = UNREAD) -> list[str]:
+    """A line on each of the first jobs whose log could not be read: which, and why."""
+    jobs = [job for job in found.jobs if job.error is not None]
+    lines = [f"Not read: {clean(job.job_id)}: {clean(job.error or '')}" for job in jobs[:most]]
+    more = len(jobs) - len(lines)
+    return [*lines, f"Not read either: {counted(more, 'more job')}; see --json."] if more else lines
 
 
 def merged_words(found: Triage, most: int | None = MERGED) -> list[str]:

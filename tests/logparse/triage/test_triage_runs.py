@@ -167,7 +167,7 @@ def test_what_lies_beside_a_log_is_no_job(tmp_path: Path) -> None:
     batch = find_targets(str(tmp_path))
 
     assert jobs(batch, tmp_path) == [["r/train.log"]]
-    assert "3 files of sub-directories" in batch.warnings[0]
+    assert "3 files in sub-directories" in batch.warnings[0]
 
 
 def test_what_lies_deeper_is_read_where_it_is_one_job_or_wanted(tmp_path: Path) -> None:
@@ -295,3 +295,21 @@ def test_options_that_exclude_each_other(cli: Cli, tmp_path: Path) -> None:
     assert both.code == listed.code == 2
     assert "--one-job-per-file and --one-job-per-folder exclude each other" in both.err
     assert "is a list, in which each row is a job" in listed.err
+
+
+def test_a_job_of_a_folder_is_named_after_it(tmp_path: Path) -> None:
+    write(tmp_path, {"exp-0.1/one.log": ranked(), "exp-0.1/sub/two.log": log("key"),
+                     "exp-0.2/one.log": log("oom"), "top.log": log("key")})  # fmt: skip
+    shallow = find_targets(str(tmp_path), job="folder")
+    deep = find_targets(str(tmp_path), job="folder", recursive=True)
+
+    assert {one.job_id for one in shallow.targets} == {"exp-0.1", "exp-0.2", tmp_path.name}
+    assert {one.job_id for one in deep.targets} == {"exp-0.1", "sub", "exp-0.2", tmp_path.name}
+
+
+def test_logs_that_cannot_be_read_are_named_with_the_reason(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, {"good.log": log("key"), "hollow.log": ""})
+    lines = cli("triage", str(tmp_path)).out.splitlines()
+
+    assert [one for one in lines if one.startswith("Not read: hollow")]
+    assert "it is empty" in " ".join(lines)
