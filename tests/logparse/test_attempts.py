@@ -125,3 +125,13 @@ def test_what_torchelastic_wrote_down_of_an_earlier_attempt_is_over(tmp_path: Pa
         (folder / "error.json").write_text(json.dumps(content))
     with open_log(tmp_path) as log:
         assert diagnose(log).error_name == "Index Error"
+
+
+@pytest.mark.parametrize("rest", ["", "loading modules\n", "srun: job 17 has been submitted\n"])
+def test_what_only_looks_like_the_beginning_of_an_attempt_supersedes_nothing(rest: str) -> None:
+    log = f"===== Attempt 1/2 =====\n{steps(1, 30)}{OOM}===== Attempt 2/2 =====\n{rest}"
+    found = of(log)
+    assert found.error_name == "Out of Memory"
+    assert (found.attempt, found.attempts) == (1, 2)
+    going_on = of(log + steps(1, 30))
+    assert (going_on.error_type, going_on.attempt) == ("none", 2)

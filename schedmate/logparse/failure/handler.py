@@ -14,6 +14,7 @@ from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.decide import decide
 from schedmate.logparse.failure.describe import among_attempts, describe, resemble
 from schedmate.logparse.failure.elastic import from_error_files
+from schedmate.logparse.failure.ending import came_to_an_end
 from schedmate.logparse.failure.events import Event, event_at
 from schedmate.logparse.failure.filters import Healthy, outliers
 from schedmate.logparse.failure.gpu_memory import judged
@@ -25,6 +26,7 @@ from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
 from schedmate.logparse.failure.scan import FileScan, scan
 from schedmate.logparse.failure.severity import by_letter, is_grave
+from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.failure.wording import Subsystem, about
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
@@ -99,18 +101,20 @@ def diagnose(
         raise UsageError(f"there is no locator {locator!r}; use scan, binary or auto.")
     usual = Healthy(healthy)
     scans: list[FileScan] = []
-    tries = 1
+    tries = used = 1
     probes = 0
     for file in log.files:
         if locator == "binary":
             last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
             from schedmate.logparse.failure.binary import probe
 
-            last, used = probe(file, last)
-            probes += used
+            last, looked = probe(file, last)
+            probes += looked
         else:
             found = attempts(file)
-            tries, last = max(tries, len(found)), found[-1]
+            last = _last_that_tells(file, found, rules)
+            if len(found) > tries:
+                tries, used = len(found), found.index(last) + 1
         one = scan(file, last, rules)
         one.events = [event for event in one.events if not usual.knows(event)]
         scans.append(one)
@@ -134,7 +138,7 @@ def diagnose(
         diagnosis.source = "wording"
     elif known is not None and diagnosis.error_type == "unknown":
         resemble(diagnosis, known)
-    diagnosis.attempt = diagnosis.attempts = tries
+    diagnosis.attempt, diagnosis.attempts = used, tries
     among_attempts(diagnosis, scans)
     diagnosis.locator = locator
     diagnosis.probes = probes if locator == "binary" else None
@@ -149,6 +153,22 @@ def diagnose(
         diagnosis, given_as=verdict.root.given_as if verdict.root is not None else None
     )
     return diagnosis
+
+
+def _last_that_tells(file: LogFile, found: Sequence[Attempt], rules: RuleSet) -> Attempt:
+    """The last attempt, or the last that failed where those after it show nothing at all.
+
+    An attempt supersedes earlier ones by training, by ending well, or by failing itself: lines that
+    only look like the beginning of one do not.
+    """
+    for attempt in reversed(found):
+        one = scan(file, attempt, rules)
+        if one.events:
+            return attempt
+        trained = last_sign("progress", file, attempt.offset, attempt.end)
+        if trained is not None or came_to_an_end([one]):
+            break
+    return found[-1]
 
 
 def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
