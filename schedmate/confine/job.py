@@ -65,14 +65,17 @@ class Forked(Job):
 
 
 def exchange(connection: socket.socket, message: bytes, deadline: float | None) -> bytes:
-    """Send the message and read until the other end closes; raises `TimeoutError` if too late."""
-    parts, size = [], 0
+    """Send the message and read a whole answer, or what there is until the other end closes.
+
+    Raises `TimeoutError` past the deadline.
+    """
+    data = bytearray()
     try:
         connection.settimeout(None if deadline is None else left_s(deadline))
         connection.sendall(message)
     except (BrokenPipeError, ConnectionResetError):
         pass  # it ended before it had read everything: how, it says now
-    while size <= MOST_BACK + LENGTH.size + 1:
+    while len(data) <= MOST_BACK + LENGTH.size and _answer(data) is None:
         connection.settimeout(None if deadline is None else left_s(deadline))
         try:
             part = connection.recv(1 << 20)
@@ -80,9 +83,8 @@ def exchange(connection: socket.socket, message: bytes, deadline: float | None) 
             break
         if not part:
             break
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
+        data += part
+    return bytes(data)
 
 
 def left_s(deadline: float) -> float:
@@ -90,9 +92,9 @@ def left_s(deadline: float) -> float:
     return max(deadline - time.monotonic(), 1e-4)
 
 
-def _answer(data: bytes) -> bytes | None:
+def _answer(data: bytes | bytearray) -> bytes | None:
     """The answer if it is whole."""
     if len(data) < LENGTH.size:
         return None
     end = LENGTH.size + LENGTH.unpack_from(data)[0]
-    return data[LENGTH.size : end] if end <= len(data) else None
+    return bytes(data[LENGTH.size : end]) if end <= len(data) else None
