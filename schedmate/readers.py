@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from schedmate.agent.extraction import Extraction
-from schedmate.confine import Confinement, Limits
-from schedmate.confine.limits import MEMORY_MB
+from schedmate.confine.client import Confinement
+from schedmate.confine.limits import MEMORY_MB, Limits
 from schedmate.errors import UsageError
 from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadMetadata
 

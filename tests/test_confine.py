@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from processes import LONG_S, all_ended
 
-from schedmate.confine import Confinement, Limits
-from schedmate.confine.limits import bounded
+from schedmate.confine.client import Confinement
+from schedmate.confine.limits import Limits, bounded
 from schedmate.errors import InputError, LimitError, SchedmateError
 
 SHORT = Limits(wall_s=0.3)
@@ -199,7 +199,8 @@ HOSTS = {
 def test_hosts_of_all_kinds(tmp_path: Path, habit: str, own_process: bool) -> None:
     code = f"""
 import os, resource, signal, sys
-from schedmate.confine import Confinement, Limits
+from schedmate.confine.client import Confinement
+from schedmate.confine.limits import Limits
 
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
@@ -250,7 +251,8 @@ def test_a_late_answer_that_nobody_reads_stops_no_other(confined: Confinement) -
 def test_what_runs_is_given_up_when_its_confinement_closes() -> None:
     code = """
 import threading, time
-from schedmate.confine import Confinement, Limits
+from schedmate.confine.client import Confinement
+from schedmate.confine.limits import Limits
 from schedmate.errors import SchedmateError
 
 def job():
@@ -274,7 +276,8 @@ thread.join()
 def test_a_closed_confinement_leaves_no_process_and_no_thread() -> None:
     code = """
 import os, pathlib, threading
-from schedmate.confine import Confinement, Limits
+from schedmate.confine.client import Confinement
+from schedmate.confine.limits import Limits
 
 def children():
     return pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -297,7 +300,8 @@ left_open.run("builtins:bool", 1, Limits(60.0))
 def test_nothing_outlives_a_host_that_is_killed(own_process: bool) -> None:
     code = f"""
 import os, signal, threading, time
-from schedmate.confine import Confinement, Limits
+from schedmate.confine.client import Confinement
+from schedmate.confine.limits import Limits
 from schedmate.confine.limits import bounded
 
 one = Confinement(own_process={own_process})

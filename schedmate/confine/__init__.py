@@ -7,10 +7,6 @@ Repositories and logs are written by others, and reading them may stall an inter
 holds its lock) or fill the memory. So each job is read in a process of its own, whose limits the
 kernel keeps: wall time, CPU time, address space, no core file, no files written and, where the
 system allows it, no network. Whatever the input is, the caller has an answer or a
-`LimitError` at the deadline.
+`LimitError` at the deadline. Nothing is imported here: a command that only bounds itself
+(`limits.bounded`) needs no sockets.
 """
-
-from schedmate.confine.client import Confinement
-from schedmate.confine.limits import Limits
-
-__all__ = ["Confinement", "Limits"]

@@ -22,8 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from schedmate.confine import limits
-from schedmate.confine.limits import Limits, end_with_parent, keep
+from schedmate.confine.limits import Limits, end_with_parent, keep, shut_off
 from schedmate.errors import InputError, SchedmateError, SettingsError, UsageError
 
 MOST = 64 << 20
@@ -40,12 +39,12 @@ class CrashError(Exception):
     """The work failed for no reason that it foresaw; the message names the exception."""
 
 
-def encode(work: str, request: Any, within: Limits, deadline: float | None) -> bytes:
+def encode(work: str, request: Any, limits: Limits, deadline: float | None) -> bytes:
     """A request, with its deadline by the clock `time.monotonic`, as it travels.
 
     Raises `InputError` for one that is too long.
     """
-    document = {"work": work, "request": request, "limits": asdict(within), "deadline": deadline}
+    document = {"work": work, "request": request, "limits": asdict(limits), "deadline": deadline}
     with suppress(OSError):  # relative paths mean the same there; a removed directory has none
         document["cwd"] = os.getcwd()  # noqa: PTH109 - as bytes that need not be UTF-8
     body = json.dumps(document).encode()
@@ -117,12 +116,12 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def fork(
-    connection: socket.socket, others: Iterable[socket.socket], *, shut_off: bool = False
+    connection: socket.socket, others: Iterable[socket.socket], *, of_host: bool = False
 ) -> int:
     """Serve `connection` in a child of this process, which must have a single thread; its id.
 
-    `others` are sockets of this process that the child has no business with. `shut_off` takes the
-    network, secrets and the terminal from it, too.
+    `others` are sockets of this process that the child has no business with. A copy `of_host`
+    loses its network, secrets and terminal, too, of which a template has none.
     """
     parent = os.getpid()
     child = os.fork()
@@ -132,8 +131,8 @@ def fork(
     try:
         for other in others:
             other.close()
-        if shut_off:
-            limits.shut_off(connection.fileno())
+        if of_host:
+            shut_off(connection.fileno())
         serve(connection, parent)
         status = 0
     except (EOFError, OSError):

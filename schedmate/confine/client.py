@@ -106,7 +106,7 @@ class Confinement:
                 import_module(work.partition(":")[0])  # here and not in each child
             ours, theirs = socket.socketpair()
             with theirs:
-                forked = Forked(ours, fork(theirs, [ours], shut_off=True))
+                forked = Forked(ours, fork(theirs, [ours], of_host=True))
             with forked:
                 return forked.finish(exchange(ours, message, deadline))
         for _ in range(2):
