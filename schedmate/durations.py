@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 
 from schedmate.errors import UsageError
+from schedmate.plain import LONGEST_S
 from schedmate.terminal import clean
-
-LONGEST_S = 3e11
-"""Some nine thousand years: no run time, time limit or date is beyond [s]."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _WITH_UNIT = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?)\s*+([smhd])", re.IGNORECASE)

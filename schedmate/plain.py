@@ -17,6 +17,9 @@ LARGEST = 2**63 - 1
 MOST_GPUS = 10**9
 """GPUs or nodes of one job at most: beyond every cluster, and small enough to count with."""
 
+LONGEST_S = 3e11
+"""Some nine thousand years: no run time, time limit or date is beyond [s]."""
+
 _DEEPEST = 60
 _LONGEST = 400
 

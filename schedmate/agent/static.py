@@ -34,11 +34,10 @@ from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
 from schedmate.agent.values import Origin, Unknown, Value, unknown
-from schedmate.durations import LONGEST_S
 from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 from schedmate.paths import exists, is_dir
-from schedmate.plain import MOST_GPUS
+from schedmate.plain import LONGEST_S, MOST_GPUS
 
 MAX_TEXT = 300
 """Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 from schedmate.confine.child import CrashError, decode, encode, fork
 from schedmate.confine.host import Template, is_lost
 from schedmate.confine.job import Forked, exchange, left_s
-from schedmate.confine.limits import Limits
+from schedmate.confine.limits import Limits, too_large
 from schedmate.errors import LimitError, SchedmateError, UsageError
 
 _LIMITS = (signal.SIGALRM, signal.SIGXCPU)
@@ -91,10 +91,7 @@ class Confinement:
             raise LimitError(_too_slow(what, limits)) from None
         except CrashError as error:
             if str(error) == "MemoryError":
-                raise LimitError(
-                    f"{what} takes more than {limits.memory_mb:,} MiB of memory to read; "
-                    "reading it was ended."
-                ) from None
+                raise too_large(what, limits.memory_mb) from None
             raise SchedmateError(f"{what} cannot be read: internal error, {error}") from None
         finally:
             self._slots.release()

@@ -80,13 +80,18 @@ def bounded(what: str, memory_mb: int = MEMORY_MB, cpu_s: float | None = None) -
             _set(resource.RLIMIT_AS, wanted, hard)
         yield
     except MemoryError:
-        raise LimitError(
-            f"{what} takes more than {memory_mb:,} MiB of memory to read; reading it was ended."
-        ) from None
+        raise too_large(what, memory_mb) from None
     finally:
         _set(resource.RLIMIT_AS, soft, hard)
         if cpu_s is not None:
             signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def too_large(what: str, memory_mb: int) -> LimitError:
+    """What to say of an input that takes more memory than it may [MiB]."""
+    return LimitError(
+        f"{what} takes more than {memory_mb:,} MiB of memory to read; reading it was ended."
+    )
 
 
 def _address_space() -> int:

@@ -1,8 +1,9 @@
 """The nouns every part of schedmate shares.
 
 Units are in each numeric field's description. Names are the field's and the SchedMate paper's
-(Figure 6 for the metadata). This package imports nothing from the rest of schedmate, and each of
-its modules on first use: what a model of pydantic's checks is compiled when its module is imported.
+(Figure 6 for the metadata). Of the rest of schedmate this package imports `plain.py` alone, and
+each of its modules on first use: what a model of pydantic's checks is compiled when its module is
+imported.
 """
 
 from __future__ import annotations

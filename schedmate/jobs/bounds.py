@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from schedmate.durations import LONGEST_S
-from schedmate.plain import LARGEST, MOST_GPUS, encodable
+from schedmate.plain import LARGEST, LONGEST_S, MOST_GPUS, encodable
 
 
 def _countable(value: Any) -> Any:

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from schedmate.durations import LONGEST_S
 from schedmate.logparse.reading.file import LogFile
 from schedmate.logparse.reading.inside import Folder, LogError
 from schedmate.logparse.reading.prefixes import Origin, origin_of_file
 from schedmate.logparse.reading.storage import store, store_stream
 from schedmate.logparse.reading.trackers import of_tracker
+from schedmate.plain import LONGEST_S
 from schedmate.terminal import clean, counted
 
 MAX_FILES = 20_000

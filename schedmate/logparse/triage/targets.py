@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from schedmate.data import load
-from schedmate.durations import LONGEST_S, parse_duration
+from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
 from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.reading.inside import Folder
 from schedmate.logparse.reading.log import open_files
+from schedmate.plain import LONGEST_S
 from schedmate.terminal import clean
 
 MAX_NODES = 20_000

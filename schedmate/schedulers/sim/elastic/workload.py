@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedmate.durations import LONGEST_S
 from schedmate.errors import InputError
 from schedmate.jobs import WorkloadMetadata
-from schedmate.plain import encodable
+from schedmate.plain import LONGEST_S, encodable
 from schedmate.schedulers.goodput.agent import MOST_REPLICAS
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policy import Policy

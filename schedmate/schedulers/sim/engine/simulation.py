@@ -10,8 +10,8 @@ import gc
 from collections.abc import Callable, Iterable
 from heapq import heappop
 
-from schedmate.durations import LONGEST_S
 from schedmate.errors import UsageError
+from schedmate.plain import LONGEST_S
 from schedmate.schedulers.estimators import ABSURD_S, Estimator
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster, Forecast, Job

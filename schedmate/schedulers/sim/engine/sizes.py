@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from schedmate.durations import LONGEST_S
 from schedmate.errors import InputError
+from schedmate.plain import LONGEST_S
 from schedmate.schedulers.model import PROFILING, Job
 from schedmate.schedulers.space import Space
 

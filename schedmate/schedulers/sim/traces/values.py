@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from schedmate.durations import LONGEST_S
+from schedmate.plain import LONGEST_S
 from schedmate.terminal import clean
 
 MOST = 1e15
