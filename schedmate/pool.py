@@ -74,17 +74,6 @@ def unordered(
     Every process calls `start(*arguments)` first. Items are read no further ahead than the pool
     can use. What `work` raises is raised here: to let the others go on, return errors.
     """
-    events: queue.Queue[_Item[T] | Future[R] | Exception | None] = queue.Queue()
-    room = threading.Semaphore(4 * processes)
-
-    def feed() -> None:
-        try:
-            for value in items:
-                room.acquire()
-                events.put(_Item(value))
-            events.put(None)
-        except Exception as error:  # noqa: BLE001 - raised again where the results are read
-            events.put(error)
 
     def pool(size: int) -> ProcessPoolExecutor:
         with _undisturbed():
@@ -92,36 +81,26 @@ def unordered(
 
     with _undisturbed():
         resource_tracker.ensure_running()  # its own start would let signals through again
-    threading.Thread(target=feed, daemon=True).start()
     others = set(active_children())
     workers = pool(processes)
-    running: dict[Future[R], T] = {}
     suspects: list[T] = []
-    reading = True
     ended = False
+
+    def submit(value: T) -> Future[R]:
+        nonlocal workers
+        try:
+            return _submit(workers, work, value)
+        except BrokenProcessPool:
+            workers.shutdown()
+            workers = pool(processes)
+            return _submit(workers, work, value)
+
     try:
-        while reading or running:
-            event = events.get()
-            if event is None:
-                reading = False
-            elif isinstance(event, _Item):
-                try:
-                    future = _submit(workers, work, event.value)
-                except BrokenProcessPool:
-                    workers.shutdown()
-                    workers = pool(processes)
-                    future = _submit(workers, work, event.value)
-                running[future] = event.value
-                future.add_done_callback(events.put)
-            elif isinstance(event, Future):
-                value = running.pop(event)
-                room.release()
-                if isinstance(event.exception(), BrokenProcessPool):
-                    suspects.append(value)
-                else:
-                    yield value, event.result()
+        for value, future in completed(submit, items, 4 * processes):
+            if isinstance(future.exception(), BrokenProcessPool):
+                suspects.append(value)
             else:
-                raise event
+                yield value, future.result()
         ended = True
     finally:
         if not ended:  # whoever reads has left, as at Ctrl-C: nobody waits for what is unfinished
@@ -136,6 +115,44 @@ def unordered(
                 yield value, _submit(single, work, value).result()
             except BrokenProcessPool:
                 yield value, None
+
+
+def completed(
+    submit: Callable[[T], Future[R]], items: Iterable[T], most: int
+) -> Iterator[tuple[T, Future[R]]]:
+    """Each item with what `submit` gave for it, once that is done; `most` are under way at once.
+
+    Items are drawn in a thread of its own, as they may take long to come; what drawing them raises
+    is raised here. `submit` is called in the thread that reads the results.
+    """
+    events: queue.Queue[_Item[T] | Future[R] | Exception | None] = queue.Queue()
+    room = threading.Semaphore(most)
+
+    def feed() -> None:
+        try:
+            for value in items:
+                room.acquire()
+                events.put(_Item(value))
+            events.put(None)
+        except Exception as error:  # noqa: BLE001 - raised again where the results are read
+            events.put(error)
+
+    threading.Thread(target=feed, daemon=True).start()
+    running: dict[Future[R], T] = {}
+    reading = True
+    while reading or running:
+        event = events.get()
+        if event is None:
+            reading = False
+        elif isinstance(event, _Item):
+            future = submit(event.value)
+            running[future] = event.value
+            future.add_done_callback(events.put)
+        elif isinstance(event, Future):
+            room.release()
+            yield running.pop(event), event
+        else:
+            raise event
 
 
 def _submit(workers: ProcessPoolExecutor, work: Callable[[T], R], value: T) -> Future[R]:

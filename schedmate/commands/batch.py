@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ from schedmate.errors import INTERNAL, InputError, SchedmateError
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.jobs.bounds import Gpus, Nodes
 from schedmate.mate import SchedMate
+from schedmate.pool import completed
 
 ERROR_SCHEMA = "schedmate.error/v1"
 
@@ -107,35 +106,11 @@ def analyze_many(lines: Iterable[str], mate: SchedMate, at_once: int) -> Iterato
     A line that is wrong, or whose analysis has to be ended, gives a result with an `error`; the
     others go on. Lines are read no further ahead than needed; what reading them raises is raised.
     """
-    events: queue.Queue[Future[Result] | Exception | int] = queue.Queue()
-    room = threading.Semaphore(2 * at_once)
+    items = (_Line(index, text) for index, text in enumerate(lines) if text.strip())
     # its threads only wait: each repository is read in a process of its own
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="batch")
-
-    def feed() -> None:
-        jobs = 0
-        try:
-            for index, text in enumerate(lines):
-                if text.strip():
-                    room.acquire()
-                    pool.submit(_work, _Line(index, text), mate).add_done_callback(events.put)
-                    jobs += 1
-            events.put(jobs)
-        except Exception as error:  # noqa: BLE001 - raised again where the results are read
-            events.put(error)
-
-    threading.Thread(target=feed, daemon=True).start()
-    done, jobs = 0, None
     try:
-        while done != jobs:
-            event = events.get()
-            if isinstance(event, Future):
-                room.release()
-                done += 1
-                yield event.result()
-            elif isinstance(event, int):
-                jobs = event
-            else:
-                raise event
+        for _, done in completed(lambda line: pool.submit(_work, line, mate), items, 2 * at_once):
+            yield done.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
