@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -23,7 +22,7 @@ import httpcore2
 import httpx2
 from httpcore2 import NetworkBackend, NetworkStream, SyncBackend
 
-from schedmate.client.tls import SecureStream
+from schedmate.client.tls import Layer
 
 MAX_REPLY_BYTES = 4 * 2**20
 """Most bytes of one reply, status lines and headers included: far above any chat completion of the
@@ -104,10 +103,7 @@ class BoundedBackend(NetworkBackend):
         raise failure
 
 
-class _BoundedStream(NetworkStream):
-    def __init__(self, inner: NetworkStream) -> None:
-        self._inner = inner
-
+class _BoundedStream(Layer):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         data = self._inner.read(max_bytes, _left(httpcore2.ReadTimeout))
         allowance = _allowance.get()
@@ -123,20 +119,6 @@ class _BoundedStream(NetworkStream):
             part = view[:65_536]
             self._inner.write(bytes(part), _left(httpcore2.WriteTimeout))
             view = view[len(part) :]
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> NetworkStream:
-        return SecureStream(self, ssl_context, server_hostname)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
 
 
 def _addresses(host: str, port: int) -> list[str]:

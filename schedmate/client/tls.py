@@ -19,14 +19,38 @@ RECORD = 16_384
 T = TypeVar("T")
 
 
-class SecureStream(NetworkStream):
+class Layer(NetworkStream):
+    """A stream over `inner`, with which it is closed, and over which TLS can be begun."""
+
+    def __init__(self, inner: NetworkStream) -> None:
+        self._inner = inner
+
+    def close(self) -> None:
+        """Hang up."""
+        self._inner.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> NetworkStream:
+        """TLS over this; over TLS it leads to a server behind a proxy that is reached securely."""
+        return SecureStream(self, ssl_context, server_hostname)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What httpcore2 asks a stream for."""
+        return self._inner.get_extra_info(info)
+
+
+class SecureStream(Layer):
     """A stream inside `inner`; the server's certificate is verified as `context` says.
 
     Raises `httpcore2.ConnectError` when no secure connection comes about.
     """
 
     def __init__(self, inner: NetworkStream, context: ssl.SSLContext, hostname: str | None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=hostname)
         try:
@@ -55,22 +79,9 @@ class SecureStream(NetworkStream):
         except OSError as error:
             raise httpcore2.WriteError(str(error)) from error
 
-    def close(self) -> None:
-        """Hang up."""
-        self._inner.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> NetworkStream:
-        """TLS inside TLS: to a server behind a proxy that is itself reached securely."""
-        return SecureStream(self, ssl_context, server_hostname)
-
     def get_extra_info(self, info: str) -> Any:
         """What httpcore2 asks a stream for."""
-        return self._tls if info == "ssl_object" else self._inner.get_extra_info(info)
+        return self._tls if info == "ssl_object" else super().get_extra_info(info)
 
     def _through(self, act: Callable[[], T]) -> T:
         """The result of `act`, once what it wants to send is sent and to read is read."""
