@@ -51,8 +51,8 @@ def socket_server(behaviour: Behaviour, *, reads: bool = True) -> Iterator[Socke
             except OSError:
                 return
             thread = threading.Thread(target=work, args=(connection,), daemon=True)
-            server.threads.append(thread)
             thread.start()
+            server.threads.append(thread)  # started first: a thread that is not cannot be joined
 
     accepting = threading.Thread(target=accept, daemon=True)
     accepting.start()
