@@ -19,6 +19,7 @@ from schedmate.logparse.triage import json_schema as triage
 from schedmate.logparse.triage.document import JobVerdict
 from schedmate.retrieval.calibration import Calibration
 from schedmate.retrieval.table import HistoryStats
+from schedmate.schedulers.parallelism.plan import Plan
 from schedmate.settings import Settings
 
 FOLDER = Path(__file__).with_name("schemas")
@@ -120,6 +121,112 @@ class Error(TypedDict):
     exit_code: int
 
 
+class MemoryTerms(TypedDict):
+    """Memory of one GPU of a stage [bytes]."""
+
+    states: int
+    activations: int
+    temporary: int
+    context: int
+
+
+class ParallelPrediction(TypedDict):
+    """Output of `schedmate parallel predict --json`; times [s] of `parts` add up to `iteration_s`."""
+
+    id: NotRequired[str]
+    iteration_s: float
+    max_memory_bytes: int
+    samples_per_s: float
+    parts: dict[str, float]
+    memory: list[MemoryTerms]
+    bottleneck_stage: int
+    fits: bool
+    why_not: NotRequired[str]
+    source: str
+    notes: list[str]
+
+
+class FrontierPlan(TypedDict):
+    """A plan of a grid's Pareto frontier; lists have an entry for each stage."""
+
+    layers: list[int]
+    gpus: list[int]
+    tensor: list[int]
+    data: int
+    computation_bias: float
+    communication_load_s: float
+
+
+class ParallelGrid(TypedDict):
+    """The proxy plan of one number of stages, and the frontier it was chosen from."""
+
+    stages: int
+    plan: Plan
+    prediction: ParallelPrediction
+    frontier: list[FrontierPlan]
+
+
+class PrunedStage(TypedDict):
+    """What the third pruning rule fixes for stages of so many layers."""
+
+    layers: int
+    gpus: int
+    tensor: int
+
+
+class ParallelPruning(TypedDict):
+    """The rules that prune a search for the best plan (Arena, section 3.6)."""
+
+    pipeline_degree: int
+    largest_imbalance: float
+    stages: list[PrunedStage]
+
+
+class ParallelPlanning(TypedDict):
+    """Output of `schedmate parallel plan --json`; `grids` are the fastest first."""
+
+    model: str
+    parameters: float
+    gpus: int
+    gpu_type: str
+    notes: list[str]
+    best: ParallelGrid
+    pruning: ParallelPruning
+    grids: list[ParallelGrid]
+
+
+class ParallelDevice(TypedDict):
+    """A GPU type: memory [bytes], bandwidths [bytes/s], peaks [FLOP/s] by precision."""
+
+    name: str
+    memory_bytes: float
+    bandwidth: float
+    peaks: dict[str, float]
+    link: float
+    source: str
+
+
+class ParallelDevices(TypedDict):
+    """Output of `schedmate parallel devices --json`."""
+
+    devices: list[ParallelDevice]
+
+
+class ParallelModel(TypedDict):
+    """A known model; `layers` counts embedding and head."""
+
+    name: str
+    parameters: float
+    hidden: int
+    layers: int
+
+
+class ParallelModels(TypedDict):
+    """Output of `schedmate parallel models --json`."""
+
+    models: list[ParallelModel]
+
+
 PARTS: dict[str, Any] = {
     "config": Config,
     "doctor": Doctor,
@@ -127,6 +234,11 @@ PARTS: dict[str, Any] = {
     "history": History,
     "history-import": HistoryImport,
     "ledger": Ledger,
+    "parallel-devices": ParallelDevices,
+    "parallel-models": ParallelModels,
+    "parallel-planning": ParallelPlanning,
+    "parallel-prediction": ParallelPrediction,
+    "parallel-pruning": ParallelPruning,
     "rules": Rules,
 }
 """Documents and what they are made of."""
@@ -135,12 +247,27 @@ PARTS: dict[str, Any] = {
 def schemas() -> dict[str, dict[str, Any]]:
     """Each schema by the name of its document."""
     made = {name: document(name, TypeAdapter(kind)) for name, kind in PARTS.items()}
+    made["parallel-plan"] = plan_schema()
     made["calibration"] = document("calibration", TypeAdapter(Calibration), embedder="string")
     made["track-compare"] = document("track-compare", TypeAdapter(Slowdown), compare="array")
     made["triage-job"] = document("triage-job", TypeAdapter(JobVerdict))
     del made["triage-job"]["properties"]["group"]  # known when the batch is over
     made["triage"] = triage()
     return made
+
+
+def plan_schema() -> dict[str, Any]:
+    """The schema of plans as `schedmate parallel predict` reads them."""
+    schema = Plan.model_json_schema()
+    schema["description"] = (
+        "A parallelism plan, as `schedmate parallel predict` and `export` read it; what else an "
+        "object holds is ignored. `layers` counts embedding and head."
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "schedmate.parallel-plan/v1",
+    }
 
 
 def document(name: str, kind: TypeAdapter[Any], **more: str) -> dict[str, Any]:

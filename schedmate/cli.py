@@ -33,6 +33,7 @@ COMMANDS = (
     "explain",
     "policies",
     "traces",
+    "parallel",
     "doctor",
     "config",
 )

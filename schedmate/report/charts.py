@@ -59,6 +59,27 @@ def lines(about: str, series: Sequence[Series], x: Axis, y: Axis) -> Markup:
     return _svg(about, x, y, Markup("").join(paths), "curves")
 
 
+def dotted(about: str, series: Sequence[Series], x: Axis, y: Axis) -> Markup:
+    """Curves over one another with a dot at every point."""
+    marks = []
+    for one in series:
+        px = x.place(one.x, LEFT, WIDTH - RIGHT)
+        py = y.place(one.y, HEIGHT - BOTTOM, TOP)
+        name = escape(shown(one.name, 80))
+        marks.append(
+            Markup('<path class="line s{}" d="{}"><title>{}</title></path>').format(
+                one.style % STYLES, _path(px, py, one.steps), name
+            )
+        )
+        marks += [
+            Markup(
+                '<circle class="dot s{}" cx="{:.1f}" cy="{:.1f}" r="4"><title>{}</title></circle>'
+            ).format(one.style % STYLES, across, down, name)
+            for across, down in zip(px.tolist(), py.tolist(), strict=True)
+        ]
+    return _svg(about, x, y, Markup("").join(marks), "dots")
+
+
 def cdf(values: Floats, x: Axis) -> tuple[Floats, Floats]:
     """The share of values at most x, exact at every half pixel of the axis."""
     at = np.linspace(0, 1, 2 * (WIDTH - LEFT - RIGHT) + 1)

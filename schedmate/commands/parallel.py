@@ -1,0 +1,286 @@
+"""`schedmate parallel`: how to split a large model over GPUs, and what each split would take."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.commands.options import JsonOption
+from schedmate.commands.parallel_options import (
+    DeviceOption,
+    NetworkOption,
+    ProfileOption,
+    network,
+)
+from schedmate.errors import INPUT, InputError, UsageError
+from schedmate.plain import MOST_GPUS, dumps
+from schedmate.terminal import clean, progress, say
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.parallelism.models import ModelSpec
+    from schedmate.schedulers.parallelism.predict import Prediction
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Plan the parallelism of large models: stages, tensor and data parallelism, memory, time.",
+)
+
+
+@app.command()
+def predict(
+    plans: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Plans as JSON, an array of them or JSON lines.")
+    ],
+    profile: ProfileOption = None,
+    between_nodes: NetworkOption = None,
+    device: DeviceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict the iteration time and memory of plans given by hand.
+
+    With --json one line a plan: iteration_s, max_memory_bytes and the parts they are made of. Of
+    several plans, one that cannot be predicted gets a line with its error, and the exit code is 3.
+    """
+    from schedmate.schedulers.parallelism.plan import read_plans
+    from schedmate.schedulers.parallelism.predict import Predictor
+
+    given = list(read_plans(plans))
+    predictor = Predictor(network(profile, between_nodes, device))
+    with progress("predicting", len(given)) as step:
+        found: list[Prediction | InputError] = []
+        for done, one in enumerate(given, 1):
+            try:
+                found.append(predictor.predict(one))
+            except InputError as error:
+                if len(given) == 1:
+                    raise
+                found.append(error)
+            step(done, one.id)
+    for number, (one, answer) in enumerate(zip(given, found, strict=True)):
+        if as_json:
+            failed = {"id": one.id, "error": str(answer)}
+            typer.echo(dumps(failed if isinstance(answer, InputError) else answer.document()))
+            continue
+        if number:
+            typer.echo()
+        if isinstance(answer, InputError):
+            typer.echo(clean(answer))
+        else:
+            _show(answer)
+    if any(isinstance(answer, InputError) for answer in found):
+        raise typer.Exit(INPUT)
+
+
+@app.command()
+def plan(
+    repo: Annotated[
+        Path | None,
+        typer.Argument(metavar="REPO", help="Source code of the job; or name a --model."),
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", help="The launch command, as typed in REPO.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A known model, as gpt-2.7b; see `schedmate parallel models`."),
+    ] = None,
+    gpus: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="GPUs, a power of two.")] = 8,
+    gpu_type: Annotated[str, typer.Option(help="GPU model, as A100.")] = "A100-80",
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs of a node.")] = 8,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, help="Samples of an iteration; else what REPO says.")
+    ] = None,
+    sequence: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of a sample; else what REPO says.")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="fp32, tf32, fp16, bf16 or fp8.")] = "bf16",
+    sharding: Annotated[str, typer.Option(help="none, zero-1 or zero-2.")] = "none",
+    recompute: Annotated[str, typer.Option(help="none, selective or full.")] = "none",
+    uniform: Annotated[
+        bool, typer.Option("--uniform", help="All stages get the same number of GPUs.")
+    ] = False,
+    profile: ProfileOption = None,
+    between_nodes: NetworkOption = None,
+    device: DeviceOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the page FILE.html instead."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find parallelism plans for a model on a number of GPUs, without running it.
+
+    Examples:
+      schedmate parallel plan --model gpt-2.7b --gpus 16 --gpu-type A100
+      schedmate parallel plan REPO --command "torchrun train.py --config 7b.yaml" --gpus 16
+    """
+    from schedmate.schedulers.parallelism.grids import Request
+    from schedmate.schedulers.parallelism.plan import check
+    from schedmate.schedulers.parallelism.planner import Planner
+
+    check(precision=precision, sharding=sharding, recompute=recompute)
+    if sharding == "zero-3":
+        raise UsageError(
+            "zero-3 shards everything over all GPUs, which leaves no stages to plan: write such a "
+            "plan by hand and use `schedmate parallel predict`"
+        )
+    spec, batch, length = _what(repo, command, model)
+    request = Request(
+        spec,
+        gpu_type,
+        gpus,
+        gpus_per_node,
+        global_batch or batch or 256,
+        sequence or length or spec.positions or 2048,
+        precision,
+        sharding,
+        recompute,
+        uniform,
+    )
+    found = Planner(network(profile, between_nodes, device)).plan(request)
+    if output is not None:
+        from schedmate.files import open_output
+        from schedmate.report.parallel import parallel_page
+
+        with open_output(output) as stream:
+            stream.write(parallel_page(found))
+        say(f"wrote {output}")
+    elif as_json:
+        typer.echo(dumps(found.document(), indent=1))
+    else:
+        from schedmate.commands.parallel_text import show_planning
+
+        show_planning(found)
+
+
+@app.command()
+def export(
+    plans: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="A plan as JSON, or what `plan --json` printed.")
+    ],
+    to: Annotated[str, typer.Option(help="megatron, deepspeed, torchtitan or fsdp.")] = "megatron",
+) -> None:
+    """Print the launch arguments that run a plan."""
+    from schedmate.schedulers.parallelism.export import FRAMEWORKS, exported
+    from schedmate.schedulers.parallelism.plan import read_plans
+
+    if to not in FRAMEWORKS:
+        raise UsageError(f"--to {to}: say one of {', '.join(FRAMEWORKS)}")
+    first = next(read_plans(plans))
+    typer.echo(exported(first, to))
+
+
+@app.command()
+def devices(as_json: JsonOption = False) -> None:
+    """List the known GPU types with their datasheet numbers."""
+    from schedmate.schedulers.parallelism import devices as known
+    from schedmate.terminal.screen import Screen, Table
+
+    found = known.devices().values()
+    if as_json:
+        rows = [
+            {
+                "name": one.name,
+                "memory_bytes": one.memory_bytes,
+                "bandwidth": one.bandwidth,
+                "peaks": dict(one.peaks),
+                "link": one.link,
+                "source": one.source,
+            }
+            for one in found
+        ]
+        typer.echo(dumps({"schema": "schedmate.parallel-devices/v1", "devices": rows}, indent=1))
+        return
+    table = Table("GPU", "memory", "bandwidth", "fp32", "bf16/fp16", "source")
+    for one in found:
+        table.add(
+            one.name,
+            f"{one.memory_bytes / 1e9:.0f} GB",
+            f"{one.bandwidth / 1e9:,.0f} GB/s",
+            f"{one.peak('fp32') / 1e12:.1f} TFLOP/s",
+            f"{one.peak('fp16') / 1e12:.0f} TFLOP/s",
+            one.source,
+        )
+    Screen(sys.stdout).table(table)
+
+
+@app.command()
+def models(as_json: JsonOption = False) -> None:
+    """List the known models with their sizes."""
+    from schedmate.schedulers.parallelism import models as known
+    from schedmate.terminal.screen import Screen, Table
+
+    found = known.models().values()
+    if as_json:
+        rows = [
+            {
+                "name": one.name,
+                "parameters": one.parameters(),
+                "hidden": one.hidden,
+                "layers": one.layers,
+            }
+            for one in found
+        ]
+        typer.echo(dumps({"schema": "schedmate.parallel-models/v1", "models": rows}, indent=1))
+        return
+    table = Table("model", "parameters", "hidden", "layers", "heads")
+    for one in found:
+        table.add(
+            one.name,
+            f"{one.parameters() / 1e9:.2f} billion",
+            str(one.hidden or "-"),
+            str(one.layers),
+            str(one.heads if one.hidden else "-"),
+        )
+    Screen(sys.stdout).table(table)
+
+
+def _what(
+    repo: Path | None, command: str | None, name: str | None
+) -> tuple[ModelSpec, int | None, int | None]:
+    """The model, and the global batch and sequence length that the source code states."""
+    from schedmate.schedulers.parallelism.models import from_metadata, model
+
+    if repo is None:
+        if name is None:
+            raise UsageError("say what to plan: a REPO with its --command, or --model NAME")
+        return model(name), None, None
+    from schedmate.jobs import JobSpec
+    from schedmate.readers import Readers
+    from schedmate.settings import Settings
+
+    with Readers(own_process=True) as readers:
+        job = JobSpec(repo=str(repo), command=command)
+        extraction = readers.extract(job, Settings().budget_s)
+    training = extraction.metadata.sections()["training_config"]
+    sizes = extraction.metadata.sections()["model_config"]
+    spec = model(name) if name else from_metadata(extraction.metadata)
+    batch = next((training[key] for key in _BATCH if isinstance(training.get(key), int)), None)
+    lengths = (one.get(key) for one in (training, sizes) for key in _SEQUENCE)
+    length = next((value for value in lengths if isinstance(value, int)), None)
+    return spec, batch, length
+
+
+_BATCH = ("global_batch_size", "global_batch", "batch_size")
+_SEQUENCE = ("seq_length", "sequence_length", "seq_len", "max_seq_len", "block_size", "max_length")
+
+
+def _show(one: Prediction) -> None:
+    """A prediction for people."""
+    title = f"{clean(one.plan.id)}: " if one.plan.id else ""
+    typer.echo(
+        f"{title}{one.iteration_s:.4g} s an iteration, {one.samples_per_s:.4g} samples/s, "
+        f"{one.max_memory_bytes / 1e9:.1f} GB on the fullest GPU ({one.source})"
+    )
+    for name, seconds in one.parts.items():
+        share = seconds / one.iteration_s
+        typer.echo(
+            f"  {name.removesuffix('_s').replace('_', ' '):24}{seconds:10.4g} s {share:6.0%}"
+        )
+    if not one.fits:
+        typer.echo(f"  does not fit: {one.why_not}")
+    for note in one.notes:
+        typer.echo(f"  note: {clean(note)}")

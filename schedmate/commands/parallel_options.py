@@ -1,0 +1,53 @@
+"""Options of the commands of `schedmate parallel`, and what they describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.parallelism.network import Network
+
+ProfileOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        help="Measured times, as often as needed: layers, collectives, kernels (CSV, gzip or not), "
+        "fitted links (network.json), or a folder with such files.",
+    ),
+]
+NetworkOption = Annotated[
+    float | None,
+    typer.Option(
+        "--network",
+        min=0.01,
+        metavar="GB/S",
+        help="What a node sends to other nodes, where no profile says.",
+    ),
+]
+DeviceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        metavar="NAME:memory=GB,...",
+        help="A GPU type by its datasheet, as X:memory=80,bandwidth=3350,bf16=989,link=450.",
+    ),
+]
+
+
+def network(
+    profile: list[Path] | None, between_nodes: float | None, described: list[str] | None
+) -> Network:
+    """The cluster that the options describe; raises `InputError` for what cannot be read."""
+    from schedmate.schedulers.parallelism import devices
+    from schedmate.schedulers.parallelism.network import Network
+    from schedmate.schedulers.parallelism.profile import read_tables
+
+    return Network(
+        read_tables(profile or []),
+        (between_nodes or 0) * 1e9,
+        tuple(devices.described(text) for text in described or []),
+    )

@@ -1,0 +1,135 @@
+"""What GPUs can do by their datasheets: peaks, memory, bandwidths, each with its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from schedmate import data
+from schedmate.errors import InputError, did_you_mean
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
+"""Bytes of an activation; fp8 keeps activations in 16 bits and only multiplies in 8."""
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """One GPU type."""
+
+    name: str
+    memory_bytes: float
+    bandwidth: float
+    """Memory bandwidth [bytes/s]."""
+    processors: int
+    """Streaming multiprocessors (compute units)."""
+    peaks: Mapping[str, float]
+    """Dense peak of matrix products by precision [FLOP/s]."""
+    link: float
+    """What one GPU sends within its node, one way [bytes/s]."""
+    source: str = ""
+
+    def peak(self, precision: str) -> float:
+        """Peak of matrix products [FLOP/s]; that of fp32 where there are no units for it."""
+        if precision in self.peaks:
+            return self.peaks[precision]
+        if precision == "fp8":
+            return self.peak("bf16")
+        if precision == "bf16" and "fp16" in self.peaks:
+            return self.peaks["fp16"] if "tf32" in self.peaks else self.peaks["fp32"]
+        return self.peaks["fp32"]
+
+    def roofline(self, intensity: float, precision: str) -> float:
+        """R of Equation 2: attainable speed [FLOP/s] at an intensity [FLOP/byte]."""
+        return min(self.peak(precision), intensity * self.bandwidth)
+
+
+def normalised(name: str) -> str:
+    """A name without case and punctuation, as names are compared."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+@cache
+def devices() -> dict[str, DeviceSpec]:
+    """The bundled GPU types by name."""
+    return {entry["name"]: _spec(entry) for entry in _entries()}
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    return {
+        normalised(alias): entry["name"]
+        for entry in _entries()
+        for alias in (entry["name"], *entry.get("aliases", ()))
+    }
+
+
+def device(name: str) -> DeviceSpec:
+    """The GPU type of a name or one of its aliases.
+
+    Raises `InputError`, naming the nearest known names, where there is none.
+    """
+    found = _aliases().get(normalised(name))
+    if found is None:
+        near = did_you_mean(name, devices())
+        raise InputError(
+            f"unknown GPU type {name!r}{near}; `schedmate parallel devices` lists the known "
+            "ones, and `--device NAME:memory=80,bandwidth=3350,fp16=989` describes another"
+        )
+    return devices()[found]
+
+
+def described(text: str) -> DeviceSpec:
+    """A GPU type by its datasheet: `NAME:memory=GB,bandwidth=GB/s,fp16=TFLOP/s[,link=GB/s]`.
+
+    Raises `InputError` where a number is missing or none.
+    """
+    name, _, rest = text.partition(":")
+    values: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in rest.split(","))):
+        key, _, number = part.partition("=")
+        try:
+            values[key.strip().lower()] = float(number)
+        except ValueError:
+            raise InputError(f"--device {text!r}: {part!r} is not NAME=NUMBER") from None
+    peaks = {key: values[key] for key in PRECISIONS if key in values}
+    missing = [key for key in ("memory", "bandwidth") if key not in values]
+    if not name or missing or not peaks:
+        need = ", ".join(missing or ["a peak such as fp16=312"])
+        raise InputError(
+            f"--device {text!r} lacks {need}: say NAME:memory=GB,bandwidth=GB/s,fp16=TFLOP/s"
+        )
+    if not all(0 < value < 1e9 for value in values.values()):
+        raise InputError(f"--device {text!r}: every number must be above 0")
+    peaks.setdefault("fp32", min(peaks.values()) / 8)
+    return _spec(
+        {
+            "name": name,
+            "memory": values["memory"],
+            "bandwidth": values["bandwidth"],
+            "processors": values.get("processors", 100),
+            "tflops": peaks,
+            "link": values.get("link", 31.5),
+            "source": "--device",
+        }
+    )
+
+
+def _entries() -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = data.load("schedulers/parallelism/devices.yaml")["devices"]
+    return entries
+
+
+def _spec(entry: Mapping[str, Any]) -> DeviceSpec:
+    return DeviceSpec(
+        entry["name"],
+        entry["memory"] * 1e9,
+        entry["bandwidth"] * 1e9,
+        int(entry["processors"]),
+        {precision: tera * 1e12 for precision, tera in entry["tflops"].items()},
+        entry["link"] * 1e9,
+        entry["source"],
+    )

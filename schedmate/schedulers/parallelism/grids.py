@@ -1,0 +1,341 @@
+"""The plans of a grid: all stage partitions and GPU assignments for one number of stages.
+
+Arena, section 3.3: operators are clustered, GPUs follow loads (Equation 2), assignments are powers
+of two nearest to that (computation bias, Equation 3), and communication is weighed for the whole
+pipeline (Equation 4). All partitions of a grid are handled at once as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from schedmate.schedulers.parallelism import operators as ops
+from schedmate.schedulers.parallelism.devices import DeviceSpec
+from schedmate.schedulers.parallelism.kernels import calibration
+from schedmate.schedulers.parallelism.memory import layer_memory
+from schedmate.schedulers.parallelism.models import ModelSpec
+from schedmate.schedulers.parallelism.network import Network
+from schedmate.schedulers.parallelism.operators import Sizes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Wholes = NDArray[np.int64]
+
+CLUSTERS = 16
+"""Operators are clustered into at most this many (Alpa's default, as the paper's)."""
+MICRO_BATCHES_PER_STAGE = 4
+"""Section 5.1: the number of micro-batches is four times that of stages."""
+MOST_KEPT = 12
+"""At most as many plans are kept on a frontier."""
+
+
+class Request(NamedTuple):
+    """What is to be planned: a model on GPUs of one type."""
+
+    spec: ModelSpec
+    gpu: str
+    gpus: int
+    gpus_per_node: int
+    global_batch: int
+    sequence: int
+    precision: str
+    sharding: str = "none"
+    recompute: str = "none"
+    uniform: bool = False
+    """Only plans whose stages have the same number of GPUs, as most frameworks need."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan of a grid by the two metrics that need no execution."""
+
+    layers: tuple[int, ...]
+    gpus: tuple[int, ...]
+    """GPUs of each stage."""
+    data: int
+    micro_batches: int
+    bias: float
+    """Computation bias, Equation 3 [GPUs]."""
+    communication: float
+    """Communication load, Equation 4 [s]."""
+
+    @property
+    def tensor(self) -> tuple[int, ...]:
+        """Tensor-parallel GPUs of each stage."""
+        return tuple(count // self.data for count in self.gpus)
+
+
+def loads(spec: ModelSpec, device: DeviceSpec, sizes: Sizes) -> list[float]:
+    """Load of every layer for a micro-batch, forward and backward (Equation 2) [s]."""
+    found = []
+    for layer in ops.all_layers(spec, sizes):
+        load = 0.0
+        for operator in layer:
+            if operator.flops:
+                intensity = operator.flops / operator.traffic
+                speed = device.roofline(intensity, sizes.precision)
+                load += (1 + operator.passes) * operator.flops / speed
+        found.append(load)
+    return found
+
+
+def clustered(weights: list[float], count: int) -> list[int]:
+    """Where clusters of consecutive layers end, so that their loads are about equal.
+
+    The result ascends and ends with the number of layers.
+    """
+    total, passed = sum(weights), 0.0
+    ends: list[int] = []
+    layers = len(weights)
+    count = min(count, layers)
+    for place, weight in enumerate(weights, 1):
+        passed += weight
+        open_clusters = count - len(ends)
+        must = layers - place <= open_clusters - 1
+        full = passed >= total * (len(ends) + 1) / count - weight / 2
+        if must or (full and open_clusters > 1):
+            ends.append(place)
+    return ends
+
+
+@cache
+def power_sums(total: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    """All ways to write `total` as a sum of `parts` powers of two, each ascending."""
+
+    def fill(left: int, count: int, largest: int) -> Iterator[tuple[int, ...]]:
+        if count == 0:
+            if left == 0:
+                yield ()
+            return
+        power = largest
+        while power:
+            if power <= left - (count - 1) and power * count >= left:
+                for rest in fill(left - power, count - 1, power):
+                    yield (*rest, power)
+            power //= 2
+
+    return tuple(fill(total, parts, 1 << (total.bit_length() - 1)))
+
+
+def partitions(clusters: int, stages: int) -> Wholes:
+    """All C(clusters-1, stages-1) partitions: rows of stage ends, the last being `clusters`."""
+    import numpy as np
+
+    rows = list(combinations(range(1, clusters), stages - 1))
+    cuts = np.array(rows, dtype=np.int64).reshape(len(rows), stages - 1)
+    return np.hstack([cuts, np.full((len(cuts), 1), clusters, dtype=np.int64)])
+
+
+def assigned(shares: Floats, gpus: int) -> tuple[Wholes, Floats]:
+    """GPUs of each stage as powers of two, and the computation bias, for rows of ideal shares.
+
+    The sum of squares is least where shares and powers are in the same order, so that each way to
+    split the GPUs needs one comparison of sorted rows. Rows that no split fits have infinite bias.
+    """
+    import numpy as np
+
+    rows, stages = shares.shape
+    order = np.argsort(shares, axis=1, kind="stable")
+    ascending = np.take_along_axis(shares, order, axis=1)
+    best, least = np.zeros((rows, stages), dtype=np.int64), np.full(rows, np.inf)
+    for powers in power_sums(gpus, stages):
+        bias = np.sqrt(((ascending - np.array(powers)) ** 2).sum(axis=1))
+        better = bias < least - 1e-12
+        least[better] = bias[better]
+        best[better] = powers
+    found = np.zeros_like(best)
+    np.put_along_axis(found, order, best, axis=1)
+    return found, least
+
+
+class Grid:
+    """All plans of one request with one number of stages."""
+
+    def __init__(
+        self, request: Request, stages: int, network: Network, clusters: int = CLUSTERS
+    ) -> None:
+        self.request, self.stages, self.network = request, stages, network
+        self.device = network.spec(request.gpu)
+        self.clusters = clusters
+
+    def candidates(self) -> list[Candidate]:
+        """The non-dominated plans that fit into memory, by ascending computation bias."""
+        found = []
+        for data in _powers(self.request.gpus // self.stages):
+            batches = self.micro_batches(data)
+            if batches:
+                found += self._with_data(data, batches)
+        return frontier(found)
+
+    def micro_batches(self, data: int) -> int:
+        """Micro-batches of an iteration: four a stage, or the most below that which divide it."""
+        share, rest = divmod(self.request.global_batch, data)
+        if rest:
+            return 0
+        wanted = min(MICRO_BATCHES_PER_STAGE * self.stages, share)
+        return max(count for count in range(1, wanted + 1) if share % count == 0)
+
+    def _with_data(self, data: int, batches: int) -> list[Candidate]:
+        import numpy as np
+
+        request = self.request
+        micro_batch = request.global_batch // (data * batches)
+        sizes = Sizes(micro_batch, request.sequence, request.precision, 1)
+        weights = loads(request.spec, self.device, sizes)
+        ends = clustered(weights, self.clusters)
+        if len(ends) < self.stages:
+            return []
+        cuts = partitions(len(ends), self.stages)
+        layer_ends = np.array(ends)[cuts - 1]
+        starts = np.hstack([np.zeros((len(cuts), 1), dtype=np.int64), layer_ends[:, :-1]])
+        summed = np.concatenate([[0.0], np.cumsum(weights)])
+        stage_loads = summed[layer_ends] - summed[starts]
+        # data parallelism needs a multiple of `data` GPUs in each stage: split what is left
+        groups, bias = assigned(
+            stage_loads / summed[-1] * (request.gpus / data), request.gpus // data
+        )
+        fits, communication = self._weighed(sizes, data, batches, starts, layer_ends, groups)
+        usable = fits & np.isfinite(bias)
+        kept = _non_dominated(bias[usable], communication[usable])
+        places = np.flatnonzero(usable)[kept]
+        counts = layer_ends - starts
+        return [
+            Candidate(
+                tuple(int(one) for one in counts[place]),
+                tuple(int(one) * data for one in groups[place]),
+                data,
+                batches,
+                float(bias[place] * data),
+                float(communication[place]),
+            )
+            for place in places
+        ]
+
+    def _weighed(
+        self, sizes: Sizes, data: int, batches: int, starts: Wholes, ends: Wholes, tensor: Wholes
+    ) -> tuple[NDArray[np.bool_], Floats]:
+        """Whether plans fit, and their communication load, by stages' layers and tensor degree."""
+        import numpy as np
+
+        request = self.request
+        degrees = _powers(max(1, request.gpus // data))
+        place = np.log2(np.maximum(tensor, 1)).astype(np.int64)
+        parameters, saved, reduces, scratch = [], [], [], []
+        for degree in degrees:
+            divided = sizes._replace(tensor=degree)
+            rows = [
+                layer_memory(request.spec, layer, divided, request.recompute)
+                for layer in range(request.spec.layers)
+            ]
+            parameters.append(_summed([row.parameters for row in rows]))
+            saved.append(_summed([row.saved for row in rows]))
+            scratch.append(max(row.temporary for row in rows))
+            reduces.append(_summed(self._reduces(divided)))
+        held, activations, per_stage = (
+            table[place, ends] - table[place, starts]
+            for table in (np.array(parameters), np.array(saved), np.array(reduces))
+        )
+        constants = calibration()["memory"]
+        each = constants["bytes_per_parameter"][request.precision]
+        shared = min(constants["sharded"][request.sharding].get(request.precision, 0), each)
+        in_flight = np.minimum(self.stages - np.arange(self.stages), batches)
+        memory = (
+            held * (each - shared + shared / data)
+            + activations * in_flight
+            + np.array(scratch)[place]
+            + constants["context_bytes"]["data-centre"]
+        )
+        fits = (memory <= self.device.memory_bytes).all(axis=1) & self._divisible(tensor)
+        gradients = self._gradients(held, tensor, data)
+        load = (batches - 1) * per_stage.max(axis=1) + per_stage.sum(axis=1) + gradients
+        return fits, load
+
+    def _divisible(self, tensor: Wholes) -> NDArray[np.bool_]:
+        """Tensor parallelism divides heads, and stays where it can: no more GPUs than heads."""
+        spec = self.request.spec
+        heads = spec.heads if spec.kind == "transformer" else 1 << 30
+        good: NDArray[np.bool_] = ((heads % tensor) == 0).all(axis=1)
+        if self.request.uniform:
+            good &= tensor.min(axis=1) == tensor.max(axis=1)
+        return good
+
+    def _reduces(self, sizes: Sizes) -> list[float]:
+        """Tensor-parallel collectives of every layer for a micro-batch, both directions [s]."""
+        request = self.request
+        if sizes.tensor == 1:
+            return [0.0] * request.spec.layers
+        return [
+            sum(ops.tensor_reduces(request.spec, layer))
+            * self.network.tensor_reduce(
+                request.gpu,
+                sizes.tensor,
+                ops.output_bytes(request.spec, layer, sizes),
+                request.gpus_per_node,
+            )
+            for layer in range(request.spec.layers)
+        ]
+
+    def _gradients(self, held: Floats, tensor: Wholes, data: int) -> Floats:
+        """All-reduce of gradients by the slowest stage [s]."""
+        import numpy as np
+
+        if data == 1:
+            return np.zeros(len(held))
+        request = self.request
+        inside = int(tensor.max()) * data <= request.gpus_per_node
+        at_once = min(request.gpus_per_node, int(tensor.max()))
+        second_per_byte = self.network.ring([request.gpu], data, 1e8, at_once, inside=inside) / 1e8
+        slowest: Floats = (4 * held).max(axis=1) * second_per_byte
+        return slowest
+
+
+def _summed(values: list[float]) -> Floats:
+    """Running sums from 0, so that layers a to b take the difference of two."""
+    import numpy as np
+
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+def _powers(limit: int) -> list[int]:
+    return [1 << power for power in range(limit.bit_length()) if 1 << power <= limit]
+
+
+def _non_dominated(first: Floats, second: Floats) -> Wholes:
+    """Positions of the points that no other has below or equal in both, by ascending first."""
+    import numpy as np
+
+    order = np.lexsort((second, first))
+    kept, least = [], np.inf
+    for place in order:
+        if second[place] < least - 1e-15:
+            kept.append(place)
+            least = second[place]
+    return np.array(kept, dtype=np.int64)
+
+
+def frontier(candidates: list[Candidate], most: int = MOST_KEPT) -> list[Candidate]:
+    """The Pareto frontier by bias and communication, thinned to `most` plans.
+
+    Of the two plans with the most similar partitions, the one that communicates more goes.
+    """
+    kept: list[Candidate] = []
+    for one in sorted(candidates, key=lambda plan: (plan.bias, plan.communication)):
+        if not kept or one.communication < kept[-1].communication - 1e-15:
+            kept.append(one)
+    while len(kept) > most:
+        pairs = [(_difference(a, b), place) for place, (a, b) in enumerate(pairwise(kept))]
+        place = min(pairs)[1]
+        worse = place if kept[place].communication >= kept[place + 1].communication else place + 1
+        del kept[worse]
+    return kept
+
+
+def _difference(one: Candidate, other: Candidate) -> float:
+    return sum(abs(a - b) for a, b in zip(one.layers, other.layers, strict=True))

@@ -1,0 +1,245 @@
+"""Tables of measured times: operators of a layer, kernels, collectives, links between GPUs.
+
+Read as they are published with Sailor (SOSP'25), which are also the columns that
+`schedmate parallel profile` writes. A time of 1e6 and more stands for "not measured" there.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from schedmate.errors import InputError
+from schedmate.schedulers.parallelism.devices import ELEMENT_BYTES, normalised
+
+NOT_MEASURED = 1e6
+MEGABYTE = 2**20
+MOST_BYTES = 512 * MEGABYTE
+EMBEDDING = "encoder-embedding"
+HEAD = ("final-layernorm", "gpt-post-process")
+_QKV = "enc-attention-qkv"
+_NORM = "enc-1st-layernorm"
+_LARGEST_FILE = "is larger than 512 MiB when unpacked: give the tables of fewer GPU types"
+
+
+class LayerKey(NamedTuple):
+    """Under what the operators of a layer were timed."""
+
+    gpu: str
+    precision: str
+    hidden: int
+    micro_batch: int
+    tensor: int
+
+
+@dataclass
+class Profiled:
+    """The operators of one layer as timed: name -> (forward, backward) [s]."""
+
+    operators: dict[str, tuple[float, float]] = field(default_factory=dict)
+    vocabulary: int = 0
+    sequence: int = 0
+
+
+Point = tuple[float, float]
+
+
+@dataclass
+class Tables:
+    """All measured tables that were given.
+
+    `collectives` are (GPU, precision, primitive, GPUs) -> [(bytes, seconds)], ascending;
+    `links` are ("inter" | "intra", GPU, GPUs) -> (polynomial in log2(MB) of GB/s, peak [bytes/s]).
+    """
+
+    layers: dict[LayerKey, Profiled] = field(default_factory=dict)
+    collectives: dict[tuple[str, str, str, int], list[Point]] = field(default_factory=dict)
+    links: dict[tuple[str, str, int], tuple[tuple[float, ...], float]] = field(default_factory=dict)
+    kernels: list[dict[str, str]] = field(default_factory=list)
+    """Rows of a table of kernel latencies, which the device model is fitted to."""
+
+    def gpus(self) -> set[str]:
+        """Normalised names of the GPU types whose layers were timed."""
+        return {key.gpu for key in self.layers}
+
+
+def read_tables(paths: Iterable[Path]) -> Tables:
+    """The tables of files, or of folders with such files.
+
+    Raises `InputError` for a file that cannot be read, is no table, or holds no numbers.
+    """
+    tables = Tables()
+    for path in paths:
+        for file in _files(path):
+            _read(file, tables)
+    return tables
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    found = [
+        file
+        for file in sorted(path.iterdir())
+        if file.name.endswith((".csv", ".csv.gz")) or file.name == "network.json"
+    ]
+    if not found:
+        raise InputError(f"{path}: no profile tables (CSV or network.json) in this folder")
+    for file in found:
+        if path.joinpath(file.name).is_file() and _kind_of(file) is not None:
+            yield file
+
+
+def _kind_of(file: Path) -> str | None:
+    """What a table is by its columns; None where it is another."""
+    if file.suffix == ".json":
+        return "network"
+    header = set(next(csv.reader(io.StringIO(_text(file, 4096))), []))
+    for kind, columns in _COLUMNS.items():
+        if columns <= header:
+            return kind
+    return None
+
+
+_COLUMNS = {
+    "layers": {"gpu", "operator", "forward_us", "backward_us", "micro_batch", "tensor_parallel"},
+    "collectives": {"gpu", "primitive", "gpus", "data_size(mb)", "time(ms)"},
+    "kernels": {"op", "device", "latency_ms"},
+}
+
+
+def _text(file: Path, limit: int = MOST_BYTES + 1) -> str:
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            read = stream.read(limit)
+    except (OSError, EOFError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
+    if len(read) > MOST_BYTES:
+        raise InputError(f"{file}: {_LARGEST_FILE}")
+    return read.decode("utf-8", "replace")
+
+
+def _read(file: Path, tables: Tables) -> None:
+    kind = _kind_of(file)
+    if kind is None:
+        raise InputError(
+            f"{file}: neither layer, collective nor kernel times: its first line names none of "
+            "their columns"
+        )
+    if kind == "network":
+        _read_links(file, tables)
+        return
+    rows = csv.DictReader(io.StringIO(_text(file)))
+    if kind == "kernels":
+        tables.kernels += rows
+    elif kind == "layers":
+        _read_layers(_numbered(rows, file), tables)
+    else:
+        _read_collectives(_numbered(rows, file), tables)
+
+
+class _Row:
+    """A row of a table, whose numbers are checked as they are taken."""
+
+    def __init__(self, values: Mapping[str, str], where: str) -> None:
+        self.values, self.where = values, where
+
+    def number(self, name: str) -> float:
+        """A column that must hold a number of at least 0."""
+        try:
+            value = float(self.values[name])
+        except (ValueError, TypeError, KeyError):
+            value = math.nan
+        if not math.isfinite(value) or value < 0:
+            raise InputError(
+                f"{self.where}: {name} is {self.values.get(name)!r}, not a number >= 0"
+            )
+        return value
+
+
+def _numbered(rows: Iterable[Mapping[str, str]], file: Path) -> Iterator[_Row]:
+    return (_Row(row, f"{file}, line {number}") for number, row in enumerate(rows, 2))
+
+
+def _read_layers(rows: Iterable[_Row], tables: Tables) -> None:
+    """Adds layers; their sizes are those of the weights and inputs that the rows state."""
+    found: dict[tuple[str, str, str, int, int], dict[str, _Row]] = {}
+    for row in rows:
+        values = row.values
+        if values.get("algorithm", "0") != "0":  # another sharding of the same operator
+            continue
+        key = (
+            normalised(values["gpu"]),
+            values["precision"],
+            values.get("model", ""),
+            int(row.number("micro_batch")),
+            int(row.number("tensor_parallel")),
+        )
+        found.setdefault(key, {})[values["operator"]] = row
+    for (gpu, precision, _, micro_batch, tensor), operators in found.items():
+        element = ELEMENT_BYTES.get(precision, 2)
+        if _QKV not in operators or _NORM not in operators:
+            continue
+        floats = operators[_QKV].number("weights_mb") * MEGABYTE / element * tensor
+        hidden = round(math.sqrt(floats / 3) / 8) * 8
+        stream = operators[_NORM].number("input_mb") * MEGABYTE / element
+        profiled = Profiled(sequence=round(stream / hidden / micro_batch))
+        if HEAD[1] in operators:
+            table = operators[HEAD[1]].number("weights_mb") * MEGABYTE / element * tensor
+            profiled.vocabulary = round(table / hidden)
+        for name, row in operators.items():
+            times = row.number("forward_us") / 1e6, row.number("backward_us") / 1e6
+            if max(times) < NOT_MEASURED / 1e6:
+                profiled.operators[name] = times
+        if len(profiled.operators) == len(operators):
+            tables.layers[LayerKey(gpu, precision, hidden, micro_batch, tensor)] = profiled
+
+
+def _read_collectives(rows: Iterable[_Row], tables: Tables) -> None:
+    for row in rows:
+        milliseconds = row.number("time(ms)")
+        if milliseconds >= NOT_MEASURED:
+            continue
+        values = row.values
+        key = (
+            normalised(values["gpu"]),
+            values.get("precision", ""),
+            values["primitive"],
+            int(row.number("gpus")),
+        )
+        size = row.number("data_size(mb)") * MEGABYTE
+        tables.collectives.setdefault(key, []).append((size, milliseconds / 1e3))
+    for points in tables.collectives.values():
+        points.sort()
+
+
+def _read_links(file: Path, tables: Tables) -> None:
+    """Adds fitted bandwidths: `{..., "inter"|"intra": {GPU: {GPUs: [polynomial, peak]}}}`."""
+    try:
+        document = json.loads(_text(file))
+        for scope, by_gpu in _scopes(document):
+            for gpu, by_count in by_gpu.items():
+                for count, (polynomial, peak) in by_count.items():
+                    key = (scope, normalised(gpu), int(count))
+                    coefficients = tuple(float(one) for one in polynomial)
+                    if not all(map(math.isfinite, (*coefficients, float(peak)))):
+                        raise ValueError(f"{gpu}: not a finite number")
+                    tables.links[key] = coefficients, float(peak)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{file}: not a file of fitted bandwidths: {error}") from error
+
+
+def _scopes(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, inner in document.items():
+        if name in {"inter", "intra"}:
+            yield name, inner
+        elif isinstance(inner, dict) and {"inter", "intra"} & set(inner):
+            yield from _scopes(inner)
