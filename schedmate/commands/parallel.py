@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,9 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Plan the parallelism of large models: stages, tensor and data parallelism, memory, time.",
 )
+
+
+DEGREES = (1, 2, 4)
 
 
 @app.command()
@@ -154,6 +158,54 @@ def plan(
         from schedmate.commands.parallel_text import show_planning
 
         show_planning(found)
+
+
+@app.command()
+def profile(
+    model: Annotated[str, typer.Option(help="A known model; see `schedmate parallel models`.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The table, as layers.csv.")
+    ],
+    gpu: Annotated[str, typer.Option(help="Name of this GPU type, as A100-40.")],
+    micro_batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="Micro-batch sizes; else 1, 2, 4.")
+    ] = None,
+    tensor: Annotated[
+        list[int] | None, typer.Option(min=1, help="Tensor degrees; else 1, 2, 4.")
+    ] = None,
+    sequence: Annotated[int, typer.Option(min=1, help="Tokens of a sample.")] = 2048,
+    precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "bf16",
+    on: Annotated[str, typer.Option(help="Device of torch: cuda, cuda:1, cpu.")] = "cuda",
+    repeats: Annotated[int, typer.Option(min=2, help="Timed runs of each operator.")] = 20,
+) -> None:
+    """Time the operators of a model on one device, for `predict` and `plan`.
+
+    Each distinct operator is timed once, with the shape that it has under each tensor degree. The
+    command line shows how much the runs of an operator differ.
+    """
+    from schedmate.files import open_output
+    from schedmate.schedulers.parallelism import models as known
+    from schedmate.schedulers.parallelism.operators import Sizes
+    from schedmate.schedulers.parallelism.plan import check
+    from schedmate.schedulers.parallelism.timing import COLUMNS, row, timed
+
+    check(precision=precision)
+    spec = known.model(model)
+    lines, noise = [COLUMNS], []
+    cases = list(product(micro_batch or DEGREES, tensor or DEGREES))
+    with progress("timing", len(cases)) as step:
+        for done, (batch, degree) in enumerate(cases, 1):
+            sizes = Sizes(batch, sequence, precision, degree)
+            for timing in timed(spec, sizes, on, repeats):
+                lines.append(row(timing, gpu, spec, sizes))
+                noise.append(timing.noise)
+            step(done, f"micro-batch {batch}, tensor {degree}")
+    with open_output(output) as stream:
+        stream.write("\n".join(lines) + "\n")
+    say(
+        f"timed {len(lines) - 1} operators; the middle half of an operator's runs is within "
+        f"{sorted(noise)[len(noise) // 2]:.0%} of their median"
+    )
 
 
 @app.command()

@@ -247,7 +247,7 @@ def test_fully_sharded_plans_come_near_the_rows_they_were_not_fitted_to() -> Non
     from schedmate.schedulers.parallelism import sharded
 
     errors = []
-    for place, (at, measured) in enumerate(sharded._rows()):
+    for place, (at, measured) in enumerate(sharded.measured_rows()):
         share, spread = sharded.utilisation(at, without=place)
         assert spread > 0
         errors.append(abs(share / 2.718281828**measured - 1))

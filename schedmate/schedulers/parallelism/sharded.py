@@ -65,7 +65,7 @@ def features(
 
 
 @cache
-def _rows() -> tuple[tuple[Features, float], ...]:
+def measured_rows() -> tuple[tuple[Features, float], ...]:
     """The measured rows: features, and log of the model FLOP utilisation."""
     found = []
     text = (data.PACKAGE / ROWS).read_text("utf-8")
@@ -95,7 +95,7 @@ def utilisation(at: Features, without: int | None = None) -> tuple[float, float]
     """
     import numpy as np
 
-    rows = [row for place, row in enumerate(_rows()) if place != without]
+    rows = [row for place, row in enumerate(measured_rows()) if place != without]
     values = np.array([value for _, value in rows])
     mean, spread = values.mean(), values.std()
     among = np.array([[_likeness(one, other) for other, _ in rows] for one, _ in rows])
