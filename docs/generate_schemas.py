@@ -131,7 +131,7 @@ class MemoryTerms(TypedDict):
 
 
 class ParallelPrediction(TypedDict):
-    """Output of `schedmate parallel predict --json`; times [s] of `parts` add up to `iteration_s`."""
+    """Output of `schedmate parallel predict --json`; `parts` [s] add up to `iteration_s`."""
 
     id: NotRequired[str]
     iteration_s: float

@@ -25,6 +25,7 @@ BUNDLED = {
     "gavel": "schedmate.schedulers.policies.gavel:Gavel",
     "pollux": "schedmate.schedulers.policies.pollux:Pollux",
     "sia": "schedmate.schedulers.policies.sia:Sia",
+    "arena": "schedmate.schedulers.policies.arena:Arena",
     "horus": "schedmate.schedulers.policies.horus:Horus",
     "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",
     "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",

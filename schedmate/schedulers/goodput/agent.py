@@ -184,10 +184,10 @@ class Agent:
         """nodes, replicas, limits, factor and the model's parameters of one shape."""
         limit = self.limits.get(shape.gpu_type)
         if limit is None or shape.gpus % limit.gpus or shape.nodes > limit.nodes:
-            return (1, 1, 1, 1, 0.0, *_NEUTRAL)
+            return (1, 1, 1, 1, 0.0, *NEUTRAL)
         replicas = shape.gpus // limit.gpus
         model, factor = self._model(shape.gpu_type, replicas)
-        parameters = _NEUTRAL if model is None else model
+        parameters = NEUTRAL if model is None else model
         return (shape.nodes, replicas, limit.smallest, limit.largest, factor, *parameters)
 
     def _model(self, gpu_type: str, replicas: int) -> tuple[Throughput | None, float]:
@@ -218,4 +218,4 @@ class Agent:
         return float(model.samples_s(1, 1, self.limits[gpu_type].largest, 0))
 
 
-_NEUTRAL = Throughput(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+NEUTRAL = Throughput(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)

@@ -1,0 +1,106 @@
+"""Throughput of a model by GPU type and number of GPUs: what schedulers choose between.
+
+With adaptive parallelism the best proxy plan counts (Arena, section 3.5); schedulers that know of
+data parallelism only see one stage that is copied to every GPU (section 5.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from schedmate.errors import InputError
+from schedmate.schedulers.parallelism.grids import Request
+from schedmate.schedulers.parallelism.models import ModelSpec
+from schedmate.schedulers.parallelism.network import Network
+from schedmate.schedulers.parallelism.plan import Plan, Stage
+from schedmate.schedulers.parallelism.planner import Planner
+from schedmate.schedulers.parallelism.predict import Prediction
+
+MOST_STAGES = 8
+"""Grids with more stages are not profiled: their proxy plans are seldom the fastest."""
+
+
+class Kind(NamedTuple):
+    """What of a job its throughput depends on."""
+
+    spec: ModelSpec
+    batch: int
+    sequence: int
+    precision: str
+
+
+Speeds = dict[tuple[str, int], float]
+
+
+@dataclass
+class Performance:
+    """Throughputs on one cluster, each worked out once."""
+
+    network: Network
+    types: dict[str, int]
+    """GPUs of a node by GPU type."""
+    most: int = 16
+    """Most GPUs of one job."""
+    _adaptive: dict[Kind, Speeds] = field(default_factory=dict)
+    _parallel: dict[Kind, Speeds] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.planner = Planner(self.network)
+
+    def adaptive(self, kind: Kind) -> Speeds:
+        """Throughput [samples/s] of the best plan by (GPU type, GPUs), where the model fits."""
+        if kind not in self._adaptive:
+            found: Speeds = {}
+            for gpu, gpus in self._sizes():
+                try:
+                    planned = self.planner.plan(self._request(kind, gpu, gpus), MOST_STAGES)
+                except InputError:
+                    continue
+                found[gpu, gpus] = planned.best.proxy.samples_per_s
+            self._adaptive[kind] = found
+        return self._adaptive[kind]
+
+    def data_parallel(self, kind: Kind) -> Speeds:
+        """Throughput [samples/s] with the whole model on every GPU, where it fits."""
+        if kind not in self._parallel:
+            found: Speeds = {}
+            for gpu, gpus in self._sizes():
+                prediction = self._copied(kind, gpu, gpus)
+                if prediction is not None and prediction.fits:
+                    found[gpu, gpus] = prediction.samples_per_s
+            self._parallel[kind] = found
+        return self._parallel[kind]
+
+    def _sizes(self) -> list[tuple[str, int]]:
+        powers = [1 << power for power in range(self.most.bit_length()) if 1 << power <= self.most]
+        return [(gpu, gpus) for gpu in self.types for gpus in powers]
+
+    def _request(self, kind: Kind, gpu: str, gpus: int) -> Request:
+        return Request(
+            kind.spec, gpu, gpus, self.types[gpu], kind.batch, kind.sequence, kind.precision
+        )
+
+    def _copied(self, kind: Kind, gpu: str, gpus: int) -> Prediction | None:
+        """The prediction of data parallelism with the largest micro-batch that fits."""
+        if kind.batch % gpus:
+            return None
+        share = kind.batch // gpus
+        found = None
+        micro_batch = 1
+        while micro_batch <= share and share % micro_batch == 0:
+            plan = Plan(
+                model=kind.spec.name,
+                gpus_per_node=self.types[gpu],
+                global_batch=kind.batch,
+                micro_batch=micro_batch,
+                sequence=kind.sequence,
+                precision=kind.precision,
+                stages=(Stage(layers=kind.spec.layers, data=gpus, gpu_type=gpu),),
+            )
+            prediction = self.planner.predictor.predict(plan)
+            if not prediction.fits:
+                break
+            found = prediction
+            micro_batch *= 2
+        return found
