@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -96,6 +96,12 @@ class Lanes:
         if found is None:
             return iter(())
         return _jobs(found.entries, range(found.head + skip, len(found.entries)))
+
+    def by_rank(self, jobs: Iterable[Job]) -> list[Job]:
+        """These of the jobs that are in, by rank."""
+        self._sort()
+        where = self._where
+        return [one[-1] for one in sorted(where[job.index][1] for job in jobs)]
 
     def first(self) -> Job | None:
         """The job that ranks first."""

@@ -17,6 +17,7 @@ from schedmate.errors import UsageError
 if TYPE_CHECKING:
     from schedmate.jobs import Estimate
     from schedmate.schedulers.goodput import Agent
+    from schedmate.schedulers.terms import Constraints, Labels, Left, Status, Terms
 
 PROFILING = "profiling"
 """The role of nodes that a policy sets aside for profiling (Lucid, section 3.2)."""
@@ -46,6 +47,8 @@ class Node(NamedTuple):
     """Virtual cluster; empty: open to every job."""
     role: str = ""
     """What the node is kept for; empty: running jobs."""
+    labels: Labels = ()
+    """What constraints of jobs refer to: names and values."""
 
 
 _GROUP = re.compile(r"\s*(\d{1,9})x(\d{1,9})(?::([\w.+-]+))?(?:@([\w.+-]+))?\s*")
@@ -166,6 +169,10 @@ class Job:
     preemptible: bool = True
     migratable: bool = True
     time_limit_s: float | None = None
+    constraints: Constraints | None = None
+    """Where it may be put; None: wherever its GPUs are free."""
+    terms: Terms | None = None
+    """Service class, deadline, checkpoints; None: nothing was agreed."""
 
     forecast: Forecast | None = None
     """What the estimator said; None: it abstained."""
@@ -187,7 +194,7 @@ class Job:
     """The job it shares its GPUs with."""
     preemptions: int = 0
     evictions: int = 0
-    """Times it was taken off GPUs that it shared."""
+    """Times it was taken off its GPUs and lost what it did since its last checkpoint."""
     moves: int = 0
     """Times it went on at once on other GPUs: moved or resized."""
     failures: int = 0
@@ -196,6 +203,10 @@ class Job:
     """Whether it was seen to use another share of its GPUs than before."""
     slowdown: float | None = None
     """Speed beside its partner over its speed alone, as seen in its log; None: not known."""
+    left: Left | None = None
+    """What it has left to do, as seen in its log; None: not known."""
+    status: Status | None = None
+    """What is under way with it; None: it runs or waits."""
 
     def attained_s(self, now: float) -> float:
         """Time for which it has held GPUs so far [s]."""
@@ -212,4 +223,4 @@ class Job:
         self.allocation = ()
         self.started = self.service_s = 0.0
         self.preemptions = self.evictions = self.moves = self.failures = 0
-        self.slowdown = None
+        self.slowdown = self.left = self.status = None

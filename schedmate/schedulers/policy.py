@@ -7,15 +7,18 @@ The same object decides in the simulator and on a real cluster; nothing it is gi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, Literal, NamedTuple
 
+from schedmate.schedulers import terms
+from schedmate.schedulers.holders import Holders
 from schedmate.schedulers.lanes import Lanes, Rank
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.space import Space
+from schedmate.schedulers.terms import EVERYTHING, Capabilities, NodeNews
 
-NEVER = float("inf")
+NEVER = terms.NEVER
 
 
 class Start(NamedTuple):
@@ -33,12 +36,15 @@ class Pack(NamedTuple):
 
 
 class Evict(NamedTuple):
-    """Take a job off the GPUs it shares; it waits again, its partner runs on alone.
+    """Take a job off its GPUs; it waits again, and a partner runs on alone.
 
-    What it did since its last checkpoint is lost.
+    What it did since its last checkpoint is lost. With `grace_s` it is told to stop and holds its
+    GPUs until it has, at most for that time; it loses nothing if it saves its work meanwhile.
     """
 
     job: Job
+    grace_s: float = 0.0
+    """[s]"""
 
 
 class Preempt(NamedTuple):
@@ -55,10 +61,30 @@ class Resize(NamedTuple):
 
 
 class Migrate(NamedTuple):
-    """Move a running job to other GPUs, as many as it has."""
+    """Move a running job to other GPUs, as many as it has.
+
+    With `overlap` it goes on running until it has been brought up there, and holds both.
+    """
 
     job: Job
     allocation: Allocation
+    overlap: bool = False
+
+
+class Borrow(NamedTuple):
+    """Run a waiting job on GPUs that are not its own: idle ones of another virtual cluster, to be
+    reclaimed by an `Evict` or `Preempt`, or ones that a job lends, which takes them back itself.
+    """
+
+    job: Job
+    allocation: Allocation
+
+
+class Drop(NamedTuple):
+    """Give a job up, waiting or running: it never ends."""
+
+    job: Job
+    why: str = ""
 
 
 class Profile(NamedTuple):
@@ -72,7 +98,40 @@ class Profile(NamedTuple):
     limit_s: float
 
 
-Decision = Start | Pack | Evict | Preempt | Resize | Migrate | Profile
+Decision = Start | Pack | Evict | Preempt | Resize | Migrate | Profile | Borrow | Drop
+
+
+_NEEDS: dict[type, str] = {
+    Pack: "pack",
+    Preempt: "preempt",
+    Evict: "evict",
+    Resize: "resize",
+    Migrate: "migrate",
+    Profile: "profile",
+    Borrow: "borrow",
+    Drop: "drop",
+}
+
+
+def needs(decision: Decision, can: Capabilities) -> str:
+    """What this decision needs and the executor cannot do, by the name of the flag; empty: it
+    can."""
+    what = _NEEDS.get(type(decision), "")
+    if what and not getattr(can, what):
+        return what
+    return "overlap" if isinstance(decision, Migrate) and decision.overlap > can.overlap else ""
+
+
+class Answer(NamedTuple):
+    """What became of a decision."""
+
+    decision: Decision
+    state: Literal["accepted", "refused", "late"]
+    """`late`: it was carried out, but only after the executor's deadline."""
+    why: str = ""
+    """Why it was refused."""
+    at: float = 0.0
+    """[s]"""
 
 
 class View:
@@ -82,7 +141,21 @@ class View:
     the decisions it returns are carried out.
     """
 
-    __slots__ = ("load", "now", "pending", "running", "space", "submitted", "warnings")
+    __slots__ = (
+        "answers",
+        "can",
+        "draining",
+        "holders",
+        "load",
+        "lost",
+        "news",
+        "now",
+        "pending",
+        "running",
+        "space",
+        "submitted",
+        "warnings",
+    )
 
     def __init__(self, space: Space, policy: Policy, load: Load | None = None) -> None:
         self.now = 0.0
@@ -98,6 +171,33 @@ class View:
         """What went wrong and how often, for the summary."""
         self.load = Load() if load is None else load
         """Forecasts how many are to come."""
+        self.can: Capabilities = EVERYTHING
+        """What the executor can do."""
+        self.answers: list[Answer] = []
+        """What became of decisions since the policy was last asked, where not all was accepted."""
+        self.news: list[NodeNews] = []
+        """Nodes that changed since the policy was last asked."""
+        self.draining: dict[int, float] = {}
+        """Nodes on which nothing new may start, and when they are to go down [s]."""
+        self.lost: Callable[[Job], float] | None = None
+        """How an executor says what stopping a job would lose: see `lost_s`."""
+        self.holders: Holders | None = None
+        """Jobs by node, kept up from the first time that `on` is asked."""
+
+    def on(self, node: int) -> list[Job]:
+        """The jobs that hold GPUs of a node, in order of submission, whatever else runs."""
+        if self.holders is None:
+            self.holders = Holders(self.running)
+        return self.holders.on(node)
+
+    def lost_s(self, job: Job) -> float:
+        """Work of a running job since its last checkpoint: what an `Evict` of it would lose [s].
+
+        Where the executor does not say, all since it got its GPUs.
+        """
+        if not job.allocation:
+            return 0.0
+        return self.now - job.started if self.lost is None else self.lost(job)
 
     def jobs(self) -> list[Job]:
         """All who wait or run, in order of submission."""
@@ -149,9 +249,15 @@ class Policy:
         """When the rank of this running job changes by itself; it is then asked for anew [s]."""
         return NEVER
 
+    def waiting_until(self, job: Job, now: float) -> float:
+        """When the rank or lane of this waiting job changes by itself; both are then asked for
+        anew [s]."""
+        return NEVER
+
     def lane(self, job: Job) -> Hashable:
         """Jobs of one lane are alike to the policy: see `Lanes`."""
-        return (job.vc, job.gpus, job.gpu_type, job.share, job.cpus, job.memory_mb)
+        lane = (job.vc, job.gpus, job.gpu_type, job.share, job.cpus, job.memory_mb)
+        return lane if job.constraints is None else (*lane, job.constraints)
 
     def set_aside(self, cluster: Cluster) -> Cluster:
         """The cluster with the roles this policy wants for its nodes."""

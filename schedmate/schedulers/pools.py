@@ -33,11 +33,14 @@ def bits(mask: int) -> Iterator[int]:
 class Pool:
     """Nodes of one virtual cluster, GPU type and role."""
 
-    __slots__ = ("buckets", "counts", "size")
+    __slots__ = ("buckets", "counts", "nodes", "size", "vc")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, vc: str = "") -> None:
         self.size = size
         """GPUs of the largest node."""
+        self.vc = vc
+        self.nodes = 0
+        """Bit set of its nodes."""
         self.buckets = [0] * (size + 1)
         """Free GPUs -> bit set of nodes."""
         self.counts = 0
@@ -77,7 +80,7 @@ class Pools:
         for node in nodes:
             key = (node.vc, node.gpu_type, node.role)
             sizes[key] = max(sizes.get(key, 0), node.gpus)
-        self._pools = {key: Pool(size) for key, size in sizes.items()}
+        self._pools = {key: Pool(size, key[0]) for key, size in sizes.items()}
         self._open: dict[tuple[str, str, str], list[Pool]] = {}
         self.sole: dict[tuple[str, str, str], Pool] = {}
         """The only pool open to those who have asked."""
@@ -86,6 +89,7 @@ class Pools:
         for position, (node, pool) in enumerate(zip(nodes, self.of, strict=True)):
             pool.buckets[node.gpus] |= 1 << position
             pool.counts |= 1 << node.gpus
+            pool.nodes |= 1 << position
 
     def open_to(self, vc: str, gpu_type: str, role: str) -> list[Pool]:
         """Those that a job of this virtual cluster may use, for this role.
@@ -106,3 +110,13 @@ class Pools:
             if len(found) == 1:
                 self.sole[wanted] = found[0]
         return found
+
+    def of_others(self, vc: str, gpu_type: str, role: str) -> list[Pool]:
+        """Those of other virtual clusters, which may lend nodes to this one."""
+        return [
+            pool
+            for (pool_vc, pool_type, pool_role), pool in self._pools.items()
+            if pool_vc not in ("", vc)
+            and pool_role == role
+            and (not gpu_type or pool_type in ("", gpu_type))
+        ]

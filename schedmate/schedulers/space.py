@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedmate.schedulers.demands import Hosts, Shares
-from schedmate.schedulers.model import Allocation, Cluster, Job
-from schedmate.schedulers.pools import Pool, Pools, bits, lowest
+from schedmate.schedulers.fitting import fit
+from schedmate.schedulers.free import Free
+from schedmate.schedulers.model import Allocation, Cluster, Job, gpus_in
+from schedmate.schedulers.pools import Pool, lowest
 
 GIVEN = "given"
 _PLACES = 1 << 17
@@ -14,64 +15,43 @@ Booking = tuple[Job, Allocation] | tuple[Job, Allocation, str]
 """What was taken, or with `GIVEN` released."""
 
 
-class Space:
+class Space(Free):
     """Which GPUs are free. Jobs are put by `find`, booked by `take`, released by `give`."""
 
-    __slots__ = (
-        "_hosts",
-        "_journal",
-        "_places",
-        "_pool_of",
-        "_pools",
-        "_shares",
-        "_sole",
-        "cluster",
-        "free",
-        "idle",
-        "largest",
-    )
+    __slots__ = ("_journal", "_places")
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        nodes = cluster.nodes
-        self.free = [(1 << node.gpus) - 1 for node in nodes]
-        """Bit mask of each node's free GPUs."""
-        self.idle = cluster.gpus
-        """Free GPUs of all nodes."""
-        self.largest = max(node.gpus for node in nodes)
-        """GPUs of the largest node."""
-        self._hosts = Hosts(nodes)
-        self._shares = Shares()
-        self._pools = Pools(nodes)
-        self._pool_of = self._pools.of
-        self._sole = self._pools.sole
+        super().__init__(cluster)
         self._places: dict[tuple[int, int, int], Allocation] = {}
         self._journal: list[Booking] | None = None
-
-    @property
-    def sharing(self) -> bool:
-        """Whether a GPU is cut up among fractional jobs."""
-        return bool(self._shares.used)
 
     # Where a job would go.
 
     def find(
-        self, job: Job, role: str = "", *, gpus: int = 0, gpu_type: str = ""
+        self,
+        job: Job,
+        role: str = "",
+        *,
+        gpus: int = 0,
+        gpu_type: str = "",
+        borrow: bool = False,
     ) -> Allocation | None:
         """GPUs for `job` on the fewest nodes, those with the least left over; None: not now.
 
-        `gpus` and `gpu_type` instead of what the job asks for, for one that is elastic.
+        `gpus` and `gpu_type` instead of what the job asks for, for one that is elastic. `borrow`:
+        on nodes of other virtual clusters than its own, for a `Borrow` or a `Profile`.
         """
         gpus = gpus or job.gpus
         if gpus > self.idle and job.share == 1.0:
             return None
-        pools = self._pools.open_to(job.vc, gpu_type or job.gpu_type, role)
-        plain = job.share == 1.0 and not job.cpus and not job.memory_mb
+        open_to = self._pools.of_others if borrow else self._pools.open_to
+        pools = open_to(job.vc, gpu_type or job.gpu_type, role)
+        plain = job.share == 1.0 and not job.cpus and not job.memory_mb and job.constraints is None
         for pool in pools:
             if plain and gpus <= pool.size:
                 if (node := pool.fullest(gpus)) >= 0:
                     return self._place(node, gpus)
-            elif allocation := self._find(job, gpus, pool):
+            elif allocation := self._fit(job, gpus, pool):
                 return allocation
         return None
 
@@ -82,7 +62,11 @@ class Space:
             if gpus > self.idle:
                 return None
             pool = self._sole.get((job.vc, job.gpu_type, role))
-            if pool is not None and gpus <= pool.size and not (job.cpus or job.memory_mb):
+            if (
+                pool is not None
+                and gpus <= pool.size
+                and not (job.cpus or job.memory_mb or job.constraints)
+            ):
                 # What `find` and `take` do, for most jobs, with all that is known in between.
                 counts = pool.counts >> gpus
                 if not counts:
@@ -110,28 +94,6 @@ class Space:
             self.take(job, allocation)
         return allocation
 
-    def whole(self, job: Job) -> int:
-        """How many nodes are free as a whole, of those that the job may use."""
-        return sum(pool.whole() for pool in self._pools.open_to(job.vc, job.gpu_type, ""))
-
-    def free_for(self, job: Job) -> int:
-        """Free GPUs of the nodes that the job may use."""
-        return sum(
-            free * nodes.bit_count()
-            for pool in self._pools.open_to(job.vc, job.gpu_type, "")
-            for free, nodes in enumerate(pool.buckets)
-        )
-
-    def freest(self, job: Job) -> int:
-        """The most free GPUs on one of the nodes that the job may use."""
-        pools = self._pools.open_to(job.vc, job.gpu_type, "")
-        return max((pool.freest() for pool in pools), default=0)
-
-    def could(self, job: Job, role: str = "") -> bool:
-        """Whether one node of this role is large enough for the job, were it free."""
-        pools = self._pools.open_to(job.vc, job.gpu_type, role)
-        return any(job.gpus <= pool.size for pool in pools)
-
     # Booking.
 
     def take(self, job: Job, allocation: Allocation, *, any_size: bool = False) -> bool:
@@ -146,7 +108,9 @@ class Space:
                     return False
             elif not self.free[node] & gpu:
                 return False
-            else:
+            if job.constraints is not None and not self.sites.admits(job, allocation):
+                return False
+            if (node, gpu) not in self._shares.used:
                 self._take(allocation)
             self._shares.take(job, (node, gpu))
         else:
@@ -154,12 +118,14 @@ class Space:
             for node, mask in allocation:
                 gpus += mask.bit_count()
                 if free[node] & mask != mask:
-                    return False
+                    return self._some_apart and self._borrow(job, allocation)
             if gpus != job.gpus and not any_size and not job.min_gpus <= gpus <= job.max_gpus:
                 return False
+            if job.constraints is not None and not self.sites.admits(job, allocation):
+                return False
             self._take(allocation)
-        if job.cpus or job.memory_mb:
-            self._hosts.charge(job, allocation, -1)
+        if job.cpus or job.memory_mb or job.constraints:
+            self._charge(job, allocation, -1)
         if self._journal is not None:
             self._journal.append((job, allocation))
         return True
@@ -167,8 +133,10 @@ class Space:
     def give(self, job: Job, allocation: Allocation) -> None:
         """Release what `take` booked."""
         if job.share == 1.0 or self._shares.give(job, allocation[0]):
-            free = self.free
+            free, apart = self.free, self._some_apart
             for node, mask in allocation:
+                if apart and not (mask := self._apart.give(node, mask)):
+                    continue
                 left = free[node]
                 free[node] = left | mask
                 before, given = left.bit_count(), mask.bit_count()
@@ -181,8 +149,8 @@ class Space:
                 before += given
                 buckets[before] |= bit
                 pool.counts |= 1 << before
-        if job.cpus or job.memory_mb:
-            self._hosts.charge(job, allocation, 1)
+        if job.cpus or job.memory_mb or job.constraints:
+            self._charge(job, allocation, 1)
         if self._journal is not None:
             self._journal.append((job, allocation, GIVEN))
 
@@ -221,17 +189,38 @@ class Space:
     def _undo(self, journal: list[Booking]) -> None:
         for job, allocation, *given in reversed(journal):
             if given:
-                self.take(job, allocation, any_size=True)
+                self._retake(job, allocation)
             else:
                 self.give(job, allocation)
 
-    def _take(self, allocation: Allocation) -> None:
-        free = self.free
-        for node, mask in allocation:
-            before, taken = free[node].bit_count(), mask.bit_count()
-            free[node] ^= mask
-            self.idle -= taken
-            self._pool_of[node].move(1 << node, before, before - taken)
+    # Of `find`, `take` and `give`.
+
+    def _fit(self, job: Job, gpus: int, pool: Pool) -> Allocation | None:
+        sites = None if job.constraints is None else self.sites
+        return fit(job, gpus, pool, self.free, self._hosts, self._shares, sites)
+
+    def _borrow(self, job: Job, allocation: Allocation) -> bool:
+        """Book GPUs that other jobs lend."""
+        if gpus_in(allocation) != job.gpus or not self._apart.borrow(allocation):
+            return False
+        if job.cpus or job.memory_mb or job.constraints:
+            self._charge(job, allocation, -1)
+        if self._journal is not None:
+            self._journal.append((job, allocation))
+        return True
+
+    def _retake(self, job: Job, allocation: Allocation) -> None:
+        """Undo `give`, wherever the GPUs went."""
+        if job.share == 1.0 or allocation[0] not in self._shares.used:
+            if self._some_apart:
+                apart = self._apart
+                self._take(tuple((node, apart.retake(node, mask)) for node, mask in allocation))
+            else:
+                self._take(allocation)
+        if job.share != 1.0:
+            self._shares.take(job, allocation[0])
+        if job.cpus or job.memory_mb or job.constraints:
+            self._charge(job, allocation, -1)
 
     def _place(self, node: int, gpus: int) -> Allocation:
         # The same places come again and again: the same object then, while they are not too many.
@@ -242,52 +231,3 @@ class Space:
                 self._places.clear()
             place = self._places[key] = ((node, lowest(self.free[node], gpus)),)
         return place
-
-    def _find(self, job: Job, gpus: int, pool: Pool) -> Allocation | None:
-        if job.share != 1.0:
-            return self._find_share(job, pool)
-        chosen: list[tuple[int, int]] = []
-        left = gpus
-        if left > pool.size:
-            # A gang: whole free nodes, then the rest on the node it fills best.
-            for node in bits(pool.buckets[pool.size]):
-                if left < pool.size:
-                    break
-                if self._hosts.afford(node, job, pool.size):
-                    chosen.append((node, self.free[node]))
-                    left -= pool.size
-            if left >= pool.size:
-                return None
-        if left:
-            taken = {node for node, _ in chosen}
-            rest = next(
-                (
-                    node
-                    for count in range(left, pool.size + 1)
-                    for node in bits(pool.buckets[count])
-                    if node not in taken and self._hosts.afford(node, job, left)
-                ),
-                None,
-            )
-            if rest is None:
-                return None
-            chosen.append((rest, lowest(self.free[rest], left)))
-        return tuple(sorted(chosen))
-
-    def _find_share(self, job: Job, pool: Pool) -> Allocation | None:
-        # The fullest GPU with room for it, else a GPU of its own.
-        open_gpus = [
-            (used, -node, -gpu)
-            for (node, gpu), used in self._shares.used.items()
-            if self._pool_of[node] is pool
-            and self._shares.fits(job, (node, gpu))
-            and self._hosts.afford(node, job, job.gpus)
-        ]
-        if open_gpus:
-            _, node, gpu = max(open_gpus)
-            return ((-node, -gpu),)
-        for count in range(1, pool.size + 1):
-            for node in bits(pool.buckets[count]):
-                if self._hosts.afford(node, job, job.gpus):
-                    return ((node, lowest(self.free[node], 1)),)
-        return None

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 
 from schedmate.logparse.progress.ratio import THRESHOLD
 from schedmate.schedulers.adapters.modules import WithSchedMate
-from schedmate.schedulers.adapters.sjf import remaining_s
 from schedmate.schedulers.model import Job, Profile
 from schedmate.schedulers.policies.lucid.policy import Lucid, _Packed, newcomer
-from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import Decision, Evict, Start, View
+from schedmate.schedulers.remaining import predicted_s, remaining_s
 
 SLOWED = "slowed"
 """The lane of running jobs whose partner is to leave."""

@@ -9,23 +9,9 @@ from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.policies.preemptive import Srtf
-from schedmate.schedulers.policies.queues import Qssf, Sjf, predicted_s
+from schedmate.schedulers.policies.queues import Qssf, Sjf
 from schedmate.schedulers.policy import NEVER
-
-
-def total_s(job: Job, attained_s: float) -> float:
-    """The estimated duration, doubled until a job that has run for `attained_s` can be within it:
-    of run times with a heavy tail, who has run for long has long to go [s]."""
-    total = max(predicted_s(job), 1.0)
-    while total <= attained_s * (1 + 1e-9):
-        total *= 2
-    return total
-
-
-def remaining_s(job: Job, now: float) -> float:
-    """Expected time left of a job, also of one that failed or was stopped [s]."""
-    attained_s = job.attained_s(now)
-    return total_s(job, attained_s) - attained_s
+from schedmate.schedulers.remaining import remaining_s
 
 
 class SjfWithSchedMate(WithSchedMate, Sjf):

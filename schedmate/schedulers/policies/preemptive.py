@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policies.room import Stopped, make_room
 from schedmate.schedulers.policy import NEVER, Decision, Policy, Preempt, Start, View
+from schedmate.schedulers.remaining import predicted_s
 
 
 class Preemptive(Policy):

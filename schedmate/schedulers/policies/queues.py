@@ -7,15 +7,8 @@ from typing import ClassVar
 
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policy import NEVER, Decision, Policy, Start, View
-
-
-def predicted_s(job: Job) -> float:
-    """The estimated duration, or the user's time limit, or infinity: such jobs go last."""
-    if job.forecast is not None:
-        return job.forecast.duration_s
-    return NEVER if job.time_limit_s is None else job.time_limit_s
-
+from schedmate.schedulers.policy import Decision, Policy, Start, View
+from schedmate.schedulers.remaining import predicted_s
 
 _new = tuple.__new__  # what a NamedTuple does in twice the time
 

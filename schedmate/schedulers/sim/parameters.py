@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from schedmate.errors import UsageError
 from schedmate.schedulers.model import Profile
+from schedmate.schedulers.sim.world.shutdown import Shutdown
 
 
 class Interference(Protocol):
@@ -129,7 +130,16 @@ class Parameters:
     repair_s: float = 3600.0
     """Time for which a failed node is gone: an assumption [s]."""
     checkpoint_s: float = 1800.0
-    """Work between two checkpoints; a failure loses what came after the last: an assumption [s]."""
+    """Work between two checkpoints of a job whose user did not set it; a failure loses what came
+    after the last: an assumption [s]."""
+    shutdown: Shutdown = field(default_factory=Shutdown)
+    """How long jobs take to end once they are told to."""
+    reclaim_grace_s: float = 60.0
+    """Time given to a job on borrowed GPUs when their owner wants them back: SpotGPU kills it
+    after 60 s (ASI paper, section 4.2) [s]."""
+    handover_s: float = 31.0
+    """Pause of a job that was brought up on its new GPUs while it ran on the old ones: half of
+    what a restart takes, an assumption [s]."""
 
     harmless: frozenset[str] = frozenset()
     """Models whose every measured pair counts as free of interference."""

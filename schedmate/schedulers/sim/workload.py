@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from schedmate.errors import UsageError
-from schedmate.schedulers.model import Job, Profile
+from schedmate.schedulers.model import Allocation, Job, Profile
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
@@ -48,6 +48,10 @@ class Workload:
     """What of it no cluster did, each in a few words; empty: nothing is known to be made up."""
     recorded: bool = False
     """Whether it is said to be what a cluster did."""
+    standby: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    """By position: when jobs lend their GPUs, from and until [s]; their time runs on meanwhile."""
+    initial: dict[int, Allocation] = field(default_factory=dict)
+    """By position: what jobs hold that run already when they are submitted; nobody decides that."""
     notes: list[str] = field(default_factory=list)
     """What the importer has to say about the whole: rows left out, guesses made."""
 
@@ -94,6 +98,9 @@ class Workload:
         cut = copy(self)
         for name in _PARALLEL:
             setattr(cut, name, part(getattr(self, name)))
+        place = {old: new for new, old in enumerate(kept)}
+        cut.standby = {place[old]: one for old, one in self.standby.items() if old in place}
+        cut.initial = {place[old]: one for old, one in self.initial.items() if old in place}
         cut.jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
         cut.columns = {name: part(values) for name, values in self.columns.items()}
         return cut

@@ -14,8 +14,8 @@ from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import PROFILING, Cluster, Job
 from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
-from schedmate.schedulers.policies.queues import predicted_s
 from schedmate.schedulers.policy import Decision, Evict, Pack, Policy, Profile, Start, View
+from schedmate.schedulers.remaining import predicted_s
 
 UNSTABLE = "unstable"
 """The lane of jobs that share GPUs and whose use was seen to change."""

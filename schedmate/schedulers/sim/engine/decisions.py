@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 from schedmate.errors import SchedmateError
 from schedmate.schedulers.model import Allocation, Job, gpus_in
 from schedmate.schedulers.policy import (
+    Answer,
+    Borrow,
     Decision,
+    Drop,
     Evict,
     Migrate,
     Pack,
@@ -17,9 +20,11 @@ from schedmate.schedulers.policy import (
     Profile,
     Resize,
     Start,
+    needs,
 )
 from schedmate.schedulers.sim.engine.execution import Execution
-from schedmate.schedulers.sim.engine.progress import PROFILE
+from schedmate.schedulers.sim.engine.progress import LOAN, PROFILE
+from schedmate.schedulers.sim.world.executor import Executor
 from schedmate.schedulers.space import GIVEN, Booking
 
 
@@ -27,21 +32,37 @@ class DecisionError(SchedmateError):
     """A policy decided something impossible."""
 
 
-class Decisions:
-    """What becomes of each kind of decision, and how many of each there were."""
+class _RefusedError(Exception):
+    """A decision cannot be carried out, and nothing of it was."""
 
-    def __init__(self, execution: Execution, policy: Policy) -> None:
+
+class Decisions:
+    """What becomes of each kind of decision, and how many of each there were.
+
+    Without an `executor` an impossible decision ends the simulation; with one it is refused, as on
+    a real cluster, and the policy hears of it.
+    """
+
+    def __init__(
+        self, execution: Execution, policy: Policy, executor: Executor | None = None
+    ) -> None:
         self.counts: Counter[type] = Counter()
         self._execution = execution
+        self._executor = executor
+        self._in_vain = 0
         self._policy = policy
         self._view = execution.view
         self._space = execution.space
         self._apply: dict[type, Callable[..., None]] = {
+            Start: self._start,
+            Preempt: self._preempt,
             Pack: self._pack,
             Evict: self._evict,
             Resize: self._reallocate,
             Migrate: self._reallocate,
             Profile: self._profile,
+            Borrow: self._borrow,
+            Drop: self._drop,
         }
 
     def carry_out(self, decisions: Sequence[Decision]) -> None:
@@ -49,6 +70,9 @@ class Decisions:
 
         Raises `DecisionError` for the first decision that is impossible.
         """
+        if self._executor is not None:
+            self._answer(decisions, self._executor)
+            return
         # Mostly a policy has booked just what it returns: then that is kept.
         counts, leave, starts = self.counts, self._view.pending.remove, 0
         execution = self._execution
@@ -58,103 +82,200 @@ class Decisions:
                 bookings = _bookings(decisions)
                 break
         booked = self._space.settle(bookings)
-        for decision in decisions:
-            if type(decision) is Start:
-                starts += 1
-                if not booked:
-                    self._take(decision.job, decision.allocation, decision)
-                elif not leave(decision[0]):
-                    raise self._impossible(decision, "the job is not waiting")
-                execution.begin(*decision)
-                continue
-            counts[type(decision)] += 1
-            if type(decision) is Preempt:
-                execution.booked = booked
-                self._preempt(decision)
-                execution.booked = False
-            else:
+        try:
+            for decision in decisions:
+                if type(decision) is Start:
+                    starts += 1
+                    if not booked:
+                        self._take(decision.job, decision.allocation)
+                    elif not leave(decision[0]):
+                        raise _RefusedError(NOT_WAITING)
+                    execution.begin(*decision)
+                    continue
+                counts[type(decision)] += 1
+                execution.booked = booked and type(decision) in _BOOKED
                 self._apply[type(decision)](decision)
+                execution.booked = False
+        except _RefusedError as refused:
+            raise DecisionError(
+                f"policy {self._policy.name} decided {type(decision).__name__} of job "
+                f"{decision.job.id} at {self._view.now:.3f} s, which is impossible: {refused}."
+            ) from None
         if starts:
             counts[Start] += starts
+
+    def _answer(self, decisions: Sequence[Decision], executor: Executor) -> None:
+        """Carry out what is possible, and answer the rest."""
+        self._space.rollback()
+        refusals, now = self._execution.underway.ledger.refused, self._view.now
+        self._in_vain += 1
+        for decision in decisions:
+            try:
+                if lacking := needs(decision, executor.can):
+                    raise _RefusedError(f"the executor cannot {lacking}")
+                if why := executor.refuses(decision, now):
+                    raise _RefusedError(why)
+                self._apply[type(decision)](decision)
+            except _RefusedError as refused:
+                why = str(refused)
+                refusals[why] = refusals.get(why, 0) + 1
+                self._view.answers.append(Answer(decision, "refused", why, now))
+            else:
+                self._in_vain = 0
+                self.counts[type(decision)] += 1
+        if self._in_vain > _MOST_IN_VAIN:
+            raise DecisionError(
+                f"the executor refused all that policy {self._policy.name} decided {_MOST_IN_VAIN} "
+                f"times in a row, the last time because {self._view.answers[-1].why}."
+            )
+        if self._view.answers:
+            self._execution.ask_again(executor.retry_s)
+
+    def _start(self, decision: Start) -> None:
+        self._take(decision.job, decision.allocation)
+        self._execution.begin(*decision)
 
     def _profile(self, decision: Profile) -> None:
         job, allocation, limit = decision
         execution, view = self._execution, self._view
         left = execution.physics.work[job.index] - execution.done[job.index]
         if execution.parameters.profiling_is_free and left > limit:
-            self._leave_queue(job, decision)
+            self._leave_queue(job)
             job.profiled = True
-            view.pending.add(job, view.now)
+            execution.wait(job)
             execution.dirty = True
             return
-        self._take(job, allocation, decision)
+        self._take(job, allocation, any_size=True)
         execution.profiled_at[job.index] = view.now + limit
         execution.begin(job, allocation, PROFILE)
+
+    def _borrow(self, decision: Borrow) -> None:
+        job, allocation = decision
+        if not self._execution.booked:
+            self._take(job, allocation, borrow=True)
+        else:
+            self._leave_queue(job)
+        self._execution.begin(job, allocation, LOAN)
 
     def _pack(self, decision: Pack) -> None:
         job, partner = decision
         if not partner.allocation or partner.partner is not None or partner.gpus != job.gpus:
-            raise self._impossible(
-                decision, "the partner does not run alone on as many GPUs as the job asks for"
+            raise _RefusedError(
+                "the partner does not run alone on as many GPUs as the job asks for"
             )
         if partner.profiling:
-            raise self._impossible(decision, "the partner is being profiled")
-        self._leave_queue(job, decision)
+            raise _RefusedError("the partner is being profiled")
+        if self._execution.kind.get(partner.index) == LOAN:
+            raise _RefusedError("the partner runs on borrowed GPUs")
+        self._check_settled(partner)
+        self._leave_queue(job)
         self._execution.join(job, partner)
 
     def _evict(self, decision: Evict) -> None:
-        if decision.job.partner is None:
-            raise self._impossible(decision, "the job shares its GPUs with no other")
-        decision.job.evictions += 1
-        self._execution.evict(decision.job)
+        job = decision.job
+        if not job.allocation or (job.profiling and job.partner is None):
+            raise _RefusedError("the job is not running")
+        # Who was told to stop can still be ended at once.
+        if job.status is None or not job.status.leaving or decision.grace_s > 0:
+            self._check_settled(job)
+        job.evictions += 1
+        # Of a pair, the one that stays keeps the GPUs; else they are free for others now.
+        self._execution.dirty |= job.partner is None
+        self._execution.evict(job, decision.grace_s)
 
-    def _preempt(self, decision: Decision) -> None:
+    def _preempt(self, decision: Preempt) -> None:
         job = decision.job
         if not job.allocation or job.profiling:
-            raise self._impossible(decision, "the job is not running")
+            raise _RefusedError("the job is not running")
+        self._check_settled(job)
         job.preemptions += 1
         self._execution.interrupt(job)
 
+    def _drop(self, decision: Drop) -> None:
+        if not decision.job.allocation and decision.job not in self._view.pending:
+            raise _RefusedError("the job neither waits nor runs")
+        self._execution.dirty |= bool(decision.job.allocation)
+        self._execution.drop(decision.job, decision.why)
+
     def _reallocate(self, decision: Resize | Migrate) -> None:
-        job, allocation = decision
+        job, allocation = decision[:2]
         if not job.allocation or job.partner is not None or job.profiling:
-            raise self._impossible(decision, "the job does not run alone")
+            raise _RefusedError("the job does not run alone")
+        self._check_settled(job)
         gpus = gpus_in(allocation)
         if isinstance(decision, Migrate):
             if gpus != gpus_in(job.allocation) or not job.migratable:
-                raise self._impossible(decision, "it moves to as many GPUs, if it may move")
+                raise _RefusedError("it moves to as many GPUs, if it may move")
         elif not job.min_gpus <= gpus <= job.max_gpus:
-            raise self._impossible(decision, "the job cannot run on so many GPUs")
+            raise _RefusedError("the job cannot run on so many GPUs")
+        if self._space.borrows(allocation):
+            raise _RefusedError(LENT)
+        if isinstance(decision, Migrate) and decision.overlap:
+            if not self._space.take(job, allocation):
+                raise _RefusedError(NOT_FREE)
+            self._execution.underway.bring_up(job, allocation)
+            return
+        if self._executor is not None and not self._fits_instead(job, allocation):
+            raise _RefusedError(NOT_FREE)
         self._execution.stop(job)
         if not self._space.take(job, allocation):
-            raise self._impossible(decision, "not all of these GPUs are free")
+            raise _RefusedError(NOT_FREE)
         job.moves += 1
         self._execution.begin(job, allocation)
 
-    def _leave_queue(self, job: Job, decision: Decision) -> None:
-        if not self._view.pending.remove(job):
-            raise self._impossible(decision, "the job is not waiting")
+    def _fits_instead(self, job: Job, allocation: Allocation) -> bool:
+        """Whether the job could have these GPUs once it has left its own."""
+        space = self._space
+        space.begin()
+        space.give(job, job.allocation)
+        free = space.take(job, allocation)
+        space.rollback()
+        return free
 
-    def _take(self, job: Job, allocation: Allocation, decision: Decision) -> None:
+    def _leave_queue(self, job: Job) -> None:
+        if not self._view.pending.remove(job):
+            raise _RefusedError(NOT_WAITING)
+
+    def _take(
+        self, job: Job, allocation: Allocation, *, any_size: bool = False, borrow: bool = False
+    ) -> None:
         gpus = gpus_in(allocation)
         fits = gpus == job.gpus or (job.elastic and job.min_gpus <= gpus <= job.max_gpus)
-        if not fits and not isinstance(decision, Profile):
-            raise self._impossible(decision, f"it is given {gpus} GPUs and asks for {job.gpus}")
-        self._leave_queue(job, decision)
+        if not fits and not any_size:
+            raise _RefusedError(f"it is given {gpus} GPUs and asks for {job.gpus}")
+        if job not in self._view.pending:
+            raise _RefusedError(NOT_WAITING)
+        if not borrow and self._space.borrows(allocation):
+            raise _RefusedError(LENT)
         if not self._space.take(job, allocation, any_size=not fits):
-            raise self._impossible(decision, "not all of these GPUs are free")
+            raise _RefusedError(NOT_FREE)
+        self._view.pending.remove(job)
 
-    def _impossible(self, decision: Decision, why: str) -> DecisionError:
-        return DecisionError(
-            f"policy {self._policy.name} decided {type(decision).__name__} of job "
-            f"{decision.job.id} at {self._view.now:.3f} s, which is impossible: {why}."
-        )
+    def _check_settled(self, job: Job) -> None:
+        if job.status is not None:
+            what = "lends its GPUs" if job.status.lends else "is being moved"
+            raise _RefusedError(
+                "the job was told to stop" if job.status.leaving else f"the job {what}"
+            )
+
+
+_MOST_IN_VAIN = 1000
+"""Times in a row that everything is refused, after which an executor is given up."""
+
+_BOOKED = (Preempt, Borrow)
+"""Decisions that a policy books itself, besides those to start."""
+
+NOT_WAITING = "the job is not waiting"
+NOT_FREE = "not all of these GPUs are free"
+LENT = "these GPUs are lent by another job, and only to be borrowed"
 
 
 def _bookings(decisions: Sequence[Decision]) -> list[Booking]:
     """What a policy that books all it decides has done to the space."""
-    return [
-        one if type(one) is Start else (one.job, one.job.allocation, GIVEN)
-        for one in decisions
-        if type(one) is Start or (type(one) is Preempt and one.job.partner is None)
-    ]
+    booked: list[Booking] = []
+    for one in decisions:
+        if isinstance(one, Start | Borrow):
+            booked.append((one.job, one.allocation))
+        elif isinstance(one, Preempt) and one.job.partner is None:
+            booked.append((one.job, one.job.allocation, GIVEN))
+    return booked

@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappush
 
-from schedmate.schedulers.model import Job
+from schedmate.errors import InputError
+from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
-from schedmate.schedulers.sim.engine.progress import PACKED, SUBMIT, WAKE, PhysicsError, Progress
+from schedmate.schedulers.sim.engine.ledger import Dropped
+from schedmate.schedulers.sim.engine.progress import (
+    PACKED,
+    REORDER,
+    SUBMIT,
+    TICK,
+    WAKE,
+    PhysicsError,
+    Progress,
+)
+from schedmate.schedulers.sim.engine.underway import Underway
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.faults import ORDINARY, Again, Failure, Faults
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
+
+ASKED = 1
+"""In the place of the epoch: a tick that is no round."""
 
 _ATTEMPTS = 10_000
 """Failures of one job after which the faults object is taken to be broken."""
@@ -23,12 +37,14 @@ class Execution(Progress):
 
     __slots__ = (
         "_jobs_fail",
+        "_reorders",
         "attended",
         "coming",
         "dirty",
         "ended",
         "failures",
         "faults",
+        "jobs",
         "parameters",
         "unfinished",
     )
@@ -47,6 +63,9 @@ class Execution(Progress):
         physics = physics or TracePhysics(workload, parameters)
         super().__init__(workload, policy, view, physics, observers)
         self.parameters = parameters
+        self.jobs = workload.jobs
+        self.underway = Underway(self, workload)
+        self._reorders = type(policy).waiting_until is not Policy.waiting_until
         self.faults = faults or ORDINARY
         self.coming = 0
         """Events outstanding that happen whatever the policy decides, besides rounds."""
@@ -56,7 +75,7 @@ class Execution(Progress):
         self.unfinished = len(workload)
         self.failures: dict[int, tuple[Failure, Again | None]] = {}
         self._jobs_fail = type(self.faults).fails_at is not Faults.fails_at
-        self.attended = self._jobs_fail or bool(self.observers)
+        self.attended = self._jobs_fail or self._reorders or bool(self.observers)
         """Whether anybody has to be told or asked when a job is submitted."""
         for observer in self.observers:
             observer.attach(self)
@@ -65,11 +84,24 @@ class Execution(Progress):
 
     def submit(self, job: Job) -> None:
         """The job waits for the first time, or again after a failure."""
-        self.view.pending.add(job, self.view.now)
+        self.wait(job)
         if self._jobs_fail:
             self.fails_at[job.index] = self.faults.fails_at(job.index, job.failures)
         for observer in self.observers:
             observer.submitted(job)
+
+    def resume(self, job: Job, allocation: Allocation) -> None:
+        """The job ran already when it is submitted: it holds these GPUs from now on."""
+        if not self.space.take(job, allocation, any_size=True):
+            raise InputError(
+                f"job {job.id} is said to run from the start on GPUs that are not free: nodes "
+                f"{', '.join(self.space.cluster.nodes[node].name for node, _ in allocation)}."
+            )
+        if self._jobs_fail:
+            self.fails_at[job.index] = self.faults.fails_at(job.index, job.failures)
+        for observer in self.observers:
+            observer.submitted(job)
+        self.begin(job, allocation)
 
     def later(self, job: Job, wait_s: float) -> None:
         """Submit the job after this time."""
@@ -146,20 +178,63 @@ class Execution(Progress):
         for observer in self.observers:
             observer.packed(partner)
 
-    def evict(self, job: Job) -> None:
-        """The job leaves the GPUs that it shares; nothing asks it to save its work first.
+    def evict(self, job: Job, grace_s: float = 0.0) -> None:
+        """The job leaves its GPUs; without a grace time nothing asks it to save its work first.
 
         SchedMate, section 4.1.
         """
-        index = job.index
-        self.advance(job)
-        self.done[index] = self.physics.saved(index, self.done[index], self.done_before[index])
-        self.interrupt(job)
+        if grace_s > 0:
+            self.underway.tell_to_stop(job, grace_s)
+        else:
+            self.underway.leave(job)
 
     def interrupt(self, job: Job) -> None:
         """The job leaves its GPUs with all its work kept, and waits again."""
         self.stop(job)
-        self.view.pending.add(job, self.view.now)
+        self.wait(job)
+
+    def drop(self, job: Job, why: str) -> None:
+        """The job is given up, wherever it is."""
+        if job.allocation:
+            self.stop(job)
+        else:
+            self.view.pending.remove(job)
+        self.unfinished -= 1
+        self.underway.ledger.dropped[job.index] = Dropped(self.view.now, why)
+        for observer in self.observers:
+            observer.failed(job, again=False)
+
+    def wait(self, job: Job) -> None:
+        """The job is among the waiting."""
+        now = self.view.now
+        self.view.pending.add(job, now)
+        if self._reorders and (until := self.policy.waiting_until(job, now)) < NEVER:
+            heappush(self.events, (max(until, now), REORDER, job.index, -1))
+
+    def reorder(self, job: Job) -> bool:
+        """The rank or lane of a waiting job has changed by itself; whether it still waits."""
+        if not self.view.pending.remove(job):
+            return False
+        now = self.view.now
+        self.view.pending.add(job, now)
+        until = self.policy.waiting_until(job, now)
+        if now < until < NEVER:
+            heappush(self.events, (until, REORDER, job.index, -1))
+        return True
+
+    def lost_s(self, job: Job) -> float:
+        """Work of a running job that its last checkpoint does not hold, as time at its speed."""
+        index, speed = job.index, self._speed[job.index]
+        done = self.done[index] + max(0.0, self.view.now - self._since[index]) * speed
+        done = min(self._work[index], self._until.get(index, NEVER), done)
+        return (done - self.physics.saved(index, done, self.done_before[index])) / (speed or 1.0)
+
+    def close(self) -> None:
+        """The simulation is stopped: whoever runs has done what it has."""
+        self.underway.ledger.horizon = self.view.now
+        for job in list(self.view.running):
+            self.advance(job)
+            self.release(job)
 
     def stop(self, job: Job) -> None:
         """The job leaves its GPUs with all its work kept."""
@@ -188,9 +263,13 @@ class Execution(Progress):
         if job is None:
             return
         if self.view.pending.remove(job):
-            self.view.pending.add(job, self.view.now)
+            self.wait(job)
         elif job.allocation:
             self.rerank(job)
+
+    def ask_again(self, after_s: float) -> None:
+        """The policy decides again after this time, whatever happens until then."""
+        self._expect(self.view.now + after_s, TICK, -1, ASKED)
 
     def _expect(self, at: float, kind: int, index: int, epoch: int) -> None:
         self.coming += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappush
+from typing import TYPE_CHECKING
 
 from schedmate.errors import SchedmateError
 from schedmate.schedulers.model import Allocation, Job
@@ -13,13 +14,18 @@ from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 
-END, FAIL, PROFILED, PACE, RERANK, SUBMIT, WAKE, UP, DOWN, TICK = range(10)
-"""Kinds of events; at one instant they happen in this order."""
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.engine.underway import Underway
+
+END, FAIL, PROFILED, LEFT, PACE, RERANK = range(6)
+"""Kinds of events of a job as it runs now; at one instant all events happen in this order."""
+MOVED, RECLAIM, LEND, SUBMIT, WAKE, REORDER, UP, DRAIN, DOWN, TICK, HORIZON = range(6, 17)
+"""Those that hold whatever became of the job meanwhile, and of nodes and the clock."""
 
 Event = tuple[float, int, int, int]
 """Time, kind, position of the job or node, epoch; of a wake: which observer."""
 
-RUN, PACKED, PROFILE = range(len(KINDS))
+RUN, PACKED, PROFILE, LOAN = range(len(KINDS))
 
 
 class PhysicsError(SchedmateError):
@@ -47,6 +53,7 @@ class Progress:
         "epoch",
         "events",
         "fails_at",
+        "handing_over",
         "kind",
         "observers",
         "physics",
@@ -56,8 +63,11 @@ class Progress:
         "segments",
         "space",
         "started",
+        "underway",
         "view",
     )
+
+    underway: Underway
 
     def __init__(
         self,
@@ -88,6 +98,8 @@ class Progress:
         """Work done before the present allocation."""
         self.fails_at: dict[int, float] = {}
         self.profiled_at: dict[int, float] = {}
+        self.handing_over: dict[int, float] = {}
+        """The pause with which a job began that was brought up beforehand [s]."""
         self.previous: dict[int, Allocation] = {}
         """GPUs last held by a job that goes on from where it was."""
         self.booked = False
@@ -99,12 +111,16 @@ class Progress:
         self._since = [0.0] * count
         self._reranks = type(policy).rank_until is not Policy.rank_until
         self._plain = type(physics) is TracePhysics and not (
-            self._reranks or self.observers or any(job.min_gpus for job in workload.jobs)
+            self._reranks
+            or self.observers
+            or any(job.min_gpus or (job.terms and job.terms.endless) for job in workload.jobs)
         )
         self._pace = physics.pace
 
-    def begin(self, job: Job, allocation: Allocation, kind: int = RUN) -> None:
-        """The job gets GPUs, which are booked."""
+    def begin(
+        self, job: Job, allocation: Allocation, kind: int = RUN, *, most_s: float = NEVER
+    ) -> None:
+        """The job gets GPUs, which are booked. It goes on within `most_s`, if it did before [s]."""
         index, now = job.index, self.view.now
         job.allocation = allocation
         job.started = self._since[index] = now
@@ -122,11 +138,18 @@ class Progress:
             self._speed[index] = 1.0
             heappush(self.events, (now + (self._work[index] - done), END, index, self.epoch[index]))
             self.view.running.add(job, now)
+            if self.view.holders is not None:
+                self.view.holders.add(job)
             return
-        if restart_s := self.physics.restart_s(index, allocation, previous):
+        restart_s = self.physics.restart_s(index, allocation, previous)
+        if restart_s > most_s:
+            restart_s = self.handing_over[index] = most_s
+        if restart_s:
             if not 0.0 < restart_s < NEVER:
                 raise PhysicsError(f"job {job.id} cannot take {restart_s} s to start.")
             self._since[index] = now + restart_s
+        if self.view.holders is not None:
+            self.view.holders.add(job)
         self.run(job)
         for observer in self.observers:
             observer.started(job)
@@ -157,6 +180,8 @@ class Progress:
         at = self._since[index] + (goal - done) / speed if speed else NEVER
         if job.profiling and self.profiled_at[index] < at:
             at, kind = self.profiled_at[index], PROFILED
+        if job.status is not None and (halted := self.underway.halted.get(index)) is not None:
+            at, kind, self._speed[index] = halted, LEFT, 0.0
         if at < NEVER:
             heappush(self.events, (at, kind, index, self.epoch[index]))
         if anew:
@@ -192,13 +217,20 @@ class Progress:
         segments.allocations.append(allocation)
         segments.kinds.append(self.kind.pop(index, RUN) if self.kind else RUN)
         self.view.running.remove(job)
+        if self.view.holders is not None:
+            self.view.holders.remove(job)
         self.epoch[index] += 1
         job.service_s += now - started
         if job.profiling:
             job.profiling = False
             del self.profiled_at[index]
+        status = job.status
+        if self.handing_over and index in self.handing_over:
+            self.underway.ledger.handovers[len(segments) - 1] = self.handing_over.pop(index)
         if partner is None:
-            if not self.booked:
+            if status is not None:
+                self.underway.give(job, allocation)
+            elif not self.booked:
                 self.space.give(job, allocation)
         else:
             self.advance(partner)
@@ -208,6 +240,8 @@ class Progress:
             for observer in self.observers:
                 observer.unpacked(partner)
         job.allocation = ()
+        if status is not None:
+            self.underway.settle(job)
 
     def withdraw(self, job: Job) -> None:
         """Forget what was foreseen of a running job, as its circumstances change."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
 from schedmate.schedulers.model import Allocation
+from schedmate.schedulers.sim.engine.ledger import Ledger
 from schedmate.schedulers.sim.world.faults import Again, Failure
 
-KINDS = ("run", "packed", "profile")
+KINDS = ("run", "packed", "profile", "loan")
 
 
 class Segment(NamedTuple):
@@ -24,7 +25,7 @@ class Segment(NamedTuple):
     """In the unit of the physics, [s] by default. None of what is done while profiling is kept,
     unless the job ends by it."""
     kind: str
-    """`run`, `packed` (joined another job) or `profile`."""
+    """`run`, `packed` (joined another job), `profile` or `loan` (on borrowed GPUs)."""
 
 
 class Segments(Sequence[Segment]):
@@ -40,6 +41,15 @@ class Segments(Sequence[Segment]):
         self.allocations: list[Allocation] = []
         self.kinds = bytearray()
         """Positions in `KINDS`."""
+
+    def append(self, one: Segment) -> None:
+        """Add one at the end."""
+        self.jobs.append(one.job)
+        self.starts.append(one.start)
+        self.ends.append(one.end)
+        self.allocations.append(one.allocation)
+        self.works.append(one.work)
+        self.kinds.append(KINDS.index(one.kind))
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -77,7 +87,9 @@ class Outcome(NamedTuple):
     """Everything that happened, by position in the workload where it is about jobs."""
 
     first_start: list[float]
+    """Infinity: never [s]."""
     end: list[float]
+    """Infinity: it had not ended when the simulation did, or it was given up [s]."""
     held_s: list[float]
     """Time for which the job held GPUs, in profiling too [s]."""
     segments: Segments
@@ -91,3 +103,5 @@ class Outcome(NamedTuple):
     """What each job needs, in the unit of the physics."""
     bad_estimates: int
     """Estimates that were no positive number, and taken as an abstention."""
+    ledger: Ledger
+    """What happened besides jobs that ran."""

@@ -7,8 +7,8 @@ time that it covers.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
-from heapq import heappop
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 
 from schedmate.errors import UsageError
 from schedmate.plain import LONGEST_S
@@ -17,14 +17,21 @@ from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster, Forecast, Job
 from schedmate.schedulers.policy import NEVER, Policy, View
 from schedmate.schedulers.sim.engine.decisions import DecisionError, Decisions
-from schedmate.schedulers.sim.engine.execution import Execution
+from schedmate.schedulers.sim.engine.execution import ASKED, Execution
 from schedmate.schedulers.sim.engine.nodes import Nodes
 from schedmate.schedulers.sim.engine.progress import (
     DOWN,
+    DRAIN,
     END,
     FAIL,
+    HORIZON,
+    LEFT,
+    LEND,
+    MOVED,
     PACE,
     PROFILED,
+    RECLAIM,
+    REORDER,
     RERANK,
     SUBMIT,
     TICK,
@@ -33,20 +40,29 @@ from schedmate.schedulers.sim.engine.progress import (
 )
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.engine.rounds import Rounds, check_rounds
-from schedmate.schedulers.sim.engine.sizes import check_sizes, check_times
+from schedmate.schedulers.sim.engine.sizes import check_sizes, check_times, check_windows
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world.executor import Executor
 from schedmate.schedulers.sim.world.faults import Faults
+from schedmate.schedulers.sim.world.maintenance import Maintenance
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 from schedmate.schedulers.space import Space
+
+_MOST_ASKED = 10_000
+"""Decisions at one instant after which a policy is taken never to be content."""
+
+_UNDER_WAY = frozenset((LEFT, MOVED, LEND, RECLAIM, REORDER))
 
 
 class Simulation:
     """One policy on one cluster over one workload.
 
     `physics` says how fast jobs progress (by default `TracePhysics`), `faults` when jobs fail and
-    what becomes of them, `load` how many jobs are to be expected, `observers` watch.
+    what becomes of them, `load` how many jobs are to be expected, `observers` watch. `maintenance`
+    takes nodes down, `executor` refuses decisions. `until` is a horizon: the simulation stops
+    there, whatever goes on [s].
     """
 
     def __init__(
@@ -61,6 +77,9 @@ class Simulation:
         faults: Faults | None = None,
         load: Load | None = None,
         observers: Iterable[Observer] = (),
+        maintenance: Sequence[Maintenance] = (),
+        executor: Executor | None = None,
+        until: float = NEVER,
         seed: int = 0,
     ) -> None:
         self.workload = workload
@@ -75,11 +94,13 @@ class Simulation:
             job.vc = vc if has_vcs else ""
         check_times(workload.jobs, workload.duration_s)
         check_sizes(workload.jobs, self.view.space)
+        check_windows(workload)
+        self._until = until
         self._by_trace = physics is None or isinstance(physics, TracePhysics)
         if policy.interval_s is not None and not 0 < policy.interval_s <= LONGEST_S:
             raise UsageError(f"policy {policy.name}: interval_s has to be above 0.")
         if self._by_trace and policy.rounds and policy.interval_s is not None:
-            check_rounds(workload.duration_s, policy.name, policy.interval_s)
+            check_rounds(_ending(workload), policy.name, policy.interval_s)
         self._execution = Execution(
             workload,
             policy,
@@ -89,11 +110,17 @@ class Simulation:
             faults=faults,
             observers=observers,
         )
-        self._decisions = Decisions(self._execution, policy)
+        self._decisions = Decisions(self._execution, policy, executor)
+        self.view.lost = self._execution.lost_s
+        if executor is not None:
+            self.view.can = executor.can
+        if until == NEVER:
+            # Nobody waits for a service to end.
+            self._execution.unfinished = sum(1 for _ in _ending(workload))
         self._rounds: Rounds | None = None
         if policy.interval_s is not None:
             self._rounds = Rounds(policy.interval_s, self.view, self._execution.events)
-        self._nodes = Nodes(self.cluster, self._execution, parameters, seed)
+        self._nodes = Nodes(self.cluster, self._execution, parameters, seed, maintenance)
         self._submit = [job.submit_time for job in workload.jobs]
         self._submit.append(NEVER)
         self._advice_is_late = self._learns = False
@@ -120,6 +147,7 @@ class Simulation:
             if collecting:
                 gc.enable()
         execution, jobs = self._execution, self.workload.jobs
+        self._nodes.end()
         return Outcome(
             execution.started,
             execution.ended,
@@ -130,6 +158,7 @@ class Simulation:
             execution.failures,
             execution.physics.work,
             self._bad_estimates,
+            execution.underway.ledger,
         )
 
     def _loop(self) -> int:
@@ -138,6 +167,9 @@ class Simulation:
         events, pending, steady = execution.events, view.pending, self.policy.steady
         happen, arrive, upcoming = self._happen, self._arrive, self._submit[0]
         self._nodes.begin(upcoming)
+        execution.underway.begin()
+        if self._until < NEVER:
+            heappush(events, (self._until, HORIZON, -1, -1))
         while execution.unfinished and (events or upcoming < NEVER):
             if events and events[0][0] <= upcoming:
                 now = view.now = events[0][0]
@@ -156,21 +188,36 @@ class Simulation:
                     waits = rounds.next(now, idle=not (waits or decided)) or waits
                 if not waits:
                     break
-        if execution.unfinished:
-            raise DecisionError(self._stuck())
+        if execution.unfinished and execution.underway.ledger.horizon == NEVER:
+            if self._until == NEVER:
+                raise DecisionError(self._stuck())
+            view.now = self._until
+        if view.running.any() and execution.underway.ledger.horizon == NEVER:
+            execution.close()
         return self._handled + len(self.workload)
 
     def _decide(self) -> bool:
         """Ask the policy until nothing changes by it; whether it decided anything."""
-        execution, space, decided = self._execution, self.view.space, False
+        execution, view, space, decided = self._execution, self.view, self.view.space, False
+        asked = 0
         while execution.dirty:
             execution.dirty = False
+            asked += 1
+            if asked > _MOST_ASKED:
+                raise DecisionError(
+                    f"policy {self.policy.name} has decided {_MOST_ASKED:,} times at {view.now:.3f} "
+                    "s, and each time something else: it starts and stops the same jobs."
+                )
             space.begin()
             if decisions := self.policy.decide(self.view):
+                if view.news or view.answers:
+                    view.news, view.answers = [], []
                 self._decisions.carry_out(decisions)
                 decided = True
             else:
                 space.rollback()
+                if view.news or view.answers:
+                    view.news, view.answers = [], []
         return decided
 
     # What happens by itself.
@@ -180,7 +227,7 @@ class Simulation:
         execution, events = self._execution, self._execution.events
         while events and events[0][0] == now:
             _, kind, index, which = heappop(events)
-            if kind < SUBMIT and which != execution.epoch[index]:
+            if kind < MOVED and which != execution.epoch[index]:
                 continue
             self._handled += 1
             if kind == END:
@@ -193,6 +240,7 @@ class Simulation:
     def _arrive(self, now: float) -> float:
         """Submit all jobs of this instant; when the next ones come."""
         execution, view, came = self._execution, self.view, False
+        initial = self.workload.initial
         arrived = len(view.submitted)
         while self._submit[arrived] == now:
             job = self.workload.jobs[arrived]
@@ -205,7 +253,9 @@ class Simulation:
                 if self._advice_is_late and self._wait(job):
                     continue
             came = True
-            if execution.attended:
+            if job.index in initial:
+                execution.resume(job, initial[job.index])
+            elif execution.attended:
                 execution.submit(job)
             else:
                 view.pending.add(job, now)
@@ -234,14 +284,40 @@ class Simulation:
         if kind == WAKE:
             execution.woken(self.workload.jobs[index], which)
             return
+        if kind in _UNDER_WAY:
+            if self._under_way(kind, self.workload.jobs[index], which):
+                execution.dirty = True
+            return
         execution.dirty = True
         if kind == UP:
-            self._nodes.back(index, now)
+            self._nodes.back(index, now, which)
+        elif kind == DRAIN:
+            self._nodes.drain(index, which)
         elif kind == DOWN:
-            for job in self._nodes.fail(index, now):
+            for job in self._nodes.fail(index, now, which):
                 self._learn(job)
-        elif kind != TICK:
+        elif kind == HORIZON:
+            execution.close()
+            execution.unfinished = 0
+            execution.dirty = False
+        elif kind == TICK:
+            execution.coming -= which == ASKED
+        else:
             self._change(kind, self.workload.jobs[index])
+
+    def _under_way(self, kind: int, job: Job, which: int) -> bool:
+        """Something about a job that few ever meet; whether it was still to happen."""
+        underway = self._execution.underway
+        if kind == LEFT:
+            underway.leave(job)
+            return True
+        if kind == MOVED:
+            return underway.moved(job, which)
+        if kind == LEND:
+            return underway.lend(job, which)
+        if kind == RECLAIM:
+            return underway.reclaim(job, which)
+        return self._execution.reorder(job)
 
     def _change(self, kind: int, job: Job) -> None:
         """Something about one job that the policy has to hear of."""
@@ -258,7 +334,7 @@ class Simulation:
             execution.stop_profiling(job)
             if self._estimate is not None:
                 job.forecast = self._usable(self._estimate(job))
-            self.view.pending.add(job, self.view.now)
+            execution.wait(job)
 
     def _learn(self, job: Job) -> None:
         """Tell the estimator, if it wants to know, of a job that has ended."""
@@ -291,3 +367,10 @@ class Simulation:
             f"policy {self.policy.name} left {len(self.view.pending)} jobs waiting for ever, the "
             f"first {first.id} ({first.gpus} GPUs), though nothing else runs or arrives."
         )
+
+
+def _ending(workload: Workload) -> Iterator[float]:
+    """The durations of those jobs that end by themselves [s]."""
+    for job, duration_s in zip(workload.jobs, workload.duration_s, strict=True):
+        if job.terms is None or not job.terms.endless:
+            yield duration_s

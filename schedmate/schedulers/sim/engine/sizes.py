@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from schedmate.errors import InputError
 from schedmate.plain import LONGEST_S
 from schedmate.schedulers.model import PROFILING, Job
+from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
 
 
 def check_times(jobs: Sequence[Job], durations_s: Sequence[float]) -> None:
     """Raises `InputError` for a time that is none; sums of those that are stay exact and finite."""
     for job, duration_s in zip(jobs, durations_s, strict=True):
-        if not (0 <= duration_s <= LONGEST_S and abs(job.submit_time) <= LONGEST_S):
+        endless = job.terms is not None and job.terms.endless and duration_s == float("inf")
+        if not ((endless or 0 <= duration_s <= LONGEST_S) and abs(job.submit_time) <= LONGEST_S):
             raise InputError(
                 f"job {job.id} comes at {job.submit_time:g} s and runs for {duration_s:g} s; "
                 f"times go up to {LONGEST_S:g} s, and no duration is negative."
@@ -25,8 +27,11 @@ def check_sizes(jobs: Iterable[Job], space: Space) -> None:
     fits: dict[tuple[object, ...], bool] = {}
     unfit = []
     for job in jobs:
-        key = (job.vc, job.gpu_type, job.gpus, job.min_gpus, job.share, job.cpus, job.memory_mb)
+        asked = (job.vc, job.gpu_type, job.gpus, job.min_gpus, job.share, job.cpus, job.memory_mb)
+        key = asked if job.constraints is None else (*asked, job.constraints)
         if key not in fits:
+            if job.constraints is not None and job.constraints.pods:
+                check_pods(job)
             fits[key] = any(
                 space.find(job, role, gpus=job.min_gpus) is not None for role in ("", PROFILING)
             )
@@ -55,3 +60,27 @@ def _why(job: Job, space: Space, others: int) -> str:
         f"job {job.id} asks for {asked}{kind}{where}: {why}{more}. Choose another cluster, or cut "
         f"the trace with `schedmate traces sample{part}`."
     )
+
+
+def check_pods(job: Job) -> None:
+    """Raises `InputError` for GPUs that cannot be divided among the job's pods."""
+    assert job.constraints is not None
+    pods = job.constraints.pods
+    if pods < 1 or job.gpus % pods or (pods > 1 and job.share != 1.0):
+        raise InputError(
+            f"job {job.id} asks for {job.gpus} GPUs in {pods} equal pods; the GPUs have to be a "
+            "multiple of the pods."
+        )
+
+
+def check_windows(workload: Workload) -> None:
+    """Raises `InputError` for windows of lending that end before they begin, or overlap."""
+    for index, windows in workload.standby.items():
+        before = float("-inf")
+        for start, until in windows:
+            if not before <= start <= until <= LONGEST_S:
+                raise InputError(
+                    f"job {workload.jobs[index].id} lends its GPUs from {start:g} to {until:g} s: "
+                    "its windows have to be in order, and none may end before it begins."
+                )
+            before = until

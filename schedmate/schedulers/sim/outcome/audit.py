@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from schedmate.errors import SchedmateError
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.outcome.laws import LawBrokenError, check_laws
+from schedmate.schedulers.sim.outcome.laws.loans import in_use
 from schedmate.schedulers.sim.workload import Workload
 
+__all__ = ["LawBrokenError", "audit"]
+
 _SHARERS = 2
-
-
-class LawBrokenError(SchedmateError):
-    """A simulation broke a law of conservation: a bug in the simulator, never in its input."""
 
 
 def audit(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
@@ -21,10 +20,11 @@ def audit(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
     submission, a job has one allocation at a time, as large as it may be and of the type it asks
     for, the work it did less what failures lost adds up to the work it needs, a job that failed
     runs on no earlier than it was submitted again and never when that was its end, time never runs
-    backwards, and every job ends. Raises `LawBrokenError`.
+    backwards, and every job ends, or `outcome.laws` has a reason why not. Raises `LawBrokenError`.
     """
     _jobs(workload, cluster, outcome)
-    _gpus(workload, cluster, outcome)
+    _gpus(workload, cluster, in_use(outcome))
+    check_laws(workload, cluster, outcome)
 
 
 def _jobs(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
@@ -38,7 +38,7 @@ def _jobs(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
             raise LawBrokenError(f"job {job.id} ran at {one.start}, before its submission.")
         if one.end < one.start or one.start < last[index]:
             raise LawBrokenError(f"job {job.id} was in two places at {one.start}.")
-        _check_request(job, cluster, one.allocation, profile=one.kind == "profile")
+        _check_request(job, cluster, one.allocation, one.kind)
         last[index] = one.end
         done[index] += one.work
         held[index] += one.end - one.start
@@ -57,6 +57,8 @@ def _jobs(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
                 done[index] = again.work
     for job, needed, got, time in zip(workload.jobs, outcome.work, done, held, strict=True):
         index = job.index
+        if outcome.end[index] == float("inf"):
+            continue
         # Clock times are large, so a difference of two of them is rounded.
         if not _same(needed, got) and (earliest[index] < float("inf") or got > needed):
             raise LawBrokenError(f"job {job.id} needs {needed} of work and got {got}.")
@@ -68,17 +70,18 @@ def _same(one: float, other: float) -> bool:
     return abs(one - other) <= 1e-6 * max(1.0, one)
 
 
-def _check_request(job: Job, cluster: Cluster, allocation: Allocation, *, profile: bool) -> None:
+def _check_request(job: Job, cluster: Cluster, allocation: Allocation, kind: str) -> None:
     gpus = sum(mask.bit_count() for _, mask in allocation)
     fits = gpus == job.gpus or (job.elastic and job.min_gpus <= gpus <= job.max_gpus)
-    if not fits and not profile:
+    if not fits and kind != "profile":
         raise LawBrokenError(f"job {job.id} asks for {job.gpus} GPUs and got {gpus}.")
     has_vcs = any(node.vc for node in cluster.nodes)
     for position, _ in allocation:
         node = cluster.nodes[position]
         if job.gpu_type and node.gpu_type not in ("", job.gpu_type):
             raise LawBrokenError(f"job {job.id} asks for {job.gpu_type} and got {node.gpu_type}.")
-        if has_vcs and node.vc not in ("", job.vc):
+        # A profile is short; what else runs elsewhere has borrowed it.
+        if has_vcs and node.vc not in ("", job.vc) and kind not in ("loan", "profile"):
             raise LawBrokenError(f"job {job.id} of {job.vc!r} ran in {node.vc!r}.")
 
 

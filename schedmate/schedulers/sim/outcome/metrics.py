@@ -13,11 +13,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from schedmate.errors import InputError
 from schedmate.schedulers.model import Allocation, Cluster
+from schedmate.schedulers.sim.engine.ledger import Ledger
 from schedmate.schedulers.sim.engine.record import KINDS, Outcome
+from schedmate.schedulers.sim.outcome.besides import besides, of_ended
 from schedmate.schedulers.sim.outcome.fairness import fairness
 from schedmate.schedulers.sim.outcome.spent import Spent, gpus_held
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.terms import NEVER
 
 HOUR = 3600.0
 SIZES = ((1, 1, "1 GPU"), (2, 8, "2-8 GPUs"), (9, 1 << 62, "over 8 GPUs"))
@@ -55,7 +59,12 @@ class PerJob:
 def summary(
     workload: Workload, cluster: Cluster, outcome: Outcome, per_job: PerJob, spent: Spent | None
 ) -> dict[str, Any]:
-    """The numbers of one run; hours where the name says `_h`."""
+    """The numbers of one run; hours where the name says `_h`.
+
+    Times of jobs are of those that ended; `besides` has how many did not.
+    """
+    if NEVER in outcome.end:
+        return _of_ended(workload, cluster, outcome) | besides(workload, outcome)
     first = workload.jobs[0].submit_time
     makespan = max(outcome.end) - first
     gpus = gpus_held(workload, outcome) if spent is None else spent.gpus
@@ -80,7 +89,21 @@ def summary(
             if (chosen := (per_job.gpus >= low) & (per_job.gpus <= high)).any()
         },
         "by_vc": _by_vc(workload, per_job),
+        **besides(workload, outcome),
     }
+
+
+def _of_ended(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str, Any]:
+    """The same where some jobs never ended: of the others, but all GPU time."""
+    jobs, cut = of_ended(workload, outcome._replace(ledger=Ledger()))
+    if not len(jobs):
+        raise InputError("no job of the trace ended, so there is nothing to measure.")
+    numbers = summary(jobs, cluster, cut, PerJob.of(jobs, cut), None)
+    makespan = max(outcome.segments.ends) - workload.jobs[0].submit_time
+    held = _held_gpu_s(outcome, gpus_held(workload, outcome))
+    numbers["makespan_h"] = makespan / HOUR
+    numbers["utilisation"] = held / (cluster.gpus * makespan) if makespan else 0.0
+    return numbers
 
 
 _PERCENTILES = {"median": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}

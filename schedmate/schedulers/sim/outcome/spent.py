@@ -95,6 +95,8 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
             restarts[position] = min(restart(jobs[index].gpus), length[position])
         if not profiling[position]:
             ran.add(index)
+    for position, pause_s in outcome.ledger.handovers.items():
+        restarts[position] = min(pause_s, length[position])
     for position, (failure, again) in outcome.failures.items():
         failures[position] = failure.done - (failure.saved if again is None else again.work)
     useful = np.array(segments.works) - failures

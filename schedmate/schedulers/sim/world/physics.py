@@ -85,4 +85,7 @@ class TracePhysics:
 
     def saved(self, job: int, done: float, since: float) -> float:
         """What the last checkpoint holds; a stop on purpose makes one too."""
-        return max(since, done - done % self._parameters.checkpoint_s)
+        terms, every = self._jobs[job].terms, self._parameters.checkpoint_s
+        if terms is not None and terms.checkpoint_s is not None:
+            every = terms.checkpoint_s
+        return max(since, done - done % every)

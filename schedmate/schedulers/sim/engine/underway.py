@@ -1,0 +1,189 @@
+"""What takes a job time besides running: leaving, moving, lending (see `Status`).
+
+Nobody pays for it but the jobs that have a status.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+from typing import TYPE_CHECKING
+
+from schedmate.schedulers.model import Allocation, Job, gpus_in
+from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Ledger, Loan
+from schedmate.schedulers.sim.engine.progress import LEND, MOVED, RECLAIM
+from schedmate.schedulers.terms import NEVER, Status
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.engine.execution import Execution
+    from schedmate.schedulers.sim.workload import Workload
+
+
+class Underway:
+    """Jobs that were told to stop, are brought up elsewhere, or lend their GPUs."""
+
+    def __init__(self, execution: Execution, workload: Workload) -> None:
+        self.ledger = Ledger()
+        self.halted: dict[int, float] = {}
+        """Jobs that make no progress: when they leave their GPUs; infinity: when others do [s]."""
+        self._execution = execution
+        self._windows = workload.standby
+        self._told: dict[int, tuple[float, float, bool]] = {}  # when, grace [s], whether it saves
+        self._moves: dict[int, tuple[int, float]] = {}  # serial number, when it began
+        self._loans: dict[int, tuple[int, float, float]] = {}  # serial number, begun, called back
+        self._borrowers: dict[int, set[int]] = {}  # of a job that wants its GPUs back
+        self._serial = 0
+
+    def begin(self) -> None:
+        """Expect the windows in which jobs lend their GPUs."""
+        for index, windows in self._windows.items():
+            for number, (start, _) in enumerate(windows):
+                heappush(self._execution.events, (start, LEND, index, number))
+
+    # Leaving.
+
+    def tell_to_stop(self, job: Job, grace_s: float) -> None:
+        """It does no more work, and leaves when its handler is through or the time is over."""
+        execution, index, now = self._execution, job.index, self._execution.view.now
+        takes_s = execution.parameters.shutdown.takes_s(job.id, job.evictions)
+        saves = job.terms is not None and job.terms.saves and takes_s <= grace_s
+        self._told[index] = (now, grace_s, saves)
+        execution.advance(job)
+        execution.withdraw(job)
+        job.status = Status(leaves_by=now + grace_s)
+        self.halted[index] = now + min(takes_s, grace_s)
+        execution.run(job)
+
+    def leave(self, job: Job) -> None:
+        """The job leaves, with what its last checkpoint holds, and waits again."""
+        execution, index = self._execution, job.index
+        told, grace_s, saves = self._told.pop(index, (execution.view.now, 0.0, False))
+        execution.advance(job)
+        done = execution.done[index]
+        before = execution.done_before[index]
+        kept = done if saves else execution.physics.saved(index, done, before)
+        execution.done[index] = kept
+        execution.interrupt(job)
+        self.ledger.evictions[len(execution.segments) - 1] = Eviction(
+            index, told, execution.view.now, grace_s, done, kept, saves
+        )
+
+    # Moving.
+
+    def bring_up(self, job: Job, allocation: Allocation) -> None:
+        """It holds these GPUs too, which are booked, and will go on there."""
+        execution, now = self._execution, self._execution.view.now
+        self._serial += 1
+        self._moves[job.index] = (self._serial, now)
+        job.status = Status(moves_to=allocation)
+        at = now + execution.parameters.restart(gpus_in(allocation))
+        heappush(execution.events, (at, MOVED, job.index, self._serial))
+
+    def moved(self, job: Job, serial: int) -> bool:
+        """It is up elsewhere and goes there, if nothing came between; whether so."""
+        if job.index not in self._moves or self._moves[job.index][0] != serial:
+            return False
+        assert job.status is not None
+        execution, allocation = self._execution, job.status.moves_to
+        self._hold_ends(job)
+        job.status = None
+        execution.stop(job)
+        self.settle(job)
+        job.moves += 1
+        execution.begin(job, allocation, most_s=execution.parameters.handover_s)
+        return True
+
+    def _hold_ends(self, job: Job) -> None:
+        assert job.status is not None
+        _, began = self._moves.pop(job.index)
+        hold = Hold(job.index, began, self._execution.view.now, job.status.moves_to)
+        self.ledger.holds.append(hold)
+
+    # Lending.
+
+    def lend(self, job: Job, number: int) -> bool:
+        """One of its windows opens: it lends its GPUs, if it is there and free to; whether so."""
+        execution, now = self._execution, self._execution.view.now
+        alone = job.allocation and job.partner is None and not job.profiling
+        until = self._windows[job.index][number][1]
+        if not alone or job.status is not None or job.share != 1.0 or until <= now:
+            return False
+        self._serial += 1
+        self._loans[job.index] = (self._serial, now, NEVER)
+        job.status = Status(lends=True, lends_until=until)
+        execution.space.lend(job, job.allocation)
+        heappush(execution.events, (until, RECLAIM, job.index, self._serial))
+        return True
+
+    def reclaim(self, job: Job, serial: int) -> bool:
+        """It wants its GPUs back: whoever borrowed them is told to stop, and it waits for them."""
+        execution, index, now = self._execution, job.index, self._execution.view.now
+        if index not in self._loans or self._loans[index][0] != serial:
+            return False
+        self._loans[index] = (*self._loans[index][:2], now)
+        execution.space.call_back(job.allocation)
+        borrowers = self.borrowers(job)
+        if not borrowers:
+            self._back(job)
+            return True
+        self._borrowers[index] = {one.index for one in borrowers}
+        execution.advance(job)
+        execution.withdraw(job)
+        self.halted[index] = NEVER
+        execution.run(job)
+        for one in borrowers:
+            if one.status is None:
+                one.evictions += 1
+                self.tell_to_stop(one, execution.parameters.reclaim_grace_s)
+        return True
+
+    def borrowers(self, lender: Job) -> list[Job]:
+        """Those who hold GPUs that the job lends."""
+        held, found = dict(lender.allocation), {}
+        for node in held:
+            for one in self._execution.view.on(node):
+                if one is not lender and any(held.get(at, 0) & mask for at, mask in one.allocation):
+                    found[one.index] = one
+        return list(found.values())
+
+    def _back(self, job: Job) -> None:
+        """It uses its GPUs again."""
+        execution = self._execution
+        execution.space.end_loan(job, job.allocation, left=False)
+        self._record_loan(job, job.allocation)
+        job.status = None
+        if self.halted.pop(job.index, None) is not None:
+            execution.advance(job)
+            execution.withdraw(job)
+            execution.run(job)
+
+    def _record_loan(self, job: Job, allocation: Allocation) -> None:
+        now = self._execution.view.now
+        _, start, called = self._loans.pop(job.index)
+        self.ledger.loans.append(Loan(job.index, start, min(called, now), now, allocation))
+
+    # Whatever ends it.
+
+    def give(self, job: Job, allocation: Allocation) -> None:
+        """Release what a job with a status holds."""
+        assert job.status is not None
+        space = self._execution.space
+        if job.status.lends:
+            space.end_loan(job, allocation, left=True)
+            self._record_loan(job, allocation)
+            self._borrowers.pop(job.index, None)
+            return
+        space.give(job, allocation)
+        if job.status.moves_to:
+            space.give(job, job.status.moves_to)
+            self._hold_ends(job)
+
+    def settle(self, job: Job) -> None:
+        """The job has left its GPUs: nothing is under way with it any more."""
+        job.status = None
+        self.halted.pop(job.index, None)
+        self._told.pop(job.index, None)
+        for lender, left in list(self._borrowers.items()):
+            left.discard(job.index)
+            if not left:
+                del self._borrowers[lender]
+                self._back(self._execution.jobs[lender])

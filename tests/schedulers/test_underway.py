@@ -1,0 +1,302 @@
+"""Leaving with a grace time, moving before the old place is left, and lending: exact to the second.
+
+By `CHEAP`, a checkpoint is made every 7 s of work, a restart takes 5 s, a handover 2 s, and whoever
+is told to stop takes 3 s.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from schedmate.schedulers import Borrow, Evict, Migrate, Pack, Preempt, Resize, Start, View
+from schedmate.schedulers.sim.engine.decisions import DecisionError
+from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Loan
+from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
+from schedmate.schedulers.sim.outcome.besides import besides
+from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.terms import Terms
+from tests.schedulers.worlds import Scripted, job, nodes, of, run
+
+
+def two(first_s: float = 50.0) -> Workload:
+    """A job from the beginning, and one that is submitted at 20 s."""
+    return Workload.of([(0.0, first_s, 2), (20.0, 10.0, 2)])
+
+
+def evict_first(grace_s: float):  # type: ignore[no-untyped-def]
+    return lambda view: [Evict(job(view, "0"), grace_s)]
+
+
+def test_a_job_that_runs_alone_is_evicted_and_loses_what_no_checkpoint_holds() -> None:
+    outcome = run(two(), Scripted({20.0: evict_first(0.0)}), "1x2")
+    # Of 20 s, 14 are saved; it waits behind the other, restarts, and does the remaining 36.
+    assert of(outcome, 0) == [(0.0, 20.0, "run"), (20.0, 61.0, "run")]
+    assert outcome.ledger.evictions == {0: Eviction(0, 20.0, 20.0, 0.0, 20.0, 14.0, False)}
+
+
+@pytest.mark.parametrize(
+    ("terms", "grace_s", "left", "kept"),
+    [
+        (None, 10.0, 23.0, 14.0),  # it is gone after 3 s, not after 10
+        (None, 2.0, 22.0, 14.0),  # it is killed after 2 s
+        (Terms(saves=True), 10.0, 23.0, 20.0),  # it saves its work in time
+        (Terms(saves=True), 2.0, 22.0, 14.0),  # it is killed before it has
+        (Terms(checkpoint_s=9.0), 2.0, 22.0, 18.0),  # its user set other checkpoints
+    ],
+)
+def test_a_grace_time(terms: Terms | None, grace_s: float, left: float, kept: float) -> None:
+    workload = two()
+    workload.jobs[0].terms = terms
+    outcome = run(workload, Scripted({20.0: evict_first(grace_s)}), "1x2")
+    (eviction,) = outcome.ledger.evictions.values()
+    assert (eviction.told, eviction.left, eviction.kept) == (20.0, left, kept)
+    assert of(outcome, 0)[0] == (0.0, left, "run")
+    assert outcome.held_s[0] == left + 5.0 + 50.0 - kept
+    numbers = besides(workload, outcome)
+    assert numbers["evicted_lost_gpu_h"] == pytest.approx(2 * (20.0 - kept) / 3600)
+
+
+def test_who_was_told_to_stop_can_be_ended_at_once_but_not_otherwise_touched() -> None:
+    workload = Workload.of([(0.0, 50.0, 2), (20.0, 1.0, 2), (21.0, 1.0, 2)])
+    script = {20.0: evict_first(60.0), 21.0: evict_first(0.0)}
+    outcome = run(workload, Scripted(script), "1x2")
+    assert of(outcome, 0)[0] == (0.0, 21.0, "run")
+    for then in (
+        lambda view: [Preempt(job(view, "0"))],
+        lambda view: [Migrate(job(view, "0"), ((0, 3),))],
+        lambda view: [Pack(job(view, "1"), job(view, "0"))],
+        evict_first(60.0),
+    ):
+        with pytest.raises(DecisionError, match="was told to stop"):
+            run(workload, Scripted({20.0: evict_first(60.0), 21.0: then}), "1x2")
+
+
+def test_of_a_pair_one_may_take_its_time_to_leave() -> None:
+    workload = two()
+    script = {
+        20.0: lambda view: [Pack(job(view, "1"), job(view, "0"))],
+        22.0: lambda view: [Evict(job(view, "1"), 60.0)],
+    }
+    workload = Workload.of([(0.0, 50.0, 2), (20.0, 30.0, 2), (22.0, 1.0, 1)])
+    outcome = run(workload, Scripted(script), "1x3")
+    assert of(outcome, 1)[0] == (20.0, 25.0, "packed")
+
+
+def test_what_stopping_a_job_would_lose_is_seen() -> None:
+    seen = []
+
+    def look(view: View):  # type: ignore[no-untyped-def]
+        seen.append(view.lost_s(job(view, "0")))
+        return []
+
+    workload = two()
+    run(workload, Scripted({20.0: look}), "1x4")
+    assert seen == [6.0]
+
+
+def test_a_move_that_makes_before_it_breaks_costs_the_handover_alone() -> None:
+    script = {20.0: lambda view: [Migrate(job(view, "0"), ((1, 3),), overlap=True)]}
+    workload = two()
+    outcome = run(workload, Scripted(script), "3x2")
+    # Brought up for 5 s while it runs on, then a pause of 2 s.
+    assert of(outcome, 0) == [(0.0, 25.0, "run"), (25.0, 52.0, "run")]
+    assert outcome.ledger.holds == [Hold(0, 20.0, 25.0, ((1, 3),))]
+    assert workload.jobs[0].moves == 1
+    assert besides(workload, outcome)["moving_gpu_h"] == pytest.approx(10.0 / 3600)
+    broken = run(two(), Scripted({20.0: lambda view: [Migrate(job(view, "0"), ((1, 3),))]}), "3x2")
+    assert of(broken, 0) == [(0.0, 20.0, "run"), (20.0, 55.0, "run")]
+
+
+def test_both_places_are_held_while_a_job_moves() -> None:
+    workload = Workload.of([(0.0, 50.0, 2), (20.0, 30.0, 2), (21.0, 30.0, 2)])
+    script = {20.0: lambda view: [Migrate(job(view, "0"), ((1, 3),), overlap=True)]}
+    outcome = run(workload, Scripted(script), nodes(2, 4))
+    # The other two GPUs of the second node are free at once, those of the first after the move.
+    assert outcome.first_start == [0.0, 21.0, 25.0]
+
+
+def test_a_job_that_ends_while_it_is_brought_up_elsewhere_gives_both_places_back() -> None:
+    script = {20.0: lambda view: [Migrate(job(view, "0"), ((1, 3),), overlap=True)]}
+    workload = Workload.of([(0.0, 22.0, 2), (20.0, 10.0, 2), (21.0, 10.0, 4)])
+    outcome = run(workload, Scripted(script), "2x4")
+    assert outcome.ledger.holds == [Hold(0, 20.0, 22.0, ((1, 3),))]
+    assert outcome.first_start == [0.0, 21.0, 22.0]
+
+
+def lender() -> Workload:
+    """A service of 100 s that lends its GPUs from 20 to 40 s, and two that could use them."""
+    workload = Workload.of([(0.0, 100.0, 2), (20.0, 50.0, 2), (45.0, 1.0, 1)])
+    workload.standby = {0: [(20.0, 40.0)]}
+    return workload
+
+
+def borrow(view: View):  # type: ignore[no-untyped-def]
+    waiting = next(iter(view.pending))
+    found = view.space.find_lent(waiting)
+    return [] if found is None else [Borrow(waiting, found)]
+
+
+def test_gpus_are_lent_for_a_window_and_taken_back() -> None:
+    workload = lender()
+    outcome = run(workload, Scripted({20.0: borrow}), "1x2")
+    # Called back at 40 s, the borrower takes 3 s to leave; its owner has paused for as long.
+    assert of(outcome, 1)[0] == (20.0, 43.0, "loan")
+    assert of(outcome, 0) == [(0.0, 103.0, "run")]
+    assert outcome.ledger.loans == [Loan(0, 20.0, 40.0, 43.0, ((0, 3),))]
+    assert outcome.ledger.evictions[0][:3] == (1, 40.0, 43.0)
+    numbers = besides(workload, outcome)
+    assert numbers["lent_gpu_h"] == pytest.approx(40.0 / 3600)
+    assert numbers["borrowed_gpu_h"] == pytest.approx(46.0 / 3600)
+    assert numbers["longest_wait_for_lent_s"] == 3.0
+
+
+def test_lent_gpus_are_not_free_ones() -> None:
+    outcome = run(lender(), Scripted({}), "1x2")
+    assert of(outcome, 0) == [(0.0, 100.0, "run")]
+    assert outcome.first_start[1] == 100.0
+    with pytest.raises(DecisionError, match="only to be borrowed"):
+        run(lender(), Scripted({20.0: lambda v: [Start(job(v, "1"), ((0, 3),))]}), "1x2")
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda view: [Preempt(job(view, "0"))],
+        lambda view: [Evict(job(view, "0"))],
+        lambda view: [Resize(job(view, "0"), ((0, 1),))],
+        lambda view: [Pack(job(view, "1"), job(view, "0"))],
+    ],
+)
+def test_who_lends_is_left_alone(then: object) -> None:
+    with pytest.raises(DecisionError, match="lends its GPUs"):
+        run(lender(), Scripted({20.0: then}), "1x4")  # type: ignore[dict-item]
+
+
+def test_a_borrower_stays_when_the_lender_ends() -> None:
+    workload = lender()
+    workload.duration_s[0] = 30.0
+    outcome = run(workload, Scripted({20.0: borrow}), "1x2")
+    assert of(outcome, 0) == [(0.0, 30.0, "run")]
+    assert of(outcome, 1) == [(20.0, 70.0, "loan")]
+    assert outcome.first_start[2] == 70.0
+
+
+def test_idle_gpus_of_another_virtual_cluster_are_borrowed_and_reclaimed() -> None:
+    workload = Workload.of([(0.0, 60.0, 2), (5.0, 50.0, 2), (20.0, 10.0, 2)])
+    workload.vcs = ["a", "a", "b"]
+
+    def lend(view: View):  # type: ignore[no-untyped-def]
+        waiting = job(view, "1")
+        assert view.space.find(waiting) is None
+        found = view.space.find(waiting, borrow=True)
+        assert found is not None
+        view.space.take(waiting, found)
+        return [Borrow(waiting, found)]
+
+    def reclaim(view: View):  # type: ignore[no-untyped-def]
+        borrower, owner = job(view, "1"), job(view, "2")
+        return [Preempt(borrower), Start(owner, borrower.allocation)]
+
+    outcome = run(workload, Scripted({5.0: lend, 20.0: reclaim}), "1x2@a,1x2@b")
+    assert of(outcome, 1) == [(5.0, 20.0, "loan"), (60.0, 100.0, "run")]
+    assert of(outcome, 2) == [(20.0, 30.0, "run")]
+
+
+# Planted violations.
+
+
+def planted(workload: Workload, script: dict, cluster: str = "3x2"):  # type: ignore[no-untyped-def, type-arg]
+    from schedmate.schedulers import Cluster
+
+    return Cluster.parse(cluster), run(workload, Scripted(script), cluster)
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        ({"left": 30.0}, "while it did not run"),
+        ({"told": 25.0}, "before it was told"),
+        ({"grace_s": 1.0}, "told to leave them within"),
+        ({"kept": 21.0}, "gained work"),
+        ({"saves": True}, "saved its work, and lost"),
+    ],
+)
+def test_the_audit_finds_an_eviction_that_cannot_be(change: dict[str, object], law: str) -> None:
+    workload = two()
+    cluster, outcome = planted(workload, {20.0: evict_first(10.0)}, "1x2")
+    position, one = next(iter(outcome.ledger.evictions.items()))
+    outcome.ledger.evictions[position] = one._replace(**change)
+    with pytest.raises(LawBrokenError, match=law):
+        audit(workload, cluster, outcome)
+
+
+def test_the_audit_finds_a_loss_beyond_the_last_checkpoint() -> None:
+    workload = two()
+    cluster, outcome = planted(workload, {20.0: evict_first(10.0)}, "1x2")
+    workload.jobs[0].terms = Terms(checkpoint_s=4.0)
+    with pytest.raises(LawBrokenError, match=r"every 4.0 s, and lost 6.0"):
+        audit(workload, cluster, outcome)
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        ({"start": 60.0, "end": 61.0}, "while it did not run"),
+        ({"allocation": ((1, 1),)}, "another number of GPUs"),
+        ({"end": 24.0}, "on which it did not go on"),
+        ({"allocation": ((2, 3),)}, "on which it did not go on|two jobs that do not share"),
+    ],
+)
+def test_the_audit_finds_a_move_that_cannot_be(change: dict[str, object], law: str) -> None:
+    workload = two()
+    script = {20.0: lambda view: [Migrate(job(view, "0"), ((1, 3),), overlap=True)]}
+    cluster, outcome = planted(workload, script)
+    outcome.ledger.holds[0] = outcome.ledger.holds[0]._replace(**change)
+    with pytest.raises(LawBrokenError, match=law):
+        audit(workload, cluster, outcome)
+
+
+def test_the_audit_finds_gpus_used_by_others_while_a_job_is_brought_up_on_them() -> None:
+    workload = Workload.of([(0.0, 50.0, 2), (20.0, 10.0, 2), (21.0, 1.0, 1)])
+    cluster, outcome = planted(
+        workload, {20.0: lambda view: [Migrate(job(view, "0"), ((1, 3),), overlap=True)]}
+    )
+    hold = outcome.ledger.holds[0]
+    ((node, mask),) = next(one.allocation for one in outcome.segments if one.job == 1)
+    assert node == 2
+    outcome.ledger.holds[0] = hold._replace(allocation=((node, mask),))
+    with pytest.raises(LawBrokenError, match="two jobs that do not share|did not go on"):
+        audit(workload, cluster, outcome)
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        ({"start": 19.0}, "in no window"),
+        ({"called": 41.0}, "in no window"),
+        ({"back": 39.0}, "before it wanted them|two jobs that do not share"),
+        ({"allocation": ((1, 3),)}, "did not hold"),
+        ({"called": 20.0}, "wanted back"),
+    ],
+)
+def test_the_audit_finds_a_loan_that_cannot_be(change: dict[str, object], law: str) -> None:
+    workload = lender()
+    cluster, outcome = planted(workload, {20.0: borrow}, "2x2")
+    if outcome.segments[0].kind != "loan":
+        pytest.fail("nothing was borrowed")
+    outcome.ledger.loans[0] = outcome.ledger.loans[0]._replace(**change)
+    with pytest.raises(LawBrokenError, match=law):
+        audit(workload, cluster, outcome)
+
+
+def test_the_audit_finds_who_takes_what_was_not_lent() -> None:
+    workload = lender()
+    cluster, outcome = planted(workload, {20.0: borrow}, "1x2")
+    at = next(n for n, one in enumerate(outcome.segments) if one.kind == "loan")
+    outcome.segments.kinds[at] = 0
+    with pytest.raises(LawBrokenError, match="took GPUs that another lends"):
+        audit(workload, cluster, outcome)
+    outcome.segments.kinds[at] = 3
+    outcome.ledger.loans.clear()
+    with pytest.raises(LawBrokenError, match="two jobs that do not share|nobody lends"):
+        audit(workload, cluster, outcome)
