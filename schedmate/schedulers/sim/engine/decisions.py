@@ -152,6 +152,10 @@ class Decisions:
     def _borrow(self, decision: Borrow) -> None:
         job, allocation = decision
         if not self._execution.booked:
+            nodes = self._space.cluster.nodes
+            others = all(nodes[node].vc not in ("", job.vc) for node, _ in allocation)
+            if not others and not self._space.borrows(allocation):
+                raise _RefusedError("nobody lends these GPUs")
             self._take(job, allocation, borrow=True)
         else:
             self._leave_queue(job)
@@ -194,7 +198,7 @@ class Decisions:
     def _drop(self, decision: Drop) -> None:
         if not decision.job.allocation and decision.job not in self._view.pending:
             raise _RefusedError("the job neither waits nor runs")
-        self._execution.dirty |= bool(decision.job.allocation)
+        self._execution.dirty = True
         self._execution.drop(decision.job, decision.why)
 
     def _reallocate(self, decision: Resize | Migrate) -> None:
@@ -212,14 +216,14 @@ class Decisions:
             raise _RefusedError(LENT)
         if isinstance(decision, Migrate) and decision.overlap:
             if not self._space.take(job, allocation):
-                raise _RefusedError(NOT_FREE)
+                raise _RefusedError(self._why_not(job, allocation))
             self._execution.underway.bring_up(job, allocation)
             return
         if self._executor is not None and not self._fits_instead(job, allocation):
-            raise _RefusedError(NOT_FREE)
+            raise _RefusedError(self._why_not(job, allocation))
         self._execution.stop(job)
         if not self._space.take(job, allocation):
-            raise _RefusedError(NOT_FREE)
+            raise _RefusedError(self._why_not(job, allocation))
         job.moves += 1
         self._execution.begin(job, allocation)
 
@@ -248,8 +252,14 @@ class Decisions:
         if not borrow and self._space.borrows(allocation):
             raise _RefusedError(LENT)
         if not self._space.take(job, allocation, any_size=not fits):
-            raise _RefusedError(NOT_FREE)
+            raise _RefusedError(self._why_not(job, allocation))
         self._view.pending.remove(job)
+
+    def _why_not(self, job: Job, allocation: Allocation) -> str:
+        """Why the job could not have these GPUs."""
+        if job.constraints is not None and not self._space.sites.admits(job, allocation):
+            return "its constraints do not allow these GPUs"
+        return "not all of these GPUs are free"
 
     def _check_settled(self, job: Job) -> None:
         if job.status is not None:
@@ -266,7 +276,6 @@ _BOOKED = (Preempt, Borrow)
 """Decisions that a policy books itself, besides those to start."""
 
 NOT_WAITING = "the job is not waiting"
-NOT_FREE = "not all of these GPUs are free"
 LENT = "these GPUs are lent by another job, and only to be borrowed"
 
 

@@ -35,6 +35,8 @@ class Hold(NamedTuple):
     start: float
     end: float
     allocation: Allocation
+    moved: bool
+    """Whether it went on there; else something came between."""
 
 
 class Loan(NamedTuple):

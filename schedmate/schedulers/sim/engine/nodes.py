@@ -100,6 +100,7 @@ class Nodes:
     def _close(self, node: int, number: int, outage: Outage) -> None:
         self._outages[node, number] = outage
         self._closed[node] = self._closed.get(node, 0) + 1
+        self._execution.underway.lose(node)
         if self._closed[node] == 1:
             self._execution.space.close(node)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 END, FAIL, PROFILED, LEFT, PACE, RERANK = range(6)
 """Kinds of events of a job as it runs now; at one instant all events happen in this order."""
-MOVED, RECLAIM, LEND, SUBMIT, WAKE, REORDER, UP, DRAIN, DOWN, TICK, HORIZON = range(6, 17)
+DRAIN, MOVED, RECLAIM, LEND, SUBMIT, WAKE, REORDER, UP, DOWN, TICK, HORIZON = range(6, 17)
 """Those that hold whatever became of the job meanwhile, and of nodes and the clock."""
 
 Event = tuple[float, int, int, int]

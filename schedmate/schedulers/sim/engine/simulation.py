@@ -192,7 +192,8 @@ class Simulation:
             if self._until == NEVER:
                 raise DecisionError(self._stuck())
             view.now = self._until
-        if view.running.any() and execution.underway.ledger.horizon == NEVER:
+            execution.close()
+        elif view.running.any() and execution.underway.ledger.horizon == NEVER:
             execution.close()
         return self._handled + len(self.workload)
 
@@ -205,8 +206,8 @@ class Simulation:
             asked += 1
             if asked > _MOST_ASKED:
                 raise DecisionError(
-                    f"policy {self.policy.name} has decided {_MOST_ASKED:,} times at {view.now:.3f} "
-                    "s, and each time something else: it starts and stops the same jobs."
+                    f"policy {self.policy.name} has decided {_MOST_ASKED:,} times at {view.now:g} s, "
+                    "and each time something else: it starts and stops the same jobs."
                 )
             space.begin()
             if decisions := self.policy.decide(self.view):
@@ -227,7 +228,7 @@ class Simulation:
         execution, events = self._execution, self._execution.events
         while events and events[0][0] == now:
             _, kind, index, which = heappop(events)
-            if kind < MOVED and which != execution.epoch[index]:
+            if kind < DRAIN and which != execution.epoch[index]:
                 continue
             self._handled += 1
             if kind == END:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.schedulers.model import Allocation, Job, gpus_in
 from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Ledger, Loan
-from schedmate.schedulers.sim.engine.progress import LEND, MOVED, RECLAIM
+from schedmate.schedulers.sim.engine.progress import LEND, LOAN, MOVED, RECLAIM
 from schedmate.schedulers.terms import NEVER, Status
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Underway:
             return False
         assert job.status is not None
         execution, allocation = self._execution, job.status.moves_to
-        self._hold_ends(job)
+        self._hold_ends(job, moved=True)
         job.status = None
         execution.stop(job)
         self.settle(job)
@@ -92,11 +92,22 @@ class Underway:
         execution.begin(job, allocation, most_s=execution.parameters.handover_s)
         return True
 
-    def _hold_ends(self, job: Job) -> None:
+    def lose(self, node: int) -> None:
+        """Nobody is brought up on this node any more; whoever was runs on where it is."""
+        execution = self._execution
+        for index in list(self._moves):
+            job = execution.jobs[index]
+            assert job.status is not None
+            if any(at == node for at, _ in job.status.moves_to):
+                execution.space.give(job, job.status.moves_to)
+                self._hold_ends(job, moved=False)
+                job.status = None
+
+    def _hold_ends(self, job: Job, *, moved: bool) -> None:
         assert job.status is not None
         _, began = self._moves.pop(job.index)
-        hold = Hold(job.index, began, self._execution.view.now, job.status.moves_to)
-        self.ledger.holds.append(hold)
+        now = self._execution.view.now
+        self.ledger.holds.append(Hold(job.index, began, now, job.status.moves_to, moved))
 
     # Lending.
 
@@ -105,7 +116,8 @@ class Underway:
         execution, now = self._execution, self._execution.view.now
         alone = job.allocation and job.partner is None and not job.profiling
         until = self._windows[job.index][number][1]
-        if not alone or job.status is not None or job.share != 1.0 or until <= now:
+        borrows = execution.kind.get(job.index) == LOAN
+        if not alone or borrows or job.status is not None or job.share != 1.0 or until <= now:
             return False
         self._serial += 1
         self._loans[job.index] = (self._serial, now, NEVER)
@@ -175,7 +187,7 @@ class Underway:
         space.give(job, allocation)
         if job.status.moves_to:
             space.give(job, job.status.moves_to)
-            self._hold_ends(job)
+            self._hold_ends(job, moved=False)
 
     def settle(self, job: Job) -> None:
         """The job has left its GPUs: nothing is under way with it any more."""

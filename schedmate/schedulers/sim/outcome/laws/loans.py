@@ -76,13 +76,16 @@ def _check_borrower(
         offered = 0
         for loan in lent.get(node, ()):
             theirs = _mask(loan.allocation, node) & mask
-            if loan.job == one.job or not theirs or not loan.start <= one.start < loan.back:
+            # A lender can end at the very instant at which others take what it lends.
+            if loan.job == one.job or not theirs or not loan.start <= one.start <= loan.back:
+                continue
+            offered |= theirs
+            if one.start == loan.back:
                 continue
             if one.kind != "loan":
                 raise LawBrokenError(f"job {job.id} took GPUs that another lends.")
-            if one.start >= loan.called and one.end > one.start:
+            if loan.called <= one.start:
                 raise LawBrokenError(f"job {job.id} borrowed GPUs that were wanted back.")
-            offered |= theirs
         others = cluster.nodes[node].vc not in ("", job.vc)
         if one.kind == "loan" and not others and offered != mask:
             raise LawBrokenError(f"job {job.id} borrowed GPUs that nobody lends.")

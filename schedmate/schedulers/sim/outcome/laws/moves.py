@@ -28,7 +28,7 @@ def check_moves(workload: Workload, outcome: Outcome) -> None:
             raise LawBrokenError(f"job {name} was brought up elsewhere while it did not run.")
         if gpus_in(hold.allocation) != gpus_in(during[0].allocation):
             raise LawBrokenError(f"job {name} was moved to another number of GPUs.")
-        after = [one for one in ran[hold.job] if one.start == hold.end]
-        goes_on = during[0].end == hold.end and after
-        if during[0].end > hold.end or (goes_on and after[-1].allocation != hold.allocation):
+        if hold.moved and not any(
+            one.start == hold.end and one.allocation == hold.allocation for one in ran[hold.job]
+        ):
             raise LawBrokenError(f"job {name} was brought up on GPUs on which it did not go on.")

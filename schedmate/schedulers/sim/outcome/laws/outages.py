@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.engine.ledger import Outage
-from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.engine.record import Outcome, Segment
 from schedmate.schedulers.sim.outcome.laws.broken import LawBrokenError
 
 
 def check_outages(cluster: Cluster, outcome: Outcome) -> None:
-    """Nothing starts on a drained node, and nothing is held on one that is down.
-
-    Raises `LawBrokenError`.
+    """Nobody gets GPUs of a drained node, unless to share them with who has them, and none are held
+    on one that is down. Raises `LawBrokenError`.
     """
     outages: dict[int, list[Outage]] = {}
     for one in outcome.ledger.outages:
@@ -24,7 +23,8 @@ def check_outages(cluster: Cluster, outcome: Outcome) -> None:
     for held in (*outcome.segments, *outcome.ledger.holds):
         for node, _ in held.allocation:
             for out in outages.get(node, ()):
-                if out.closed <= held.start < out.up:
+                joined = isinstance(held, Segment) and held.kind == "packed"
+                if (out.down if joined else out.closed) <= held.start < out.up:
                     raise LawBrokenError(
                         f"a job started on node {cluster.nodes[node].name} at {held.start}, which "
                         f"was closed from {out.closed} to {out.up}."
