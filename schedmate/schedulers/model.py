@@ -212,15 +212,27 @@ class Job:
         """Time for which it has held GPUs so far [s]."""
         return self.service_s + (now - self.started if self.allocation else 0.0)
 
+    def put_under_way(self, status: Status) -> None:
+        """Something is under way with it, and nobody may stop it meanwhile."""
+        status.preemptible = self.preemptible
+        self.status, self.preemptible = status, False
+
+    def settle(self) -> None:
+        """Nothing is under way with it any more."""
+        if self.status is not None:
+            self.preemptible = self.status.preemptible
+            self.status = None
+
     @property
     def elastic(self) -> bool:
         return self.min_gpus > 0
 
     def reset(self) -> None:
         """Forget what happened to it, as before its submission."""
+        self.settle()
         self.forecast = self.profile = self.agent = self.partner = None
         self.profiled = self.profiling = self.unstable = False
         self.allocation = ()
         self.started = self.service_s = 0.0
         self.preemptions = self.evictions = self.moves = self.failures = 0
-        self.slowdown = self.left = self.status = None
+        self.slowdown = self.left = None

@@ -58,7 +58,10 @@ class Terms:
 
 @dataclass(slots=True)
 class Status:
-    """What is under way with a job that holds GPUs. A job for which nothing is has none."""
+    """What is under way with a job that holds GPUs; meanwhile it is not `preemptible`.
+
+    A job with which nothing is under way has none.
+    """
 
     leaves_by: float = NEVER
     """It was told to stop and holds its GPUs until it has, at most until then [s]."""
@@ -67,6 +70,8 @@ class Status:
     lends_until: float = NEVER
     """It lends its GPUs until then, as announced, or until it wants them back [s]."""
     lends: bool = False
+    preemptible: bool = True
+    """Whether the job may be stopped once nothing is under way."""
 
     @property
     def leaving(self) -> bool:

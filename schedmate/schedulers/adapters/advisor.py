@@ -18,12 +18,12 @@ from schedmate.retrieval.advisor import Method, SchedulingAdvisor
 from schedmate.retrieval.memory import MemoryHistory
 from schedmate.schedulers.estimators import ABSURD_S, Estimator, UserMean
 from schedmate.schedulers.model import Forecast, Job
-from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.observer import Observer
 
 if TYPE_CHECKING:
     from schedmate.jobs import Estimate
     from schedmate.retrieval.advisor import PastJobs
-    from schedmate.schedulers.sim.workload import Workload
+    from schedmate.schedulers.adapters.sources import MetadataSource
 
 PAPER_LATENCY_S = 9.0
 """Mean latency of the paper's advisor with a language model of 7B (section 5.2) [s]."""
@@ -35,7 +35,7 @@ class Advisor(Estimator, Observer):
     """Estimates from the jobs that have ended so far.
 
     Args:
-        workload: whose `metadata` says what each job's code says.
+        source: says what each job's code says; a `Workload` of the simulator is one.
         fallback: who answers when the advisor abstains; by default the user's mean.
         history: past jobs from before the trace, that new ones are added to; by default none.
         method: `mean` is the paper's mean of the `k` nearest, `weighted` ours.
@@ -49,7 +49,7 @@ class Advisor(Estimator, Observer):
 
     def __init__(
         self,
-        workload: Workload,
+        source: MetadataSource,
         fallback: Estimator | None = None,
         *,
         history: PastJobs | None = None,
@@ -63,14 +63,14 @@ class Advisor(Estimator, Observer):
     ) -> None:
         self.fallback = UserMean() if fallback is None else fallback
         self.oracle = self.fallback.oracle
-        self._metadata = workload.metadata
+        self._of = source.metadata_of
         self._latency_s = latency_s
         self._risk = risk if method == "weighted" else 0.0
         self._error = error
         self.seed = seed
         self._history = MemoryHistory(_embedder()) if history is None else history
         if isinstance(self._history, MemoryHistory):
-            self._history.prepare(one for one in self._metadata if one is not None)
+            self._history.prepare(source.known_metadata())
         self._advisor = SchedulingAdvisor(self._history, method=method, k=k, threshold=threshold)
         self._clock = 0.0
         self.counts = {"asked": 0, "matched": 0, "abstained": 0, "rejected": 0, "failed": 0}
@@ -144,9 +144,6 @@ class Advisor(Estimator, Observer):
         self.counts["matched"] += 1
         self.matched(job, estimate)
         return forecast._replace(duration_s=duration_s, method=f"advisor/{forecast.method}")
-
-    def _of(self, job: Job) -> Any:
-        return self._metadata[job.index] if self._metadata else None
 
     def _now(self) -> float:
         return self.watch.now if hasattr(self, "watch") else self._clock

@@ -11,10 +11,9 @@ import random
 from typing import TYPE_CHECKING
 
 from schedmate.logparse.failure.handler import diagnose
-from schedmate.logparse.reading import Log, LogFile
-from schedmate.logparse.reading.storage import Memory
-from schedmate.schedulers.sim.logs.endings import draw_ending
-from schedmate.schedulers.sim.logs.writer import Stretch, choose
+from schedmate.logparse.reading import Log
+from schedmate.schedulers.adapters.sources import FailureLogs
+from schedmate.schedulers.sim.logs.source import log_of_failure
 from schedmate.schedulers.sim.world.failures import JobFailures
 
 if TYPE_CHECKING:
@@ -27,6 +26,35 @@ HANDLING_S = 300.0
 MOST_RESTARTS = 1
 """Restarts of one job at about the same work, after which its user is told: who fails twice at
 one point fails there again, whatever its log says."""
+
+
+class Restarts:
+    """Whether failed jobs are to be restarted as they are, by what their logs say."""
+
+    def __init__(self, logs: FailureLogs) -> None:
+        self._logs = logs
+        self._restarts: dict[str, tuple[int, float]] = {}
+
+    def says(self, job: str, attempt: int) -> bool:
+        """The verdict on the log of this attempt, counted from 0; none: no."""
+        log = self._logs.of_failure(job, attempt)
+        if log is None:
+            return False
+        with log:
+            plan = diagnose(log).plan
+        return plan is not None and plan.restart != "no"
+
+    def may(self, job: str, done: float) -> bool:
+        """Whether a job that failed with so much work done may be restarted at all [s]."""
+        return self._count(job, done) < MOST_RESTARTS
+
+    def restarted(self, job: str, done: float) -> None:
+        """It is."""
+        self._restarts[job] = (self._count(job, done) + 1, done)
+
+    def _count(self, job: str, done: float) -> int:
+        count, work = self._restarts.get(job, (0, -1.0))
+        return count if abs(work - done) <= 0.01 * done + 60 else 0
 
 
 class HandledFailures(JobFailures):
@@ -49,36 +77,34 @@ class HandledFailures(JobFailures):
         super().__init__(workload, rates, seed)
         self._handling_s = handling_s
         self._dice = (recall, false_alarms)
-        self._restarts: dict[int, tuple[int, float]] = {}
+        self._failure: Failure | None = None
+        self._restarts = Restarts(self)
         self.counts = {"handled": 0, "missed": 0, "in_vain": 0, "left_to_user": 0}
 
     def after(self, failure: Failure) -> Again | None:
         """See `Faults.after`."""
         if failure.node is not None:
             return super().after(failure)
-        bug, job = self.is_bug(failure), failure.job
-        count, work = self._restarts.get(job, (0, -1.0))
-        count = count if abs(work - failure.done) <= 0.01 * failure.done + 60 else 0
-        if count < MOST_RESTARTS and self.says_restart(failure):
+        bug, name = self.is_bug(failure), self._workload.jobs[failure.job].id
+        if self._restarts.may(name, failure.done) and self.says_restart(failure):
             self.counts["in_vain" if bug else "handled"] += 1
-            self._restarts[job] = (count + 1, failure.done)
+            self._restarts.restarted(name, failure.done)
             return self.restart(failure, self._handling_s)
         self.counts["left_to_user" if bug else "missed"] += 1
         return self.by_user(failure)
 
     def says_restart(self, failure: Failure) -> bool:
         """The verdict on the log that this failure leaves."""
-        bug = self.is_bug(failure)
-        said = self._dice[bug]
-        seed = f"{self.seed}/{failure.job}/{failure.attempt}"
+        said = self._dice[self.is_bug(failure)]
         if said is not None:
+            seed = f"{self.seed}/{failure.job}/{failure.attempt}"
             return random.Random(seed).random() < said  # noqa: S311 - an experiment
-        # One bug fails in the same way each time.
-        ending = draw_ending(not bug, f"{self.seed}/{failure.job}/bug" if bug else seed)
-        log = choose(f"{self.seed}/{failure.job}", self._workload.duration_s[failure.job])
-        step = int(failure.done / log.step_s)
-        began = failure.time - step * log.step_s
-        text = log.head(began) + log.lines(Stretch(began, max(1, step - 5000), step, log.step_s))
-        text += ending.write(seed, step)
-        verdict = diagnose(Log("job", [LogFile("job.out", Memory(text.encode()))]))
-        return verdict.plan is not None and verdict.plan.restart != "no"
+        self._failure = failure
+        return self._restarts.says(self._workload.jobs[failure.job].id, failure.attempt)
+
+    def of_failure(self, job: str, attempt: int) -> Log | None:
+        """See `FailureLogs`: of the failure that is being handled."""
+        failure = self._failure
+        if failure is None:
+            return None
+        return log_of_failure(self._workload, failure, self.seed, bug=self.is_bug(failure))

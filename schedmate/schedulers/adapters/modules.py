@@ -11,6 +11,7 @@ from schedmate.schedulers.adapters.handler import HANDLING_S, HandledFailures
 from schedmate.schedulers.adapters.tracker import PackingTracker
 from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.sim.equipment import Equipment, World
+from schedmate.schedulers.sim.logs.source import SimulatedLogs
 
 
 class WithSchedMate(Policy):
@@ -92,8 +93,9 @@ class WithSchedMate(Policy):
                 seed=world.seed,
             )
         if self.tracker:
+            parts["logs"] = SimulatedLogs(world.workload, world.seed)
             parts["tracker"] = PackingTracker(
-                world.workload,
+                parts["logs"],
                 detection_rate=self.detection_rate,
                 baseline=self.baseline,
                 seed=world.seed,
@@ -110,9 +112,11 @@ class WithSchedMate(Policy):
         return Equipment(
             estimator=parts.get("advisor"),
             faults=parts.get("handler"),
-            observers=tuple(parts[name] for name in ("advisor", "tracker") if name in parts),
+            observers=tuple(
+                parts[name] for name in ("advisor", "logs", "tracker") if name in parts
+            ),
             report=lambda: {
-                **{name: dict(part.counts) for name, part in parts.items()},
+                **{name: dict(part.counts) for name, part in parts.items() if name != "logs"},
                 "warnings": dict(parts["advisor"].warnings) if "advisor" in parts else {},
             },
         )

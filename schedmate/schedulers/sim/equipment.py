@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from schedmate.schedulers.estimators import Estimator
-from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.failures import FailureRates
 from schedmate.schedulers.sim.world.faults import Faults

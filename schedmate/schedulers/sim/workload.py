@@ -88,6 +88,14 @@ class Workload:
     def __len__(self) -> int:
         return len(self.jobs)
 
+    def metadata_of(self, job: Job) -> WorkloadMetadata | None:
+        """What the source code of a job says; None: nothing is known."""
+        return self.metadata[job.index] if self.metadata else None
+
+    def known_metadata(self) -> Iterable[WorkloadMetadata]:
+        """All that is known of any job."""
+        return (one for one in self.metadata if one is not None)
+
     def select(self, positions: Iterable[int]) -> Workload:
         """The workload of these jobs alone, by position, in order of submission."""
         kept = sorted(set(positions))

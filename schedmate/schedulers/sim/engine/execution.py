@@ -7,6 +7,7 @@ from heapq import heappush
 
 from schedmate.errors import InputError
 from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.policy import NEVER, Policy, View
 from schedmate.schedulers.sim.engine.ledger import Dropped
 from schedmate.schedulers.sim.engine.progress import (
@@ -19,7 +20,6 @@ from schedmate.schedulers.sim.engine.progress import (
     Progress,
 )
 from schedmate.schedulers.sim.engine.underway import Underway
-from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.faults import ORDINARY, Again, Failure, Faults

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from schedmate.errors import SchedmateError
 from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.policy import NEVER, Policy, View
 from schedmate.schedulers.sim.engine.record import KINDS, Segments
-from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 

@@ -15,6 +15,7 @@ from schedmate.plain import LONGEST_S
 from schedmate.schedulers.estimators import ABSURD_S, Estimator
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster, Forecast, Job
+from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.policy import NEVER, Policy, View
 from schedmate.schedulers.sim.engine.decisions import DecisionError, Decisions
 from schedmate.schedulers.sim.engine.execution import ASKED, Execution
@@ -41,7 +42,6 @@ from schedmate.schedulers.sim.engine.progress import (
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.engine.rounds import Rounds, check_rounds
 from schedmate.schedulers.sim.engine.sizes import check_sizes, check_times, check_windows
-from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.executor import Executor
@@ -206,8 +206,8 @@ class Simulation:
             asked += 1
             if asked > _MOST_ASKED:
                 raise DecisionError(
-                    f"policy {self.policy.name} has decided {_MOST_ASKED:,} times at {view.now:g} s, "
-                    "and each time something else: it starts and stops the same jobs."
+                    f"policy {self.policy.name} decided {_MOST_ASKED:,} times at {view.now:g} s, "
+                    "each time something else: it starts and stops the same jobs."
                 )
             space.begin()
             if decisions := self.policy.decide(self.view):

@@ -49,7 +49,7 @@ class Underway:
         self._told[index] = (now, grace_s, saves)
         execution.advance(job)
         execution.withdraw(job)
-        job.status = Status(leaves_by=now + grace_s)
+        job.put_under_way(Status(leaves_by=now + grace_s))
         self.halted[index] = now + min(takes_s, grace_s)
         execution.run(job)
 
@@ -74,7 +74,7 @@ class Underway:
         execution, now = self._execution, self._execution.view.now
         self._serial += 1
         self._moves[job.index] = (self._serial, now)
-        job.status = Status(moves_to=allocation)
+        job.put_under_way(Status(moves_to=allocation))
         at = now + execution.parameters.restart(gpus_in(allocation))
         heappush(execution.events, (at, MOVED, job.index, self._serial))
 
@@ -85,7 +85,7 @@ class Underway:
         assert job.status is not None
         execution, allocation = self._execution, job.status.moves_to
         self._hold_ends(job, moved=True)
-        job.status = None
+        job.settle()
         execution.stop(job)
         self.settle(job)
         job.moves += 1
@@ -101,7 +101,7 @@ class Underway:
             if any(at == node for at, _ in job.status.moves_to):
                 execution.space.give(job, job.status.moves_to)
                 self._hold_ends(job, moved=False)
-                job.status = None
+                job.settle()
 
     def _hold_ends(self, job: Job, *, moved: bool) -> None:
         assert job.status is not None
@@ -121,7 +121,7 @@ class Underway:
             return False
         self._serial += 1
         self._loans[job.index] = (self._serial, now, NEVER)
-        job.status = Status(lends=True, lends_until=until)
+        job.put_under_way(Status(lends=True, lends_until=until))
         execution.space.lend(job, job.allocation)
         heappush(execution.events, (until, RECLAIM, job.index, self._serial))
         return True
@@ -162,7 +162,7 @@ class Underway:
         execution = self._execution
         execution.space.end_loan(job, job.allocation, left=False)
         self._record_loan(job, job.allocation)
-        job.status = None
+        job.settle()
         if self.halted.pop(job.index, None) is not None:
             execution.advance(job)
             execution.withdraw(job)
@@ -191,7 +191,7 @@ class Underway:
 
     def settle(self, job: Job) -> None:
         """The job has left its GPUs: nothing is under way with it any more."""
-        job.status = None
+        job.settle()
         self.halted.pop(job.index, None)
         self._told.pop(job.index, None)
         for lender, left in list(self._borrowers.items()):
