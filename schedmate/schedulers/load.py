@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
+from math import inf
 from typing import ClassVar
 
 BIN_S = 600.0
@@ -19,21 +19,56 @@ class Load:
     """
 
     name: ClassVar[str] = "season"
+    _hours: _Hours | None = None
 
     def expected(self, submitted: Sequence[float], now: float) -> float:
         """Jobs to be submitted in the next ten minutes.
 
         `submitted` are the times of all submissions up to `now`, ascending [s].
         """
-        hours = [between(submitted, now - HOUR_S, now)]
-        for day in range(1, 8):
-            begin = now - day * DAY_S
-            if not submitted or begin < submitted[0]:
+        return self._season(submitted, None, now)
+
+    def expected_gpus(self, submitted: Sequence[float], asked: Sequence[int], now: float) -> float:
+        """GPUs that the jobs of the next ten minutes will ask for together.
+
+        `asked`: GPUs of the first jobs of `submitted`: none, the first, the first two and so on.
+        """
+        return self._season(submitted, asked, now)
+
+    def _season(
+        self, submitted: Sequence[float], asked: Sequence[int] | None, now: float
+    ) -> float:
+        hours = self._hours
+        if hours is None or hours.times is not submitted or now < hours.now:
+            hours = self._hours = _Hours(submitted)
+        counts = hours.counts(now, asked)
+        return max(counts[0], sum(counts) / len(counts)) * BIN_S / HOUR_S
+
+
+class _Hours:
+    """The last hour and the same hour of the seven days before, as places in a growing list."""
+
+    def __init__(self, times: Sequence[float]) -> None:
+        self.times = times
+        self.now = -inf
+        self._low, self._high = [0] * 8, [0] * 8
+
+    def counts(self, now: float, asked: Sequence[int] | None) -> list[int]:
+        """Submissions in each of these hours that has been since the first, or their GPUs."""
+        times, lows, highs = self.times, self._low, self._high
+        self.now = now
+        count, found = len(times), []
+        for day in range(8):
+            begin = now - day * DAY_S if day else now - HOUR_S
+            if day and (not count or begin < times[0]):
                 break
-            hours.append(between(submitted, begin, begin + HOUR_S))
-        return max(hours[0], sum(hours) / len(hours)) * BIN_S / HOUR_S
-
-
-def between(times: Sequence[float], begin: float, end: float) -> int:
-    """How many of the ascending times lie in [begin, end)."""
-    return bisect_left(times, end) - bisect_left(times, begin)
+            # The clock goes on a little each time, so the places are near.
+            end = begin + HOUR_S if day else now
+            low, high = lows[day], highs[day]
+            while low < count and times[low] < begin:
+                low += 1
+            while high < count and times[high] < end:
+                high += 1
+            lows[day], highs[day] = low, high
+            found.append(high - low if asked is None else asked[high] - asked[low])
+        return found

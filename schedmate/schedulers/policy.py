@@ -143,6 +143,7 @@ class View:
 
     __slots__ = (
         "answers",
+        "asked",
         "can",
         "draining",
         "holders",
@@ -167,6 +168,8 @@ class View:
         """Holding GPUs, by the same two."""
         self.submitted: list[float] = []
         """When the jobs so far were submitted, ascending [s]."""
+        self.asked: list[int] = [0]
+        """GPUs that the first of them asked for: none, the first, the first two ..."""
         self.warnings: Counter[str] = Counter()
         """What went wrong and how often, for the summary."""
         self.load = Load() if load is None else load
@@ -210,6 +213,10 @@ class View:
     def expected(self) -> float:
         """Jobs to be submitted in the next ten minutes, by the forecast."""
         return self.load.expected(self.submitted, self.now)
+
+    def expected_gpus(self) -> float:
+        """GPUs that they will ask for together, by the forecast."""
+        return self.load.expected_gpus(self.submitted, self.asked, self.now)
 
 
 class Policy:

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from schedmate.logparse.progress.ratio import THRESHOLD
 from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.model import Job, Profile
-from schedmate.schedulers.policies.lucid.policy import Lucid, _Packed, newcomer
+from schedmate.schedulers.policies.lucid.binder import Bound, has_room
+from schedmate.schedulers.policies.lucid.policy import Lucid, newcomer
 from schedmate.schedulers.policy import Decision, Evict, Start, View
 from schedmate.schedulers.remaining import predicted_s, remaining_s
 
@@ -75,27 +76,26 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
     def _unprofiled(self, job: Job) -> bool:
         return super()._unprofiled(job) and self.use_of(job) is None
 
-    def _run(self, view: View, job: Job, capacity: int, packed: _Packed) -> Decision | None:
+    def _run(self, view: View, job: Job, bound: Bound) -> list[Decision]:
         if self.spread and (allocation := view.space.place(job)):
-            return Start(job, allocation)
-        return super()._run(view, job, capacity, packed)
+            return [Start(job, allocation)]
+        return super()._run(view, job, bound)
 
-    def _partner(self, view: View, job: Job, capacity: int, packed: _Packed) -> Job | None:
+    def _partner(
+        self, view: View, job: Job, use: Profile, capacity: int, bound: Bound
+    ) -> Job | None:
         if not self.affine:
-            return super()._partner(view, job, capacity, packed)
-        use = self.use_of(job)
-        if use is None or job.share != 1.0 or job.evictions:
-            return None
+            return super()._partner(view, job, use, capacity, bound)
         needed, now = predicted_s(job) / self.patience, view.now
         best: tuple[float, float, Job] | None = None
         for score in range(capacity - self.scorer.score(use) + 1):
             lane = view.running.lane((job.vc, job.gpu_type, job.gpus, score))
             for other in islice(lane, LOOKED_AT):
                 theirs = other.profile
-                if other.index in packed or other.evictions or other.profiling or theirs is None:
+                if other.index in bound or other.evictions or other.profiling or theirs is None:
                     continue
                 left_s = remaining_s(other, now)
-                if left_s < needed or use.memory_mb + theirs.memory_mb > self.gpu_memory_mb:
+                if left_s < needed or not has_room(use, theirs, self.rules):
                     continue
                 if best is None or (theirs.gpu_util, -left_s) < best[:2]:
                     best = (theirs.gpu_util, -left_s, other)

@@ -6,8 +6,10 @@ executor, be that the simulator or a training job, tells it what was measured.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +66,10 @@ class Agent:
     """Largest global batch size with which training is known to converge."""
     fixed_batch: int | None = None
     """The global batch size of a job that may not change it."""
+    offered_batch: int | None = None
+    """The largest global batch size that `goodputs` counts on; None: `largest_batch`. The published
+    Sia simulator tells its scheduler of batch sizes up to the one that the user asked for, and then
+    trains with up to the largest."""
     restart_s: float = 30.0
     """What a change of GPUs costs it, as far as it knows [s]."""
     ratios: Mapping[str, float] | None = None
@@ -128,19 +134,14 @@ class Agent:
 
     def gain(self, batch: float | NDArray[np.generic]) -> Floats:
         """Progress of one iteration at this global batch size, in iterations of the initial one."""
-        scale = np.asarray(batch, dtype=float) / self.initial_batch
-        if self.noise is None:
-            return np.minimum(scale, 1.0)
-        squared, variance = self.noise
-        return np.asarray((variance + squared) / (variance / scale + squared))
+        return _gain(np.asarray(batch, dtype=float), self.initial_batch, self.noise)
 
     def batch(self, shape: Shape) -> Batch | None:
         """The best batch size there; None when the job cannot run so."""
-        goodput, sizes, steps = self._search((shape,))
-        best = int(goodput[0].argmax())
-        if goodput[0, best] <= 0:
-            return None
-        return Batch(int(sizes[0, best]), int(steps[0, best]))
+        if self.ratios is not None and self.fixed_batch is None and not self.knows(shape.gpu_type):
+            return self._first(shape)
+        ((goodput, size, steps),) = self._search((shape,), self.largest_batch)
+        return None if goodput <= 0 else Batch(int(size), int(steps))
 
     def goodputs(self, shapes: tuple[Shape, ...]) -> Floats:
         """Progress a second on each [iterations of the initial batch size]; 0: it cannot run so.
@@ -150,35 +151,45 @@ class Agent:
         if shapes not in self._known:
             if len(self._known) > 64:
                 self._known.clear()
-            self._known[shapes] = self._search(shapes)[0].max(axis=1)
+            most = self.largest_batch if self.offered_batch is None else self.offered_batch
+            self._known[shapes] = self._search(shapes, most)[:, 0]
         return self._known[shapes]
 
-    def _search(self, shapes: Sequence[Shape]) -> tuple[Floats, Floats, Floats]:
-        """Goodput, batch of a step and accumulation steps: (shapes, candidates)."""
-        rows = [self._row(shape) for shape in shapes]
-        columns = np.array(rows, dtype=float)[:, :, None].transpose(1, 0, 2)
-        nodes, replicas, smallest, largest, factor = columns[:5]
-        model = Throughput(*columns[5:])
+    def rate(self, gpus: int) -> float:
+        """Iterations a second at the batch size that it keeps, as if GPUs added up, on its fastest
+        type.
+
+        Not a number where nothing is known.
+        """
+        batch = self.fixed_batch or self.initial_batch
+        alone = {name: self._alone(name, model) for name, model in self.models.items()}
+        return max(
+            (
+                samples_s * (gpus // self.limits[name].gpus) / batch
+                for name, samples_s in (alone or self.ratios or {}).items()
+            ),
+            default=math.nan,
+        )
+
+    def _first(self, shape: Shape) -> Batch | None:
+        """As the published simulator: no batch size is chosen on a type that was never measured."""
+        limit = self.limits.get(shape.gpu_type)
+        if limit is None or shape.gpus % limit.gpus:
+            return None
+        replicas = shape.gpus // limit.gpus
+        each = math.ceil(max(self.initial_batch, limit.smallest * replicas) / replicas)
+        steps = math.ceil(each / limit.largest) - 1
+        return Batch(math.ceil(each / (steps + 1)), steps)
+
+    def _search(self, shapes: Sequence[Shape], most: int) -> Floats:
+        """Of each shape the best goodput, its batch of a step and its accumulation steps.
+
+        Of global batch sizes up to `most`.
+        """
+        rows = tuple(map(self._row, shapes))
         if self.fixed_batch is not None:
-            total = np.full((len(rows), 1), float(self.fixed_batch))
-        else:
-            least = np.maximum(self.initial_batch, smallest * replicas)
-            spread = np.linspace(0.0, 1.0, _CANDIDATES)
-            total = least * np.maximum(self.largest_batch / least, 1.0) ** spread
-        each = total / replicas
-        steps = np.maximum(np.ceil(each / largest - _EPSILON) - 1, 0)
-        if self.fixed_batch is None:
-            # With one replica, the gradient's variance is only seen over several steps.
-            alone = (replicas == 1) & (total > self.initial_batch * (1 + _EPSILON))
-            steps = np.where(alone, np.maximum(steps, 1), steps)
-        size = np.ceil(each / (steps + 1) - _EPSILON)
-        batch = replicas * size * (steps + 1)
-        fits = (size <= largest) & (size >= smallest)
-        fits &= smallest * replicas <= (self.fixed_batch or self.largest_batch)
-        accumulation, step = model.step_times(nodes, replicas, size)
-        seconds = steps * accumulation + step
-        goodput = np.where(fits, factor * self.gain(batch) / seconds, 0.0)
-        return goodput, size, steps
+            return _best(rows, self.initial_batch, self.fixed_batch, 0, self.noise)
+        return _best(rows, self.initial_batch, self.largest_batch, most, self.noise)
 
     def _row(self, shape: Shape) -> tuple[float, ...]:
         """nodes, replicas, limits, factor and the model's parameters of one shape."""
@@ -219,3 +230,77 @@ class Agent:
 
 
 NEUTRAL = Throughput(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+
+_SPREAD = np.linspace(0.0, 1.0, _CANDIDATES)
+
+
+def _gain(batch: Floats, initial: int, noise: tuple[float, float] | None) -> Floats:
+    scale = batch / initial
+    if noise is None:
+        return np.minimum(scale, 1.0)
+    squared, variance = noise
+    return np.asarray((variance + squared) / (variance / scale + squared))
+
+
+class _Candidates(NamedTuple):
+    """Batch sizes to choose from, each an array (shapes, candidates); what noise does not change."""
+
+    size: Floats
+    """Of a step."""
+    steps: Floats
+    """Accumulation steps."""
+    batch: Floats
+    """Over all replicas and steps."""
+    fits: NDArray[np.bool_]
+    seconds: Floats
+    """Of an iteration."""
+    factor: Floats
+
+
+@lru_cache(maxsize=1 << 13)
+def _best(
+    rows: tuple[tuple[float, ...], ...],
+    initial: int,
+    largest_total: int,
+    most: int,
+    noise: tuple[float, float] | None,
+) -> Floats:
+    """Goodput, batch of a step and accumulation steps: (shapes, 3), which nobody may write to.
+
+    With `most` 0 the global batch size is `largest_total`, else the best up to `most`. Jobs of one
+    program in one phase ask the same.
+    """
+    one = _candidates(rows, initial, largest_total, most)
+    gain = _gain(one.batch, initial, noise)
+    goodput = np.where(one.fits, one.factor * gain / one.seconds, 0.0)
+    place = np.arange(len(rows)), goodput.argmax(axis=1)
+    found = np.empty((len(rows), 3))
+    found[:, 0], found[:, 1], found[:, 2] = goodput[place], one.size[place], one.steps[place]
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=1 << 11)
+def _candidates(
+    rows: tuple[tuple[float, ...], ...], initial: int, largest_total: int, most: int
+) -> _Candidates:
+    columns = np.array(rows, dtype=float)[:, :, None].transpose(1, 0, 2)
+    nodes, replicas, smallest, largest, factor = columns[:5]
+    model = Throughput(*columns[5:])
+    if most:
+        least = np.maximum(initial, smallest * replicas)
+        total = least * np.maximum(most / least, 1.0) ** _SPREAD
+    else:
+        total = np.full((len(rows), 1), float(largest_total))
+    each = total / replicas
+    steps = np.maximum(np.ceil(each / largest - _EPSILON) - 1, 0)
+    if most:
+        # With one replica, the gradient's variance is only seen over several steps.
+        alone = (replicas == 1) & (total > initial * (1 + _EPSILON))
+        steps = np.where(alone, np.maximum(steps, 1), steps)
+    size = np.ceil(each / (steps + 1) - _EPSILON)
+    batch = replicas * size * (steps + 1)
+    fits = (size <= largest) & (size >= smallest)
+    fits &= smallest * replicas <= largest_total
+    accumulation, step = model.step_times(nodes, replicas, size)
+    return _Candidates(size, steps, batch, fits, steps * accumulation + step, factor)

@@ -9,6 +9,7 @@ One iteration runs `s` accumulation steps and then one step with synchronisation
 
 from __future__ import annotations
 
+import math
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -118,16 +119,26 @@ def _fit(observations: tuple[Observation, ...], loose: bool) -> Throughput:
     tolerance = _LOOSE_TOLERANCE if loose else _TOLERANCE
     problem = _Problem(data, _KINK if loose else _SMOOTH)
 
-    def objective(chosen: Floats) -> tuple[float, Floats]:
+    slopes = np.empty(0)
+
+    def objective(chosen: Floats) -> float:
+        nonlocal slopes
         everything = start.copy()
         everything[free] = chosen
         value, gradient = problem(everything)
-        return value, gradient[free]
+        slopes = gradient[free]
+        return value
 
     bounds = list(zip(low[free], high[free], strict=True))
     with _threads().limit(limits=1):  # threads only get in the way of seven numbers
+        # The gradient is always asked for where the objective was last evaluated.
         found = minimize(
-            objective, start[free], jac=True, method="L-BFGS-B", bounds=bounds, tol=tolerance
+            objective,
+            start[free],
+            jac=lambda _: slopes,
+            method="L-BFGS-B",
+            bounds=bounds,
+            tol=tolerance,
         ).x
     start[free] = found
     if not across.any():
@@ -159,33 +170,32 @@ class _Problem:
         self.log_accumulation, self.log_step = np.log(data[:, 3]), np.log(data[:, 4])
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
-        overlap = x[6]
+        # Called tens of times a fit on a few numbers: nothing is computed twice.
+        *times, overlap = x.tolist()
         accumulation = x[:2] @ self.compute
         network = x[2:6] @ self.network
-        log_acc = np.log(accumulation)
-        log_net = np.log(np.maximum(network, 1e-300))
-        summed = np.logaddexp(overlap * log_acc, overlap * log_net)
+        above_zero = np.maximum(network, 1e-300)
+        log_acc, log_net = np.log(accumulation), np.log(above_zero)
+        power_acc, power_net = overlap * log_acc, overlap * log_net
+        summed = np.logaddexp(power_acc, power_net)
+        mean = summed / overlap
         error_acc = log_acc - self.log_accumulation
-        error_step = summed / overlap - self.log_step
-        root_acc = np.sqrt(error_acc @ error_acc / self.count + self.smooth)
-        root_step = np.sqrt(error_step @ error_step / self.count + self.smooth)
+        error_step = mean - self.log_step
+        root_acc = math.sqrt(float(error_acc @ error_acc) / self.count + self.smooth)
+        root_step = math.sqrt(float(error_step @ error_step) / self.count + self.smooth)
         weight_acc = error_acc / (root_acc * self.count)
         weight_step = error_step / (root_step * self.count)
-        part_acc = np.exp(overlap * log_acc - summed)
-        part_net = np.exp(overlap * log_net - summed)
+        part_acc = np.exp(power_acc - summed)
+        part_net = np.exp(power_net - summed)
         gradient = np.empty(7)
         gradient[:2] = self.compute @ ((weight_acc + weight_step * part_acc) / accumulation)
-        gradient[2:6] = self.network @ (
-            weight_step * part_net / np.maximum(network, 1e-300) * (network > 0)
-        )
-        gradient[6] = weight_step @ (
-            (part_acc * log_acc + part_net * log_net) / overlap - summed / overlap**2
-        )
+        gradient[2:6] = self.network @ (weight_step * part_net / above_zero * (network > 0))
+        slopes = (part_acc * log_acc + part_net * log_net) / overlap - summed / overlap**2
         value = root_acc + root_step + _OVERLAP_COST * (overlap - 1) ** 2
-        gradient[6] += 2 * _OVERLAP_COST * (overlap - 1)
+        gradient[6] = float(weight_step @ slopes) + 2 * _OVERLAP_COST * (overlap - 1)
         for base in (2, 4):
-            slope = x[base + 1] / x[base]
+            slope = times[base + 1] / times[base]
             value += _SLOPE_COST * slope**2
-            gradient[base + 1] += 2 * _SLOPE_COST * slope / x[base]
-            gradient[base] -= 2 * _SLOPE_COST * slope**2 / x[base]
-        return float(value), gradient
+            gradient[base + 1] += 2 * _SLOPE_COST * slope / times[base]
+            gradient[base] -= 2 * _SLOPE_COST * slope**2 / times[base]
+        return value, gradient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from schedmate.schedulers.policies.sia.configurations import of_size
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
 from schedmate.schedulers.policy import Decision, Policy, View
 
-OBJECTIVES = ("max-sum", "max-min")
+OBJECTIVES = ("max-min", "max-sum")
 
 
 class Gavel(Policy):
@@ -24,11 +25,11 @@ class Gavel(Policy):
     name = "gavel"
     rounds = True
 
-    def __init__(self, objective: str = "max-sum", interval_s: float = 360.0) -> None:
+    def __init__(self, objective: str = "max-min", interval_s: float = 360.0) -> None:
         """
         Args:
-            objective: `max-sum` of throughputs, or `max-min` of the throughput that jobs get; each
-                counts as a part of what the job would do on its fastest type (section 4).
+            objective: `max-min` fairness: of what each job gets, times its GPUs, over what an equal
+                share of every type would give it (section 4.1); `max-sum` of iterations a second.
             interval_s: length of a round [s].
         """
         require("scipy")
@@ -44,36 +45,43 @@ class Gavel(Policy):
         if not jobs:
             return []
         speeds = np.array([_speeds(job, cluster, types) for job in jobs])
-        shares = self._shares(speeds, np.array([job.gpus for job in jobs]), list(capacity.values()))
+        gpus = np.array([job.gpus for job in jobs])
+        if self.objective == "max-sum":
+            weights = _rates(jobs)
+        else:
+            equal = np.array(list(capacity.values())) / max(sum(capacity.values()), 1)
+            weights = gpus / np.maximum(speeds @ equal, 1e-9)
+        shares = self._shares(speeds * weights[:, None], gpus, list(capacity.values()))
         if shares is None:
             view.warn("the linear program was not solved: allocations kept")
             return []
         wishes = []
         given: set[int] = set()
-        for job, kind in _by_priority(view, jobs, types, shares, speeds):
+        for job, kind in self._by_priority(view, jobs, types, shares, speeds):
             if job.index not in given and job.gpus <= capacity[types[kind]]:
                 capacity[types[kind]] -= job.gpus
                 given.add(job.index)
                 wishes.append(Wish(job, _shape(job, cluster, types[kind])))
         return decisions(view, Placement(view, wishes).placed, jobs)
 
-    def _shares(self, speeds: Floats, gpus: Floats, capacity: list[int]) -> Floats | None:
-        """Part of time of each job on each type: (jobs, types)."""
+    def _shares(self, worth: Floats, gpus: Floats, capacity: list[int]) -> Floats | None:
+        """Part of time of each job on each type: (jobs, types); `worth` is that of all its time."""
         from scipy.optimize import linprog
         from scipy.sparse import coo_array
 
-        jobs, types = speeds.shape
+        jobs, types = worth.shape
         place = np.arange(jobs * types)
         job, kind = np.divmod(place, types)
         rows, columns, values = [job, jobs + kind], [place, place], [np.ones(len(place)), gpus[job]]
         most = [np.ones(jobs), np.array(capacity, dtype=float)]
-        cost = -speeds.ravel()
+        cost = -worth.ravel()
         if self.objective == "max-min":
             # One more variable: what everybody gets at least.
             rows += [jobs + types + job, jobs + types + np.arange(jobs)]
             columns += [place, np.full(jobs, jobs * types)]
-            values += [-speeds.ravel(), np.ones(jobs)]
+            values += [-worth.ravel(), np.ones(jobs)]
             most.append(np.zeros(jobs))
+            # Of the fairest, the one that gets most done: the published program takes any.
             cost = np.append(1e-3 * cost / jobs, -1.0)
         matrix = coo_array(
             (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
@@ -81,6 +89,36 @@ class Gavel(Policy):
         )
         found = linprog(cost, A_ub=matrix.tocsr(), b_ub=np.concatenate(most), bounds=(0, 1))
         return None if found.x is None else found.x[: jobs * types].reshape(jobs, types)
+
+
+    def _by_priority(
+        self, view: View, jobs: list[Job], types: list[str], shares: Floats, speeds: Floats
+    ) -> list[tuple[Job, int]]:
+        """Every job on every type that it can use, in the order in which they are served.
+
+        That is by the share that the program gives it over the share that it has had of the time
+        of all jobs on the type, half a round being given in advance (section 5). Those that the
+        program leaves out come last, so that no GPU is idle while they wait.
+        """
+        nodes = view.space.cluster.nodes
+        had = np.full(shares.shape, self.interval_s / 2)
+        for position, job in enumerate(jobs):
+            held = dict(job.agent.held_s) if job.agent is not None else {}
+            if job.allocation:
+                now = nodes[job.allocation[0][0]].gpu_type
+                held[now] = held.get(now, 0.0) + view.now - job.started
+            if job.agent is None and len(types) == 1:
+                held = {types[0]: job.attained_s(view.now)}
+            had[position] += [held.get(gpu_type, 0.0) for gpu_type in types]
+        priority = shares / (had / had.sum(axis=0))
+        order = [
+            ((-priority[position, kind], -speeds[position, kind], job.index, kind), job, kind)
+            for position, job in enumerate(jobs)
+            for kind in range(len(types))
+            if speeds[position, kind] > 0
+        ]
+        order.sort(key=lambda one: one[0])
+        return [(job, kind) for _, job, kind in order]
 
 
 def _speeds(job: Job, cluster: Cluster, types: list[str]) -> list[float]:
@@ -109,27 +147,8 @@ def _shape(job: Job, cluster: Cluster, gpu_type: str) -> Shape:
     return Shape(gpu_type, 1, 0)
 
 
-def _by_priority(
-    view: View, jobs: list[Job], types: list[str], shares: Floats, speeds: Floats
-) -> list[tuple[Job, int]]:
-    """Every job on every type that it can use: by the time that the program gives it there
-    over what it has had.
-
-    Those that the program leaves out come last, so that no GPU is idle while they wait.
-    """
-    nodes = view.space.cluster.nodes
-    order = []
-    for position, job in enumerate(jobs):
-        held = dict(job.agent.held_s) if job.agent is not None else {}
-        if job.allocation:
-            now = nodes[job.allocation[0][0]].gpu_type
-            held[now] = held.get(now, 0.0) + view.now - job.started
-        age = max(view.now - job.submit_time, 1.0)
-        for kind, gpu_type in enumerate(types):
-            if speeds[position, kind] > 0:
-                had = held.get(gpu_type, 0.0) / age
-                share = float(shares[position, kind])
-                rank = (-share / (had + 1e-2), -float(speeds[position, kind]), job.index, kind)
-                order.append((rank, job, kind))
-    order.sort(key=lambda one: one[0])
-    return [(job, kind) for _, job, kind in order]
+def _rates(jobs: list[Job]) -> Floats:
+    """Iterations a second of each job on its fastest type; the mean of the others if not known."""
+    found = np.array([job.agent.rate(job.gpus) if job.agent else math.nan for job in jobs])
+    known = np.isfinite(found)
+    return np.where(known, found, found[known].mean() if known.any() else 1.0)

@@ -28,7 +28,7 @@ class Preemptive(Policy):
     def decide(self, view: View) -> Sequence[Decision]:
         if self.quota:
             return self._by_quota(view)
-        space = view.space
+        space, now, backfill = view.space, view.now, self.backfill
         decisions: list[Decision] = []
         stopped = Stopped()
         # Jobs are offered by rank, so a later one has fewer victims: what could not be made room
@@ -37,13 +37,14 @@ class Preemptive(Policy):
 
         def accept(job: Job) -> bool:
             group = (job.vc, job.gpu_type)
-            if group in unmet and not self.backfill:
+            least = unmet.get(group)
+            if least is not None and (not backfill or job.gpus >= least and not space.idle):
                 return False
             allocation = space.place(job)
             if allocation is None:
-                if job.gpus >= unmet.get(group, job.gpus + 1):
+                if least is not None and job.gpus >= least:
                     return False
-                bar = self.rank_if_running(job, view.now)
+                bar = self.rank_if_running(job, now)
                 victims, allocation, largest = make_room(view, job, bar, stopped)
                 if allocation is None:
                     unmet[group] = min(job.gpus, largest + 1)

@@ -46,15 +46,19 @@ def make_room(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
 def _on_a_node(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
     wanted, group = job.gpus, (job.vc, job.gpu_type)
     free, counts = view.space.free, dict[int, int]()  # of a node, were those so far released
-    first = stopped.first.get(group, 0)
-    for walked, victim in enumerate(view.running.after(bar, group, first), first + 1):
-        if victim in stopped or not victim.preemptible:
+    first, known = stopped.first.get(group, 0), counts.get
+    walked = first
+    for victim in view.running.after(bar, group, first):
+        walked += 1
+        if not victim.preemptible or victim in stopped:
             if walked == first + 1:
                 first = stopped.first[group] = walked
             continue
         enough = -1
         for node, mask in victim.allocation:
-            before = counts[node] if node in counts else free[node].bit_count()
+            before = known(node)
+            if before is None:
+                before = free[node].bit_count()
             counts[node] = count = before + mask.bit_count()
             if before < wanted <= count:
                 enough = node
@@ -73,7 +77,8 @@ def _on_a_node(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
             return _release(view, victims, ((enough, lowest(mask, wanted)),))
         if found := _try(view, job, victims):
             return _release(view, victims, found)
-    return Room([], None, max(view.space.freest(job), max(counts.values(), default=0)))
+    largest = view.space.freest(job)
+    return Room([], None, max(largest, *counts.values()) if counts else largest)
 
 
 def _anywhere(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:

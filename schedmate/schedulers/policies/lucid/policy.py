@@ -5,14 +5,26 @@ Section numbers are those of the paper (Hu et al., ASPLOS'23).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from heapq import merge
 from pathlib import Path
 from typing import ClassVar
 
+from schedmate.errors import UsageError
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import PROFILING, Cluster, Job
 from schedmate.schedulers.model import Profile as Use
+from schedmate.schedulers.policies.lucid import profiler
+from schedmate.schedulers.policies.lucid.binder import (
+    Bound,
+    Rules,
+    ends_s,
+    running_partner,
+    sharing_capacity,
+    waiting_partner,
+)
 from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
 from schedmate.schedulers.policy import Decision, Evict, Pack, Policy, Profile, Start, View
 from schedmate.schedulers.remaining import predicted_s
@@ -20,14 +32,8 @@ from schedmate.schedulers.remaining import predicted_s
 UNSTABLE = "unstable"
 """The lane of jobs that share GPUs and whose use was seen to change."""
 
-
-class _Packed(set[int]):
-    """The running jobs that a decision has packed so far."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: dict[Hashable, int] = {}
-        """Of each lane, how many from the first on need not be looked at again."""
+RUN, UNLESS_BURST = "run", "unless burst"
+"""What lanes of waiting jobs begin with, besides `PROFILING`."""
 
 
 class Lucid(Policy):
@@ -41,15 +47,26 @@ class Lucid(Policy):
             within T_prof, above which there is a burst.
         time_aware: in a burst, halve T_prof and N_prof and lend the profiler free nodes of the
             others (time-aware scaling; by how much, the paper does not say).
+        loans: in a burst the profiler borrows from every virtual cluster in which nobody waits;
+            false: from the job's own only.
         space_aware: profile the jobs of fewest GPUs first, instead of the first submitted.
+        cold_start: regular expression of the names of jobs that users have marked as taking long
+            to begin; empty: none are (Long Cold-Start, section 3.2).
+        cold_start_s: T_prof of those, in a burst too [s].
         capacity: GPU sharing capacity G_SS: the most that the Sharing Scores of a pair add up to;
             -1: never share (section 3.3).
         gpu_memory_mb: what the memory of a pair may add up to.
         patience: a job joins only one whose priority value, times this, is at least its own: no
             long job is packed with one that is nearly done.
+        remaining: the value of a running job is what remains of it by its estimate (Algorithm 2,
+            line 7); false: its whole estimate, as in the published simulator.
+        pair_waiting: a job that starts on free GPUs takes an affine one along that waits behind it
+            (Algorithm 2 pairs over queue and running jobs); false: only running jobs are joined.
         lookahead_s: no GPUs are shared while those that a job would leave free are twice as many
             as the forecast says will be asked for in this time, and G_SS is at most 1 while they
             are as many (dynamic strategy; its thresholds are ours); 0: always the capacity.
+        demand: forecast the GPUs that will be asked for; false: the number of jobs, each as large
+            as those that run are on average.
         backfill: jobs that fit may pass one that does not.
         evict_unstable: take the job that joined off a pair when the use of either changes, and
             share with neither again (section 3.3, rule 4).
@@ -65,11 +82,17 @@ class Lucid(Policy):
         profile_gpus: int = 8,
         burst: int = 10,
         time_aware: bool = True,
+        loans: bool = True,
         space_aware: bool = True,
+        cold_start: str = "",
+        cold_start_s: float = 600.0,
         capacity: int = 2,
         gpu_memory_mb: float = 24_576.0,
         patience: float = 2.0,
+        remaining: bool = True,
+        pair_waiting: bool = True,
         lookahead_s: float = BIN_S,
+        demand: bool = True,
         backfill: bool = True,
         evict_unstable: bool = True,
         scores: str = "",
@@ -79,57 +102,64 @@ class Lucid(Policy):
         self.profile_gpus = profile_gpus
         self.burst = burst
         self.time_aware = time_aware
+        self.loans = loans
         self.space_aware = space_aware
+        self.cold_start = _pattern(cold_start)
+        self.cold_start_s = cold_start_s
         self.capacity = capacity
         self.packs = capacity >= 0
         self.gpu_memory_mb = gpu_memory_mb
         self.patience = patience
+        self.remaining = remaining
+        self.pair_waiting = pair_waiting
         self.lookahead_s = lookahead_s
+        self.demand = demand
         self.backfill = backfill
         self.evict_unstable = evict_unstable
         self.scorer: Scorer = Tree.read(Path(scores)) if scores else Thresholds()
-
-    def set_aside(self, cluster: Cluster) -> Cluster:
-        count = min(self.profiler_nodes, len(cluster.nodes) // 4) if self.profile_gpus else 0
-        if not count:
-            return cluster
-        # From the largest virtual cluster, which misses them least.
-        vcs = [node.vc for node in cluster.nodes]
-        largest = max(sorted(set(vcs)), key=vcs.count)
-        return cluster.with_role(
-            [n for n, vc in enumerate(vcs) if vc == largest][-count:], PROFILING
+        self.rules = Rules(
+            self.scorer, capacity, gpu_memory_mb, patience, remaining, lookahead_s, demand
         )
 
+    def set_aside(self, cluster: Cluster) -> Cluster:
+        return profiler.aside(cluster, self.profiler_nodes) if self.profile_gpus else cluster
+
     def decide(self, view: View) -> Sequence[Decision]:
-        unstable = view.running.lane(UNSTABLE) if self.evict_unstable else ()
-        # Two that changed at once may be of one pair.
-        leave = {one.index: one for one in map(newcomer, unstable)}
-        decisions: list[Decision] = [Evict(one) for one in leave.values()]
-        if decisions:
+        decisions: list[Decision] = []
+        if self.evict_unstable:
+            unstable = view.running.lane(UNSTABLE)
+            # Two that changed at once may be of one pair.
+            leave = {one.index: one for one in map(newcomer, unstable)}
+            decisions += [Evict(one) for one in leave.values()]
+        if decisions or not view.pending.any():
             # Asked again once they are gone.
             return decisions
-        coming = self._coming(view)
-        burst = self.time_aware and self._burst(view)
-        packed = _Packed()
+        bound = Bound()
         stopped: set[Hashable] = set()
+        burst: bool | None = None if self.time_aware else False
 
         def accept(job: Job) -> bool:
-            profiles = self._unprofiled(job) and not (burst and self._unless_burst(job))
+            nonlocal burst
+            profiles = self._unprofiled(job)
+            if profiles and burst is None:
+                burst = profiler.is_burst(view, self.burst, self.profile_limit_s)
+            if profiles and burst and self._unless_burst(job):
+                profiles = False
             group = (job.vc, job.gpu_type, profiles)
             if group in stopped:
                 return False
+            if job.index in bound:
+                # It goes along with one that came before it.
+                return True
             if profiles:
-                decision = self._profile(view, job, burst)
-                blocking = True
+                found = self._profile(view, job, bool(burst))
             else:
-                decision = self._run(view, job, self._capacity(view, job, coming), packed)
-                blocking = not self.backfill
-            if decision is None:
-                if blocking:
-                    stopped.add(group)
-                return False
-            decisions.append(decision)
-            return True
+                found = self._run(view, job, bound)
+            if found:
+                decisions.extend(found)
+            elif profiles or not self.backfill:
+                stopped.add(group)
+            return bool(found)
 
         view.pending.walk(accept)
         return decisions
@@ -137,7 +167,7 @@ class Lucid(Policy):
     def rank(self, job: Job, now: float) -> Rank:
         if job.allocation:
             # Partners are looked for among the longest first.
-            return -job.gpus * predicted_s(job)
+            return -ends_s(job) if self.remaining else -job.gpus * predicted_s(job)
         if self._unprofiled(job) and not self._unless_burst(job):
             return (0.0, job.gpus if self.space_aware else 0.0, job.submit_time)
         return (1.0 - job.priority, job.gpus * predicted_s(job), job.submit_time)
@@ -150,9 +180,9 @@ class Lucid(Policy):
                 return UNSTABLE if job.partner is not None else None
             alone = job.partner is None and len(job.allocation) == 1 and job.share == 1.0
             return (job.vc, job.gpu_type, job.gpus, score) if alone else None
-        stage = "run"
+        stage = RUN
         if self._unprofiled(job):
-            stage = "unless burst" if self._unless_burst(job) else PROFILING
+            stage = UNLESS_BURST if self._unless_burst(job) else PROFILING
         return (stage, super().lane(job), score)
 
     def use_of(self, job: Job) -> Use | None:
@@ -167,74 +197,64 @@ class Lucid(Policy):
         """Whether the job is above N_prof in a burst: it has its place in both queues."""
         return self.time_aware and 2 * job.gpus > self.profile_gpus
 
-    def _profile(self, view: View, job: Job, burst: bool) -> Decision | None:
-        """Least GPUs first, exclusive and consolidated (Algorithm 1)."""
-        space = view.space
-        own = space.could(job, PROFILING)
-        allocation = space.find(job, PROFILING) if own else None
-        if allocation is None and (burst or not own):
-            allocation = space.find(job)
+    def _profile(self, view: View, job: Job, burst: bool) -> list[Decision]:
+        allocation = profiler.place(view, job, burst=burst, loans=self.loans)
         if allocation is None:
-            return None
-        space.take(job, allocation)
-        limit = self.profile_limit_s
-        return Profile(job, allocation, limit / 2 if burst else limit)
+            return []
+        view.space.take(job, allocation)
+        limit = self.profile_limit_s / 2 if burst else self.profile_limit_s
+        if self.cold_start is not None and self.cold_start.search(job.name):
+            limit = max(limit, self.cold_start_s)
+        return [Profile(job, allocation, limit)]
 
-    def _run(self, view: View, job: Job, capacity: int, packed: _Packed) -> Decision | None:
+    def _run(self, view: View, job: Job, bound: Bound) -> list[Decision]:
         """Share if there is a job to share with, else run alone (Algorithm 2)."""
-        if capacity >= 0 and (partner := self._partner(view, job, capacity, packed)):
-            packed.add(partner.index)
-            return Pack(job, partner)
+        use = self.use_of(job) if self.packs and self._may_share(job) else None
+        if use is not None and (partner := self._joined(view, job, use, bound)):
+            bound.update((job.index, partner.index))
+            return [Pack(job, partner)]
         allocation = view.space.place(job)
-        return None if allocation is None else Start(job, allocation)
+        if allocation is None:
+            return []
+        start = Start(job, allocation)
+        bound.add(job.index)
+        if use is None or not self.pair_waiting or len(allocation) > 1:
+            return [start]
+        other = waiting_partner(self._behind(view, job, use), job, use, bound, self.rules)
+        if other is None or self._too_much(view, use, other, bound):
+            return [start]
+        bound.add(other.index)
+        return [start, Pack(other, job)]
 
-    def _partner(self, view: View, job: Job, capacity: int, packed: _Packed) -> Job | None:
-        """The affine job: as many GPUs on one node, scores and memory that add up (section 3.3)."""
-        profile = self.use_of(job)
-        if profile is None or job.share != 1.0 or job.evictions or job.unstable:
+    def _may_share(self, job: Job) -> bool:
+        return job.share == 1.0 and not job.evictions and not job.unstable
+
+    def _joined(self, view: View, job: Job, use: Use, bound: Bound) -> Job | None:
+        """The running job to share GPUs with; how much sharing there is, is asked only then."""
+        found = self._partner(view, job, use, self.capacity, bound)
+        if found is None:
             return None
-        needed = job.gpus * predicted_s(job) / self.patience
-        room = capacity - self.scorer.score(profile)
-        for score in range(room + 1):
-            lane = (job.vc, job.gpu_type, job.gpus, score)
-            first = packed.first.get(lane, 0)
-            for position, other in enumerate(view.running.lane(lane, first), first):
-                if other.gpus * predicted_s(other) < needed:
-                    break
-                # A job is alone in the profiler by design, and one evicted stays alone for good.
-                if other.index in packed or other.evictions or other.profiling:
-                    if position == first:
-                        first = packed.first[lane] = position + 1
-                    continue
-                memory = other.profile.memory_mb if other.profile else self.gpu_memory_mb
-                if profile.memory_mb + memory <= self.gpu_memory_mb:
-                    return other
-        return None
+        capacity = sharing_capacity(view, job, bound, self.rules)
+        return found if capacity == self.capacity else self._partner(view, job, use, capacity, bound)
 
-    def _burst(self, view: View) -> bool:
-        """Whether the profiler has more to do than it can do soon (time-aware scaling)."""
-        lanes = view.pending.lanes()
-        waiting = sum(view.pending.count(lane) for lane in lanes if _profiles(lane))
-        if not waiting or waiting > self.burst:
-            return waiting > 0
-        coming = view.expected() * self.profile_limit_s / BIN_S
-        return waiting + coming > self.burst
+    def _partner(
+        self, view: View, job: Job, use: Use, capacity: int, bound: Bound
+    ) -> Job | None:
+        return running_partner(view, job, use, capacity, bound, self.rules)
 
-    def _coming(self, view: View) -> float:
-        """GPUs to be asked for within `lookahead_s`, if jobs are as large as those that run."""
-        if not self.lookahead_s or self.capacity < 0:
-            return 0.0
-        held = view.space.cluster.gpus - view.space.idle
-        return view.expected() * self.lookahead_s / BIN_S * held / max(len(view.running), 1)
+    def _behind(self, view: View, job: Job, use: Use) -> Iterator[tuple[Job, Use | None]]:
+        """Waiting jobs that ask for the same and whose scores fit, shortest first."""
+        room, base = self.capacity - self.scorer.score(use), super().lane(job)
+        lanes = [view.pending.lane((RUN, base, score)) for score in range(room + 1)]
+        for other in merge(*lanes, key=lambda one: (predicted_s(one), one.index)):
+            yield other, self.use_of(other)
 
-    def _capacity(self, view: View, job: Job, coming: float) -> int:
-        """G_SS for the job now: less while GPUs are and will be idle (dynamic strategy)."""
-        if not self.lookahead_s or self.capacity < 0 or view.space.find(job) is None:
-            return self.capacity
-        left = view.space.free_for(job) - job.gpus
-        if left >= 2 * coming:
-            return -1
-        return min(self.capacity, 1) if left >= coming else self.capacity
+    def _too_much(self, view: View, use: Use, other: Job, bound: Bound) -> bool:
+        """Whether the pair is more than the capacity at this moment, by the dynamic strategy."""
+        theirs = self.use_of(other)
+        assert theirs is not None
+        scores = self.scorer.score(use) + self.scorer.score(theirs)
+        return scores > sharing_capacity(view, other, bound, self.rules)
 
 
 def newcomer(job: Job) -> Job:
@@ -243,5 +263,8 @@ def newcomer(job: Job) -> Job:
     return max(job, job.partner, key=lambda one: (one.started, one.index))
 
 
-def _profiles(lane: Hashable) -> bool:
-    return isinstance(lane, tuple) and lane[0] == PROFILING
+def _pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise UsageError(f"cold_start={text} is no regular expression: {error}.") from None

@@ -124,6 +124,7 @@ def _by_capacity(
     On a cluster of tens of GPUs that is several times faster than the general solver.
     """
     best = np.zeros([one + 1 for one in capacity])
+    spare = np.empty_like(best)
     stages = [best]
     for row, order in zip(choices, useful, strict=True):
         before, best = best, best.copy()
@@ -131,18 +132,20 @@ def _by_capacity(
             kind, gpus, cost = row[one]
             above = (slice(None),) * kind + (slice(gpus, None),)
             below = (slice(None),) * kind + (slice(None, -gpus),)
-            np.minimum(best[above], before[below] + cost, out=best[above])
+            reached, cheapest = spare[above], best[above]
+            np.add(before[below], cost, out=reached)
+            np.minimum(cheapest, reached, out=cheapest)
         stages.append(best)
     chosen: list[int | None] = [None] * len(choices)
     left = list(capacity)
     for job in range(len(choices) - 1, -1, -1):
-        reached, before = stages[job + 1][tuple(left)], stages[job]
-        if reached == before[tuple(left)]:
+        least, before = stages[job + 1][tuple(left)], stages[job]
+        if least == before[tuple(left)]:
             continue
         for one in useful[job]:
             kind, gpus, cost = choices[job][one]
             left[kind] -= gpus
-            if left[kind] >= 0 and before[tuple(left)] + cost == reached:
+            if left[kind] >= 0 and before[tuple(left)] + cost == least:
                 chosen[job] = one
                 break
             left[kind] += gpus

@@ -41,12 +41,14 @@ class TablePhysics(Observer):
         batches: Sequence[int | None],
         cluster: Cluster,
         parameters: Parameters,
+        asked: Sequence[int | None] | None = None,
     ) -> None:
         """
         Args:
             jobs: in order.
             applications: of each job.
             batches: the global batch size that each has to keep; None: it may choose.
+            asked: the global batch size that each asks for, which the published scheduler counts on.
             cluster: where they run; its GPU types are those of the tables.
             parameters: `sia_oracle` is the published mode.
 
@@ -60,15 +62,17 @@ class TablePhysics(Observer):
         self._report_s = parameters.report_s
         self.work: Sequence[float] = [one.work for one in applications]
         self.agents = [
-            self._agent(application, batch)
-            for application, batch in zip(applications, batches, strict=True)
+            self._agent(application, batch, wanted)
+            for application, batch, wanted in zip(
+                applications, batches, asked or [None] * len(batches), strict=True
+            )
         ]
         self._running: dict[int, tuple[Shape, Batch]] = {}
         self._stopped: dict[int, float] = {}
         self._profiling: dict[int, Allocation] = {}
         self._begun: dict[int, tuple[str, float]] = {}
 
-    def _agent(self, application: Application, batch: int | None) -> Agent:
+    def _agent(self, application: Application, batch: int | None, asked: int | None) -> Agent:
         types = {node.gpu_type for node in self.cluster.nodes}
         limits = {name: one.limits for name, one in application.steps.items() if name in types}
         if not limits:
@@ -82,6 +86,7 @@ class TablePhysics(Observer):
             initial_batch=application.batches[0],
             largest_batch=application.batches[-1],
             fixed_batch=batch,
+            offered_batch=asked if self.published and application.counts_on_asked else None,
             restart_s=application.told_s if self.published else application.rescale_s,
             ratios={name: application.alone(name) for name in limits} if self.published else None,
         )

@@ -45,7 +45,8 @@ class Tables:
             )
         ]
         applications = [self.applications[name] for name in workload.configs]
-        return TablePhysics(workload.jobs, applications, batches, cluster, parameters)
+        asked = [int(batch or 0) or None for batch in workload.columns["batch_size"]]
+        return TablePhysics(workload.jobs, applications, batches, cluster, parameters, asked)
 
 
 def read(

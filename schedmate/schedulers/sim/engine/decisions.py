@@ -141,11 +141,16 @@ class Decisions:
         left = execution.physics.work[job.index] - execution.done[job.index]
         if execution.parameters.profiling_is_free and left > limit:
             self._leave_queue(job)
+            if execution.booked:
+                self._space.give(job, allocation)
             job.profiled = True
             execution.wait(job)
             execution.dirty = True
             return
-        self._take(job, allocation, any_size=True)
+        if execution.booked:
+            self._leave_queue(job)
+        else:
+            self._take(job, allocation, any_size=True)
         execution.profiled_at[job.index] = view.now + limit
         execution.begin(job, allocation, PROFILE)
 
@@ -272,7 +277,7 @@ class Decisions:
 _MOST_IN_VAIN = 1000
 """Times in a row that everything is refused, after which an executor is given up."""
 
-_BOOKED = (Preempt, Borrow)
+_BOOKED = (Preempt, Borrow, Profile)
 """Decisions that a policy books itself, besides those to start."""
 
 NOT_WAITING = "the job is not waiting"
@@ -283,7 +288,7 @@ def _bookings(decisions: Sequence[Decision]) -> list[Booking]:
     """What a policy that books all it decides has done to the space."""
     booked: list[Booking] = []
     for one in decisions:
-        if isinstance(one, Start | Borrow):
+        if isinstance(one, Start | Borrow | Profile):
             booked.append((one.job, one.allocation))
         elif isinstance(one, Preempt) and one.job.partner is None:
             booked.append((one.job, one.job.allocation, GIVEN))

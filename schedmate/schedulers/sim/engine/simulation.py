@@ -246,6 +246,7 @@ class Simulation:
         while self._submit[arrived] == now:
             job = self.workload.jobs[arrived]
             view.submitted.append(now)
+            view.asked.append(view.asked[-1] + job.gpus)
             arrived += 1
             if self.parameters.profiling_is_free:
                 job.profile = self.workload.profiles[job.index]

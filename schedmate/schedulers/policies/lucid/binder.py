@@ -1,0 +1,114 @@
+"""Lucid's Affine-Jobpair Binder: who shares GPUs with whom, and when anybody does (section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
+
+from schedmate.schedulers.load import BIN_S
+from schedmate.schedulers.model import Job
+from schedmate.schedulers.model import Profile as Use
+from schedmate.schedulers.policies.lucid.packing import Scorer
+from schedmate.schedulers.remaining import predicted_s
+from schedmate.schedulers.policy import View
+
+
+class Bound(set[int]):
+    """Positions of the jobs that a decision has disposed of so far: started, or in a pair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[Hashable, int] = {}
+        """Of each lane, how many from the first on need not be looked at again."""
+        self.coming: float | None = None
+        """GPUs that the forecast says will be asked for; None: not yet computed."""
+
+
+class Rules(NamedTuple):
+    """The settings of `Lucid` that the binder needs, by the same names."""
+
+    scorer: Scorer
+    capacity: int
+    gpu_memory_mb: float
+    patience: float
+    remaining: bool
+    lookahead_s: float
+    demand: bool
+
+
+def ends_s(job: Job) -> float:
+    """When a running job ends by its estimate, as if it ran alone [s]."""
+    return job.started - job.service_s + predicted_s(job)
+
+
+def has_room(first: Use, second: Use | None, rules: Rules) -> bool:
+    """Whether both fit into GPU memory; a job of unknown use takes all of it."""
+    memory = second.memory_mb if second is not None else rules.gpu_memory_mb
+    return first.memory_mb + memory <= rules.gpu_memory_mb
+
+
+def running_partner(
+    view: View, job: Job, use: Use, capacity: int, bound: Bound, rules: Rules
+) -> Job | None:
+    """The affine job that runs: as many GPUs on one node, scores and memory that add up.
+
+    The longest comes first: none is joined that ends so early that little of the job is shared.
+    """
+    now, remaining, running = view.now, rules.remaining, view.running
+    needed = job.gpus * predicted_s(job) / rules.patience
+    for score in range(capacity - rules.scorer.score(use) + 1):
+        lane = (job.vc, job.gpu_type, job.gpus, score)
+        first = bound.first.get(lane, 0)
+        for position, other in enumerate(running.lane(lane, first), first):
+            left_s = ends_s(other) - now if remaining else predicted_s(other)
+            if other.gpus * left_s < needed:
+                break
+            # A job is alone in the profiler by design, and one evicted stays alone for good.
+            if other.index in bound or other.evictions or other.profiling:
+                if position == first:
+                    first = bound.first[lane] = position + 1
+                continue
+            if has_room(use, other.profile, rules):
+                return other
+    return None
+
+
+def waiting_partner(
+    offered: Iterator[tuple[Job, Use | None]], job: Job, use: Use, bound: Bound, rules: Rules
+) -> Job | None:
+    """The affine job that waits behind one that is about to start alone.
+
+    `offered`: jobs that wait, shortest first, and what they use.
+    """
+    longest = predicted_s(job) * rules.patience
+    for other, theirs in offered:
+        if predicted_s(other) > longest:
+            return None
+        if other.index in bound or other.evictions or other.unstable:
+            continue
+        if theirs is not None and has_room(use, theirs, rules):
+            return other
+    return None
+
+
+def gpus_to_come(view: View, rules: Rules) -> float:
+    """GPUs to be asked for within `lookahead_s`.
+
+    By a forecast of GPU demand, or of jobs if they are as large as those that run.
+    """
+    if rules.demand:
+        return view.expected_gpus() * rules.lookahead_s / BIN_S
+    held = view.space.cluster.gpus - view.space.idle
+    return view.expected() * rules.lookahead_s / BIN_S * held / max(len(view.running), 1)
+
+
+def sharing_capacity(view: View, job: Job, bound: Bound, rules: Rules) -> int:
+    """G_SS for the job now: less while GPUs are and will be idle (dynamic strategy)."""
+    if not rules.lookahead_s or rules.capacity < 0 or view.space.find(job) is None:
+        return rules.capacity
+    if bound.coming is None:
+        bound.coming = gpus_to_come(view, rules)
+    left = view.space.free_for(job) - job.gpus
+    if left >= 2 * bound.coming:
+        return -1
+    return min(rules.capacity, 1) if left >= bound.coming else rules.capacity
