@@ -9,7 +9,7 @@ from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policies.lucid.packing import Scorer
-from schedmate.schedulers.remaining import predicted_s
+from schedmate.schedulers.remaining import predicted_s, remaining_s
 from schedmate.schedulers.policy import View
 
 
@@ -60,8 +60,10 @@ def running_partner(
         lane = (job.vc, job.gpu_type, job.gpus, score)
         first = bound.first.get(lane, 0)
         for position, other in enumerate(running.lane(lane, first), first):
-            left_s = ends_s(other) - now if remaining else predicted_s(other)
+            left_s = remaining_s(other, now) if remaining else predicted_s(other)
             if other.gpus * left_s < needed:
+                if remaining and ends_s(other) <= now:
+                    continue  # beyond its estimate, where the order says nothing
                 break
             # A job is alone in the profiler by design, and one evicted stays alone for good.
             if other.index in bound or other.evictions or other.profiling:
