@@ -188,6 +188,8 @@ class Job:
     """Whether it holds its allocation only to be profiled."""
     started: float = 0.0
     """When it got its present allocation [s]."""
+    stopped: float = 0.0
+    """When it last lost an allocation [s]."""
     service_s: float = 0.0
     """Time it held GPUs before the present allocation [s]."""
     partner: Job | None = None
@@ -233,6 +235,6 @@ class Job:
         self.forecast = self.profile = self.agent = self.partner = None
         self.profiled = self.profiling = self.unstable = False
         self.allocation = ()
-        self.started = self.service_s = 0.0
+        self.started = self.stopped = self.service_s = 0.0
         self.preemptions = self.evictions = self.moves = self.failures = 0
         self.slowdown = self.left = None

@@ -20,7 +20,7 @@ BUNDLED = {
     "sjf-ageing": "schedmate.schedulers.policies.queues:SjfAgeing",
     "qssf": "schedmate.schedulers.policies.queues:Qssf",
     "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
-    "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
+    "tiresias": "schedmate.schedulers.policies.tiresias:Tiresias",
     "lucid": "schedmate.schedulers.policies.lucid:Lucid",
     "gavel": "schedmate.schedulers.policies.gavel:Gavel",
     "pollux": "schedmate.schedulers.policies.pollux:Pollux",

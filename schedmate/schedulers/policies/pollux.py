@@ -1,8 +1,8 @@
 """Elasticity that is blind to GPU types, after Pollux (OSDI'21): a baseline for Sia.
 
-Pollux searches allocations with a genetic algorithm; here a greedy search does the same work: every
-job gets one GPU in order of submission, then GPUs go to whoever's speedup gains most from each. All
-types count alike, as Pollux assumes; jobs are then put where there is room.
+Pollux searches allocations with a genetic algorithm, which comes close to the best sum of speedups.
+Where all GPUs are alike, that sum has an exact optimum by dynamic programming, so nothing is left
+to search for; jobs are then put where there is room.
 """
 
 from __future__ import annotations
@@ -12,36 +12,48 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from schedmate.errors import UsageError
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.sia.configurations import allowed, shape_of
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
 from schedmate.schedulers.policies.sia.policy import restart_factor
+from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Decision, Policy, View
+
+SEARCHES = ("optimum", "greedy")
 
 
 class Pollux(Policy):
-    """Pollux-like: elastic jobs by goodput, as if all GPUs were alike."""
+    """Pollux: elastic jobs by goodput, as if all GPUs were alike."""
 
     name = "pollux"
     rounds = True
     adapts_batch = True
 
-    def __init__(self, p: float = -1.0, interval_s: float = 60.0) -> None:
+    def __init__(
+        self, p: float = -1.0, interval_s: float = 60.0, search: str = "optimum"
+    ) -> None:
         """
         Args:
             p: fairness: the power of speedups that is summed up (section 4.2), negative.
             interval_s: length of a round [s].
+            search: `optimum` of that sum; `greedy`: one GPU to each job in order of submission,
+                then more to whoever's speedup gains most from each.
         """
         require("scipy")
+        if p >= 0:
+            raise UsageError(f"p={p:g} is not negative: the sum of its powers is made small.")
+        if search not in SEARCHES:
+            raise UsageError(f"search={search} is none of {', '.join(SEARCHES)}.")
+        self.search = search
         self.p = p
         self.interval_s = interval_s
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
         capacity, jobs = capacity_of(view), view.jobs()
-        chosen: dict[int, int] = {}
         wishes: list[Wish] = []
         offered: list[tuple[Job, dict[int, float], dict[int, list[Shape]]]] = []
         for job in jobs:
@@ -51,28 +63,51 @@ class Pollux(Policy):
                 wishes.append(Wish(job, held, pinned=True))
             else:
                 offered.append((job, *_speedups(job, cluster, view.now)))
-        left = sum(capacity.values())
+        speedups = [one for _, one, _ in offered]
+        find = self._optimum if self.search == "optimum" else self._greedy
+        try:
+            chosen = find(speedups, sum(capacity.values()))
+        except ProgramError as error:
+            view.warn(f"allocations kept, as the best sizes were not found: {error}")
+            return []
+        for place in sorted(chosen, key=lambda place: (-chosen[place], place)):
+            job, sizes, shapes = offered[place]
+            for gpus in sorted((one for one in sizes if one <= chosen[place]), reverse=True):
+                if shape := _with_room(job, shapes[gpus], capacity, cluster):
+                    capacity[shape.gpu_type] -= gpus
+                    wishes.append(Wish(job, shape))
+                    break
+        return decisions(view, Placement(view, wishes).placed, jobs)
+
+    def _optimum(self, speedups: list[dict[int, float]], left: int) -> dict[int, int]:
+        """GPUs of each job, as many jobs as possible having some, by the least sum of powers."""
+        powers = [{gpus: one**self.p for gpus, one in row.items()} for row in speedups]
+        # More than all powers together, so that no sum makes up for a job without GPUs.
+        without = 1.0 + sum(max(row.values(), default=0.0) for row in powers)
+        choices = [
+            [Choice(0, gpus, power - without) for gpus, power in row.items()] for row in powers
+        ]
+        found = solve(choices, [left], gap=0.0)
+        return {
+            place: choices[place][one].gpus for place, one in enumerate(found) if one is not None
+        }
+
+    def _greedy(self, speedups: list[dict[int, float]], left: int) -> dict[int, int]:
+        chosen: dict[int, int] = {}
         heap: list[tuple[float, int, int]] = []
-        for place, (_, speedups, _) in enumerate(offered):
-            least = min(speedups, default=0)
+        for place, row in enumerate(speedups):
+            least = min(row, default=0)
             if least and least <= left:
                 chosen[place], left = least, left - least
-                self._offer(heap, place, speedups, least)
+                self._offer(heap, place, row, least)
         heapify(heap)
         while heap:
             _, place, gpus = heappop(heap)
             if gpus - chosen[place] <= left:
                 left -= gpus - chosen[place]
                 chosen[place] = gpus
-                self._offer(heap, place, offered[place][1], gpus)
-        for place in sorted(chosen, key=lambda place: (-chosen[place], place)):
-            job, speedups, shapes = offered[place]
-            for gpus in sorted((one for one in speedups if one <= chosen[place]), reverse=True):
-                if shape := _with_room(job, shapes[gpus], capacity, cluster):
-                    capacity[shape.gpu_type] -= gpus
-                    wishes.append(Wish(job, shape))
-                    break
-        return decisions(view, Placement(view, wishes).placed, jobs)
+                self._offer(heap, place, speedups[place], gpus)
+        return chosen
 
     def _offer(
         self, heap: list[tuple[float, int, int]], place: int, speedups: dict[int, float], now: int

@@ -1,14 +1,15 @@
-"""Policies that take GPUs back: the shortest remaining time first, and Tiresias."""
+"""Policies that take GPUs back, and the one that does so for the shortest remaining time."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from schedmate.schedulers.lanes import Rank
-from schedmate.schedulers.model import Job
+from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.room import Stopped, make_room
-from schedmate.schedulers.policy import NEVER, Decision, Policy, Preempt, Start, View
+from schedmate.schedulers.policy import Decision, Policy, Preempt, Start, View
 from schedmate.schedulers.remaining import predicted_s
 
 
@@ -29,6 +30,9 @@ class Preemptive(Policy):
         if self.quota:
             return self._by_quota(view)
         space, now, backfill = view.space, view.now, self.backfill
+        place = space.place
+        if type(self).place is not Preemptive.place:
+            place = partial(self.place, view)
         decisions: list[Decision] = []
         stopped = Stopped()
         # Jobs are offered by rank, so a later one has fewer victims: what could not be made room
@@ -40,7 +44,7 @@ class Preemptive(Policy):
             least = unmet.get(group)
             if least is not None and (not backfill or job.gpus >= least and not space.idle):
                 return False
-            allocation = space.place(job)
+            allocation = place(job)
             if allocation is None:
                 if least is not None and job.gpus >= least:
                     return False
@@ -61,6 +65,10 @@ class Preemptive(Policy):
     def lane(self, job: Job) -> Hashable:
         # The running are only ever walked from the last, so one lane a group keeps them sorted.
         return (job.vc, job.gpu_type) if job.allocation else super().lane(job)
+
+    def place(self, view: View, job: Job) -> Allocation | None:
+        """Find free GPUs for a job and book them; None: there are none."""
+        return view.space.place(job)
 
     def rank_if_running(self, job: Job, now: float) -> Rank:
         """The rank that this waiting job would have among the running."""
@@ -98,8 +106,7 @@ class Preemptive(Policy):
         keep(None)
         decisions = stops
         for job, _ in starts:
-            if allocation := view.space.find(job):
-                view.space.take(job, allocation)
+            if allocation := self.place(view, job):
                 decisions.append(Start(job, allocation))
         return decisions
 
@@ -121,34 +128,3 @@ class Srtf(Preemptive):
     def rank_if_running(self, job: Job, now: float) -> Rank:
         return now + max(predicted_s(job) - job.attained_s(now), 0.0)
 
-
-class Tiresias(Preemptive):
-    """Two-dimensional least attained service in two queues (Tiresias, NSDI'19, section 3.3).
-
-    A job whose GPUs x time pass `threshold_gpu_s` goes down to the second queue for good; inside a
-    queue the first submitted goes first. The default threshold, 5 GPU hours, is the one with which
-    Lucid's authors compare.
-    """
-
-    name: ClassVar[str] = "tiresias"
-
-    def __init__(
-        self,
-        threshold_gpu_s: float = 18_000.0,
-        interval_s: float = 0.0,
-        backfill: bool = True,
-        quota: bool = False,
-    ) -> None:
-        self.backfill = backfill
-        self.quota = quota
-        self.threshold_gpu_s = threshold_gpu_s
-        self.interval_s = interval_s or None
-
-    def rank(self, job: Job, now: float) -> Rank:
-        attained = job.attained_s(now) * job.gpus
-        # Woken at the threshold, rounding may leave the service a hair below it.
-        return (float(attained >= self.threshold_gpu_s * (1 - 1e-9)), job.submit_time)
-
-    def rank_until(self, job: Job, now: float) -> float:
-        left = self.threshold_gpu_s - job.attained_s(now) * job.gpus
-        return now + left / job.gpus if left > self.threshold_gpu_s * 1e-9 else NEVER

@@ -221,6 +221,7 @@ class Progress:
             self.view.holders.remove(job)
         self.epoch[index] += 1
         job.service_s += now - started
+        job.stopped = now
         if job.profiling:
             job.profiling = False
             del self.profiled_at[index]
