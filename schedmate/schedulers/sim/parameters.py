@@ -198,7 +198,10 @@ LIBERTIES = {
     "sia-oracle": Liberty(
         "Sia knows unprofiled how GPU types compare, moves between nodes alike are free",
         lambda world: replace(world, sia_oracle=True).with_settings(
-            {"sia": {"profile_s": "0", "lambda_a": "0", "decimals": "2"}}
+            {
+                "sia": {"profile_s": "0", "lambda_a": "0", "decimals": "2", "split": "true"},
+                "gavel": {"objective": "max-sum"},
+            }
         ),
     ),
     "lucid-backfill": Liberty(
@@ -230,7 +233,10 @@ LIBERTIES = {
         lambda world: world.with_settings(
             {
                 "tiresias": {"interval_s": "60"},
-                "lucid": {"profile_limit_s": "80", "profile_gpus": "4", "lookahead_s": "0"},
+                "lucid": {
+                    **{"profile_limit_s": "80", "profile_gpus": "4", "lookahead_s": "0"},
+                    **{"remaining": "false", "pair_waiting": "false"},
+                },
             }
         ),
     ),

@@ -28,9 +28,15 @@ class Wish(NamedTuple):
 
 
 class Placement:
-    """The GPUs of every job, chosen anew but where possible as they are."""
+    """The GPUs of every job, chosen anew but where possible as they are.
 
-    def __init__(self, view: View, wishes: Iterable[Wish]) -> None:
+    With `split` a shape for which its nodes have no room is spread over as many as it takes.
+    Without it, the job is left out: `unplaced`. Since larger ones are placed first, none that could
+    make room for it is smaller.
+    """
+
+    def __init__(self, view: View, wishes: Iterable[Wish], *, split: bool = True) -> None:
+        self.split = split
         self.cluster = view.space.cluster
         self.free = list(view.space.free)
         for job in view.running:
@@ -100,7 +106,7 @@ class Placement:
                 if node not in taken and self.free[node].bit_count() >= need
             ]
             if not fitting:
-                return self._scattered(shape)
+                return self._scattered(shape) if self.split else None
             node = min(fitting)[2]
             chosen.append((node, self._mask(node, need)))
             left -= need

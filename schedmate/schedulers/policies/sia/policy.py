@@ -36,6 +36,7 @@ class Sia(Policy):
         profile_s: float = 20.0,
         solver_s: float = 5.0,
         decimals: int = 12,
+        split: bool = False,
     ) -> None:
         """
         Args:
@@ -50,6 +51,8 @@ class Sia(Policy):
                 20 s a type.
             solver_s: time limit of the solver [s].
             decimals: costs are rounded to so many; the published simulator rounds to 2.
+            split: spread a configuration over more nodes than it has, where odd sizes leave no room
+                for it, as the published simulator does; false: the job waits (section 3.3).
         """
         require("scipy")
         self.p = p
@@ -59,6 +62,7 @@ class Sia(Policy):
         self.profile_s = profile_s
         self.solver_s = solver_s
         self.decimals = decimals
+        self.split = split
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
@@ -86,9 +90,9 @@ class Sia(Policy):
         for (job, shapes), one in zip(offered, chosen, strict=True):
             if one is not None:
                 wishes.append(Wish(job, shapes[one]))
-        placement = Placement(view, wishes)
+        placement = Placement(view, wishes, split=self.split)
         if placement.unplaced:
-            view.warn("no nodes had room for a configuration that was chosen")
+            view.warn("a job waited, as no nodes had room for the configuration chosen for it")
         taken = placement.placed
         measured = {
             index: tuple(sorted(sum((taken.pop(one, ()) for one in parts), ())))
