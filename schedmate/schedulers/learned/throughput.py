@@ -1,4 +1,5 @@
-"""The Throughput Predict Model: how many jobs the next ten minutes will bring (Lucid, 3.5.2)."""
+"""The Throughput Predict Model: what the next ten minutes will bring, in jobs and in the GPUs that
+they ask for (Lucid, 3.5.2)."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def features(counts: NDArray[np.float64], first_bin: int) -> NDArray[np.float64]
 
 
 class LearnedLoad(Load):
-    """A GA2M of the submissions so far, fitted again every `update_s`; before that, the season.
+    """GA2Ms of the submissions so far, fitted again every `update_s`; before that, the season.
 
     Args:
         update_s: time between fits [s] (Lucid's Update Engine, section 3.6.2).
@@ -102,37 +103,69 @@ class LearnedLoad(Load):
         self.update_s = update_s
         self.least_s = least_s
         self.rounds = rounds
+        self._jobs, self._gpus = _Series(self), _Series(self)
+
+    @property
+    def fits(self) -> int:
+        """How often the forecast of jobs was fitted."""
+        return self._jobs.fits
+
+    @property
+    def model(self) -> Any:
+        """The fitted model of jobs, a `Ga2m`; None before the first fit."""
+        return self._jobs.model
+
+    def expected(self, submitted: Sequence[float], now: float) -> float:
+        """Jobs to be submitted in the next ten minutes; asked anew only when a bin is over."""
+        if not submitted or now - submitted[0] < self.least_s:
+            return super().expected(submitted, now)
+        return self._jobs.expected(submitted, None, now)
+
+    def expected_gpus(self, submitted: Sequence[float], asked: Sequence[int], now: float) -> float:
+        """GPUs that they will ask for together; asked anew only when a bin is over."""
+        if not submitted or now - submitted[0] < self.least_s:
+            return super().expected_gpus(submitted, asked, now)
+        return self._gpus.expected(submitted, asked, now)
+
+
+class _Series:
+    """One of the two series, jobs or their GPUs, and its model."""
+
+    def __init__(self, load: LearnedLoad) -> None:
+        self.load = load
         self.fits = 0
         self.model: Any = None
         self._fitted_at = -math.inf
         self._bin = -1
         self._answer = 0.0
 
-    def expected(self, submitted: Sequence[float], now: float) -> float:
-        """Jobs to be submitted in the next ten minutes; asked anew only when a bin is over."""
-        if not submitted or now - submitted[0] < self.least_s:
-            return super().expected(submitted, now)
+    def expected(
+        self, submitted: Sequence[float], asked: Sequence[int] | None, now: float
+    ) -> float:
         here = int(now // BIN_S)
         if here != self._bin:
             first = int(submitted[0] // BIN_S)
-            rows, counts = self._past(submitted, first, here)
-            if now - self._fitted_at >= self.update_s:
+            rows, counts = self._past(submitted, asked, first, here)
+            if now - self._fitted_at >= self.load.update_s:
                 self._fit(rows, counts, now)
             self._bin = here
             self._answer = max(0.0, float(self.model.predict(rows[-1:])[0]))
         return self._answer
 
     def _past(
-        self, submitted: Sequence[float], first: int, here: int
+        self, submitted: Sequence[float], asked: Sequence[int] | None, first: int, here: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Features and counts of the bins that are over, up to three weeks when not fitting."""
         import numpy as np
 
-        if self.model is not None and here * BIN_S - self._fitted_at < self.update_s:
+        if self.model is not None and here * BIN_S - self._fitted_at < self.load.update_s:
             first = max(first, here - 3 * _WEEK)
         edges = np.arange(first, here + 1) * BIN_S
-        times = np.asarray(submitted[bisect_left(submitted, edges[0]) :])
-        counts = np.diff(np.searchsorted(times, edges)).astype(float)
+        skipped = bisect_left(submitted, edges[0])
+        places = np.searchsorted(np.asarray(submitted[skipped:]), edges)
+        if asked is not None:
+            places = np.asarray(asked[skipped:])[places]
+        counts = np.diff(places).astype(float)
         return features(counts, first), counts
 
     def _fit(self, rows: NDArray[np.float64], counts: NDArray[np.float64], now: float) -> None:
@@ -142,6 +175,6 @@ class LearnedLoad(Load):
         self.fits += 1
         # The first week has no week ago.
         known = slice(_WEEK, len(counts))
-        self.model = Ga2m(FEATURES, rounds=self.rounds, objective="poisson_deviance").fit(
+        self.model = Ga2m(FEATURES, rounds=self.load.rounds, objective="poisson_deviance").fit(
             rows[known], counts[known].tolist()
         )

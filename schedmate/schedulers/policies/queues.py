@@ -74,7 +74,7 @@ class SjfAgeing(Queue):
 class Qssf(Queue):
     """Quasi-shortest service first: by estimated duration times GPUs (Helios, SC'21, section 4.2).
 
-    What makes it QSSF is an estimator trained on history: `schedulers.estimators.Boosting`.
+    What makes it QSSF is its estimator, `schedulers.learned.QuasiShortest` (`--estimator qssf`).
     """
 
     name: ClassVar[str] = "qssf"

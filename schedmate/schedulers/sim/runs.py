@@ -33,7 +33,8 @@ ESTIMATORS = {
     "column:NAME": "a column of the trace with predicted seconds",
     "limit": "the time limit that the user gave",
     "user-mean": "the mean of the user's finished jobs of as many GPUs; learns while it runs",
-    "boosting": "gradient-boosted trees over the past, fitted every week (QSSF)",
+    "qssf": "half the user's last jobs of such a name, half boosted trees over the past (QSSF)",
+    "boosting": "gradient-boosted trees over the past alone, fitted every week",
     "ga2m": "an additive model with interactions over the past, fitted every week (Lucid)",
     "none": "nothing is known",
 }
@@ -73,6 +74,10 @@ def _without_trace(text: str) -> Estimator | None:
         from schedmate.schedulers.learned import Learned
 
         return Learned(text)
+    if text == "qssf":
+        from schedmate.schedulers.learned import QuasiShortest
+
+        return QuasiShortest()
     if text == "none":
         return None
     name = text.partition(":")[0]
