@@ -11,7 +11,8 @@ import pytest
 from schedmate.errors import UsageError
 from schedmate.schedulers import Cluster, Forecast, Job
 from schedmate.schedulers.estimators import Estimator, UserMean
-from schedmate.schedulers.learned import Learned
+from schedmate.schedulers.learned import Learned, QuasiShortest
+from schedmate.schedulers.learned.qssf import Rolling
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.workload import Workload
@@ -91,3 +92,35 @@ def test_the_future_changes_no_estimate() -> None:
 def test_an_unknown_model_is_refused() -> None:
     with pytest.raises(UsageError, match="no model 'oracle'; there are boosting, ga2m"):
         Learned("oracle")
+
+
+def test_qssf_learns_from_the_last_jobs_of_a_name_and_from_all() -> None:
+    workload = recurrent()
+    assert error(workload, QuasiShortest(least=200)) < 1.1 < error(workload, UserMean())
+
+
+def test_later_jobs_of_a_name_count_more() -> None:
+    rolling = Rolling(fading=0.5)
+    jobs = [Job(str(n), n, 0.0, 1, user="a", name=f"train_{n}") for n in range(3)]
+    assert rolling.estimate(jobs[0]) is None
+    rolling.observe(jobs[0], 100.0, completed=True)
+    rolling.observe(jobs[1], 200.0, completed=True)
+    found = rolling.estimate(jobs[2])
+    assert found is not None
+    assert found.duration_s == 150.0
+    # A name that the user never had: the mean of their jobs of as many GPUs.
+    other = rolling.estimate(Job("x", 3, 0.0, 1, user="a", name="serve"))
+    assert other is not None
+    assert other.method == "user-mean"
+
+
+def test_how_much_each_half_counts() -> None:
+    workload = recurrent(30)
+    first, second = workload.jobs[:2]
+    for weight in (0.0, 0.5, 1.0):
+        one = QuasiShortest(weight=weight)
+        one.estimate(first)
+        one.observe(first, 100.0, completed=True)
+        assert one.estimate(second) is not None
+    with pytest.raises(UsageError, match="weight"):
+        QuasiShortest(weight=2.0)

@@ -13,7 +13,8 @@ from schedmate.errors import UsageError
 from schedmate.schedulers import Cluster
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policies.preemptive import Preemptive, Srtf, Tiresias
+from schedmate.schedulers.policies.preemptive import Preemptive, Srtf
+from schedmate.schedulers.policies.tiresias import Tiresias
 from schedmate.schedulers.policy import Decision, Preempt, Start, View
 from schedmate.schedulers.registry import BUNDLED, make, parameters, policy_class, with_defaults
 from schedmate.schedulers.sim.engine import Simulation

@@ -136,6 +136,82 @@ def test_does_not_pack_a_long_job_with_one_of_little_work() -> None:
     assert "Pack" in simulate(rows, "patience=100", "4x2", profiles).decisions
 
 
+def test_patience_is_by_what_remains() -> None:
+    # Of the first 500 s are left when the second comes, which takes 4000 s.
+    rows = [(0.0, 5000.0, 2), (4500.0, 4000.0, 2)]
+    profiles: list[Profile | None] = [TINY, TINY]
+    for settings, packs in (("", False), ("remaining=false", True)):
+        outcome = simulate(rows, settings, "4x2", profiles, PUBLISHED)
+        assert ("Pack" in outcome.decisions) is packs
+
+
+def test_a_job_that_starts_takes_one_along_that_waits() -> None:
+    # On one node, held by the first until 100 s. Of the three that then wait and use much, little
+    # and little, the first two by rank go together, and the third waits for a partner that is free.
+    rows = [(0.0, 100.0, 2), (1.0, 1000.0, 2), (2.0, 1500.0, 2), (3.0, 1600.0, 2)]
+    profiles: list[Profile | None] = [JUMBO, MEDIUM, JUMBO, MEDIUM]
+    settings = "capacity=2"
+    parameters = PUBLISHED
+    outcome = simulate(rows, settings, "1x2", profiles, parameters)
+    assert outcome.first_start[1] == outcome.first_start[3] == 100.0
+    assert outcome.decisions["Pack"] == 1
+    alone = simulate(rows, f"{settings}:pair_waiting=false", "1x2", profiles, parameters)
+    assert alone.first_start[1] == 100.0
+    assert alone.first_start[3] > 100.0
+
+
+def test_a_job_is_taken_along_only_by_one_that_runs_long_enough() -> None:
+    rows = [(0.0, 100.0, 2), (1.0, 1000.0, 2), (2.0, 2500.0, 2)]
+    profiles: list[Profile | None] = [JUMBO, TINY, TINY]
+    parameters = PUBLISHED
+    outcome = simulate(rows, "", "1x2", profiles, parameters)
+    assert outcome.first_start == [0.0, 100.0, 1100.0]
+    outcome = simulate(rows, "patience=2.5", "1x2", profiles, parameters)
+    assert outcome.first_start == [0.0, 100.0, 100.0]
+
+
+def burst_in_two_vcs(settings: str, other: int = 0) -> list[float]:
+    """When six jobs of one virtual cluster first run, with long ones of three GPUs in the other.
+
+    Of eight nodes each has four; two of the first one's are the profiler's.
+    """
+    rows = [(0.0, 90_000.0, 3)] * other + [(1.0, 5000.0, 1)] * 6
+    workload = Workload.of(rows, profiles=[None] * len(rows))
+    workload.vcs = ["other"] * other + ["one"] * 6
+    simulation = Simulation(
+        workload,
+        make(f"lucid:lookahead_s=0:burst=2:profile_gpus=2:{settings}"),
+        Cluster.parse("4x1@one,4x1@other"),
+        estimator=Table(workload.duration_s),
+    )
+    outcome = simulation.run()
+    audit(workload, simulation.cluster, outcome)
+    return outcome.first_start[other:]
+
+
+def test_a_burst_borrows_from_the_other_virtual_cluster() -> None:
+    # Two on the profiler's nodes, two on those of their own virtual cluster, two on the other's.
+    assert burst_in_two_vcs("loans=true") == [1.0] * 6
+    assert burst_in_two_vcs("loans=false") == [1.0] * 4 + [101.0] * 2
+
+
+def test_nodes_are_lent_only_where_nobody_waits() -> None:
+    # One job of three GPUs leaves a node of the other virtual cluster free; a second waits for it.
+    assert burst_in_two_vcs("loans=true", other=1) == [1.0] * 5 + [101.0]
+    assert burst_in_two_vcs("loans=true", other=2) == [1.0] * 4 + [101.0] * 2
+
+
+def test_marked_jobs_are_profiled_for_longer() -> None:
+    workload = Workload.of([(0.0, 5000.0, 1), (0.0, 5000.0, 1)], profiles=[None] * 2)
+    workload.jobs[0].name, workload.jobs[1].name = "llm [slow start]", "llm"
+    policy = make(r"lucid:lookahead_s=0:cold_start=\[slow start\]:cold_start_s=900")
+    outcome = Simulation(workload, policy, Cluster.parse("4x2")).run()
+    profiled = {one.job: one.end for one in outcome.segments if one.kind == "profile"}
+    assert profiled == {0: 900.0, 1: 200.0}
+    with pytest.raises(UsageError, match="regular expression"):
+        make("lucid:cold_start=[")
+
+
 def test_sharing_stops_while_gpus_are_idle_and_few_jobs_are_to_come() -> None:
     # The second would leave two GPUs idle. Two jobs in the last hour, and those that run have two
     # GPUs each: a forecast of 2/3 of a GPU in ten minutes.

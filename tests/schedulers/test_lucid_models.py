@@ -7,6 +7,7 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -132,6 +133,50 @@ def test_a_season_and_a_learnt_one() -> None:
     assert np.mean(wrong["ga2m"]) < 0.7 * np.mean(wrong["season"])
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 9 * 24), st.integers(1, 8)), max_size=40),
+    st.lists(st.integers(0, 10 * 24), min_size=1, max_size=8),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_season_is_of_the_same_hours_whenever_it_is_asked(
+    jobs: list[tuple[int, int]], asked_at: list[int]
+) -> None:
+    jobs, load = sorted(jobs), Load()
+    times = [hour * HOUR_S for hour, _ in jobs]
+    asked = [0, *accumulate(gpus for _, gpus in jobs)]
+    for hour in asked_at:  # the clock may go back, as in another run with the same forecast
+        now = hour * HOUR_S
+        hours = [(now - HOUR_S, now)]
+        hours += [
+            (now - day * DAY_S, now - day * DAY_S + HOUR_S)
+            for day in range(1, 8)
+            if times and now - day * DAY_S >= times[0]
+        ]
+        for forecast, weights in (
+            (load.expected(times, now), [1] * len(jobs)),
+            (load.expected_gpus(times, asked, now), [gpus for _, gpus in jobs]),
+        ):
+            counts = [
+                sum(w for time, w in zip(times, weights, strict=True) if begin <= time < end)
+                for begin, end in hours
+            ]
+            assert forecast == pytest.approx(max(counts[0], sum(counts) / len(counts)) / 6)
+
+
+def test_demand_is_learnt_apart_from_the_number_of_jobs() -> None:
+    times = submissions(28)
+    # As many jobs at night, of eight GPUs each.
+    asked = [0, *accumulate(1 if 9 <= now % DAY_S / HOUR_S < 18 else 8 for now in times)]
+    load = LearnedLoad(rounds=100)
+    night, noon = (times[-1] // DAY_S * DAY_S + hour * HOUR_S for hour in (3, 12))
+    of = {
+        now: load.expected_gpus(times[: bisect_left(times, now)], asked, now)
+        / load.expected(times[: bisect_left(times, now)], now)
+        for now in (night, noon)
+    }
+    assert of[night] > 3 * of[noon]
+
+
 def test_load_before_there_is_a_past_to_learn_from() -> None:
     times = submissions(3)
     assert LearnedLoad().expected(times, times[-1]) == Load().expected(times, times[-1])
@@ -152,12 +197,18 @@ class Told(Load):
     def expected(self, submitted: Sequence[float], now: float) -> float:
         return self.jobs
 
+    def expected_gpus(self, submitted: Sequence[float], asked: Sequence[int], now: float) -> float:
+        return 2.0 * self.jobs
 
+
+@pytest.mark.parametrize("demand", ["true", "false"])
 @pytest.mark.parametrize(("jobs", "shared"), [(0.4, False), (4.0, True)])
-def test_lucid_shares_only_when_many_jobs_are_to_come(jobs: float, *, shared: bool) -> None:
+def test_lucid_shares_only_when_many_jobs_are_to_come(
+    jobs: float, demand: str, *, shared: bool
+) -> None:
     small = Profile(10.0, 5.0, 1000.0)
     workload = Workload.of([(0, 5000, 2), (1, 5000, 2), (2, 5000, 2)], profiles=[small] * 3)
-    decided = Simulation(workload, make("lucid"), Cluster.parse("8x2"), load=Told(jobs)).run()
+    decided = Simulation(workload, make(f"lucid:demand={demand}"), Cluster.parse("8x2"), load=Told(jobs)).run()
     assert ("Pack" in decided.decisions) is shared
 
 

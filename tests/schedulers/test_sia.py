@@ -24,6 +24,7 @@ from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers import Cluster, Job, Start
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.policies.gavel import Gavel
+from schedmate.schedulers.policies.pollux import Pollux
 from schedmate.schedulers.policies.sia import Sia, program
 from schedmate.schedulers.policies.sia.configurations import allowed, shapes
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
@@ -157,7 +158,9 @@ def test_jobs_of_every_kind_end(tmp_path: Path, category: str, mode: object) -> 
     path = elastic_tables.workload(tmp_path / "toys.csv", category=category)
     plan = Plan(("sia",), CLUSTER, "none", mode)  # type: ignore[arg-type]
     run = run_policy(read_trace(path), plan, "sia")
-    assert not run.numbers["warnings"]
+    # Rigid jobs of three GPUs do not always find a node.
+    odd = {what for what in run.numbers["warnings"] if "no nodes had room" in what}
+    assert set(run.numbers["warnings"]) == (odd if category == "rigid" else set())
     assert run.numbers["profiled"] == (12 if mode is HONEST else 0)
     sizes = {
         one.job: {sum(mask.bit_count() for _, mask in one.allocation)}
@@ -184,7 +187,7 @@ def test_published_reports_come_after_now(
     assert done < until <= done + 60.001 * speed
 
 
-@pytest.mark.parametrize("policy", ["gavel", "gavel:objective=max-min", "pollux"])
+@pytest.mark.parametrize("policy", ["gavel", "gavel:objective=max-sum", "pollux", "pollux:search=greedy"])
 @pytest.mark.parametrize("mode", [HONEST, PUBLISHED])
 def test_the_baselines_run_the_same_jobs(toys: Path, policy: str, mode: object) -> None:
     plan = Plan((policy,), CLUSTER, "none", mode)  # type: ignore[arg-type]
@@ -193,7 +196,7 @@ def test_the_baselines_run_the_same_jobs(toys: Path, policy: str, mode: object) 
     sizes = {n: set() for n in range(12)}  # type: dict[int, set[int]]
     for one in run.outcome.segments:
         sizes[one.job].add(sum(mask.bit_count() for _, mask in one.allocation))
-    if policy == "pollux":
+    if policy.startswith("pollux"):
         assert any(len(one) > 1 for one in sizes.values())
     else:
         assert all(one == {1 + n % 4} for n, one in sizes.items())
@@ -226,12 +229,78 @@ def test_what_agents_learn_does_not_depend_on_the_hash_seed(toys: Path) -> None:
 def test_gavel_gives_each_type_to_those_who_gain_most_from_it() -> None:
     speeds = np.array([[1.0, 0.2], [1.0, 0.9]])
     one_each = np.array([1, 1])
-    most = Gavel()._shares(speeds, one_each, [1, 1])
+    most = Gavel("max-sum")._shares(speeds, one_each, [1, 1])
     assert most == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]))
-    even = Gavel("max-min")._shares(np.ones((3, 1)), np.ones(3), [1])
+    even = Gavel()._shares(np.ones((3, 1)), np.ones(3), [1])
     assert even == pytest.approx(np.full((3, 1), 1 / 3))
-    with pytest.raises(UsageError, match="max-sum, max-min"):
+    with pytest.raises(UsageError, match="max-min, max-sum"):
         Gavel("most")
+
+
+def test_gavel_is_fair_in_gpu_time() -> None:
+    # One job of three GPUs and three of one on three GPUs: who asks for three has a third of the
+    # time that each of the others has, and so as much GPU time.
+    rows = [(0.0, 36_000.0, 3), *[(0.0, 36_000.0, 1)] * 3]
+    workload = Workload.of(rows)
+    outcome = run_policy(
+        workload, Plan(("gavel",), Cluster.parse("1x3"), "none", HONEST), "gavel"
+    ).outcome
+    until = 40 * 360.0
+    held = [0.0] * 4
+    for one in outcome.segments:
+        held[one.job] += max(0.0, min(one.end, until) - one.start)
+    assert held[0] == pytest.approx(until / 4, abs=2 * 360.0)
+    assert held[1:] == pytest.approx([until * 3 / 4] * 3, abs=2 * 360.0)
+
+
+powers = st.lists(
+    st.dictionaries(st.sampled_from([1, 2, 4, 8]), st.floats(1.0, 20.0), max_size=4),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(powers, st.integers(1, 16))
+def test_the_optimum_is_never_worse_than_the_greedy_search(
+    speedups: list[dict[int, float]], gpus: int
+) -> None:
+    pollux = Pollux()
+
+    def value(chosen: dict[int, int]) -> tuple[int, float]:
+        assert sum(chosen.values()) <= gpus
+        return len(chosen), -sum(speedups[job][size] ** -1.0 for job, size in chosen.items())
+
+    best = value(pollux._optimum(speedups, gpus))
+    greedy = value(pollux._greedy(speedups, gpus))
+    assert best[0] >= greedy[0]
+    assert best[0] > greedy[0] or best[1] >= greedy[1] - 1e-9
+    # Against all choices there are.
+    every = (
+        {job: size for job, size in enumerate(one) if size}
+        for one in product(*([0, *row] for row in speedups))
+        if sum(one) <= gpus
+    )
+    most = max(value(one) for one in every)
+    assert best[0] == most[0]
+    assert best[1] == pytest.approx(most[1])
+    with pytest.raises(UsageError, match="optimum, greedy"):
+        Pollux(search="genetic")
+
+
+def test_odd_sizes_wait_rather_than_be_spread() -> None:
+    # Four jobs of three GPUs on three nodes of four: the program counts GPUs, and they suffice.
+    rows = [(0.0, 600.0, 3)] * 4
+    spread, wait = (
+        run_policy(
+            Workload.of(rows), Plan((policy,), Cluster.parse("3x4"), "none", HONEST), policy
+        )
+        for policy in ("sia:split=true", "sia")
+    )
+    assert sorted(len(one.allocation) for one in spread.outcome.segments) == [1, 1, 1, 3]
+    assert {len(one.allocation) for one in wait.outcome.segments} == {1}
+    assert sum(one == 0.0 for one in wait.outcome.first_start) == 3
+    assert any("no nodes had room" in what for what in wait.numbers["warnings"])
 
 
 def test_elastic_jobs_end_sooner_than_in_turn(cli: Cli, toys: Path) -> None:
