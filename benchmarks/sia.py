@@ -47,6 +47,10 @@ PAPER = {"philly": (0.6, 9.5, 14.2), "saturn": (0.7, 10.9, 14.9), "newtrace": (0
 """The same, means over the workloads of a trace, as Sia's paper rounds them (table 3)."""
 GAVEL = {"philly-1": (1.671, 28.22, 35.63), "saturn-1": (1.798, 21.77, 27.27)}
 """The same of Gavel in the published simulator."""
+BASELINES = (
+    *("sia", "gavel:objective=max-sum", "gavel:objective=max-min"),
+    *("pollux", "pollux:search=greedy"),
+)
 COUNTS = {"philly": 8, "saturn": 10, "newtrace": 5}
 
 
@@ -134,10 +138,10 @@ def _against(
 def baselines(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
     """Gavel, beside the published simulator, and the Pollux-like baseline."""
     for name in names:
-        for policy in ("sia", "gavel", "gavel:objective=max-min", "pollux"):
+        for policy in BASELINES:
             for mode in where.modes.split(","):
                 numbers = run(where, name, policy, mode)
-                known = GAVEL.get(name) if (policy, mode) == ("gavel", "published") else None
+                known = GAVEL.get(name) if (policy, mode) == (BASELINES[1], "published") else None
                 row = {"mode": mode, "workload": name, "policy": policy, **_row([numbers])}
                 yield {**row, **_against([numbers], known)}
 
@@ -176,7 +180,10 @@ def _row(several: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "avg JCT h": f"{mean('avg_jct_h'):.3f}" + (f" ± {spread:.3f}" if len(several) > 1 else ""),
         "p99 h (artifact's)": f"{mean('p99_artifact_h'):.2f}",
+        "p50 h": f"{mean('median_jct_h'):.3f}",
         "p99 h": f"{mean('p99_jct_h'):.2f}",
+        "queue h": f"{mean('avg_queue_h'):.3f}",
+        "p99 queue h": f"{mean('p99_queue_h'):.2f}",
         "makespan h": f"{mean('makespan_h'):.2f}",
         "changes/job": f"{mean('moves'):.2f}",
         "CPU s": f"{mean('cpu_s'):.1f}",

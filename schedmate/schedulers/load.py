@@ -35,9 +35,7 @@ class Load:
         """
         return self._season(submitted, asked, now)
 
-    def _season(
-        self, submitted: Sequence[float], asked: Sequence[int] | None, now: float
-    ) -> float:
+    def _season(self, submitted: Sequence[float], asked: Sequence[int] | None, now: float) -> float:
         hours = self._hours
         if hours is None or hours.times is not submitted or now < hours.now:
             hours = self._hours = _Hours(submitted)

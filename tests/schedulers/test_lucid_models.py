@@ -208,7 +208,9 @@ def test_lucid_shares_only_when_many_jobs_are_to_come(
 ) -> None:
     small = Profile(10.0, 5.0, 1000.0)
     workload = Workload.of([(0, 5000, 2), (1, 5000, 2), (2, 5000, 2)], profiles=[small] * 3)
-    decided = Simulation(workload, make(f"lucid:demand={demand}"), Cluster.parse("8x2"), load=Told(jobs)).run()
+    decided = Simulation(
+        workload, make(f"lucid:demand={demand}"), Cluster.parse("8x2"), load=Told(jobs)
+    ).run()
     assert ("Pack" in decided.decisions) is shared
 
 

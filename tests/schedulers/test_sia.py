@@ -187,7 +187,9 @@ def test_published_reports_come_after_now(
     assert done < until <= done + 60.001 * speed
 
 
-@pytest.mark.parametrize("policy", ["gavel", "gavel:objective=max-sum", "pollux", "pollux:search=greedy"])
+@pytest.mark.parametrize(
+    "policy", ["gavel", "gavel:objective=max-sum", "pollux", "pollux:search=greedy"]
+)
 @pytest.mark.parametrize("mode", [HONEST, PUBLISHED])
 def test_the_baselines_run_the_same_jobs(toys: Path, policy: str, mode: object) -> None:
     plan = Plan((policy,), CLUSTER, "none", mode)  # type: ignore[arg-type]
@@ -292,9 +294,7 @@ def test_odd_sizes_wait_rather_than_be_spread() -> None:
     # Four jobs of three GPUs on three nodes of four: the program counts GPUs, and they suffice.
     rows = [(0.0, 600.0, 3)] * 4
     spread, wait = (
-        run_policy(
-            Workload.of(rows), Plan((policy,), Cluster.parse("3x4"), "none", HONEST), policy
-        )
+        run_policy(Workload.of(rows), Plan((policy,), Cluster.parse("3x4"), "none", HONEST), policy)
         for policy in ("sia:split=true", "sia")
     )
     assert sorted(len(one.allocation) for one in spread.outcome.segments) == [1, 1, 1, 3]

@@ -1,4 +1,4 @@
-"""Tiresias beyond its two queues: promotion, the Gittins index, models that need not be together."""
+"""Tiresias beyond its two queues: promotion, the Gittins index, models that may be spread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def simulate(workload: Workload, settings: str, cluster: str) -> Outcome:
 
 
 def crowded() -> Workload:
-    """A long job, and one after the other of which each passes it while it is in its first queue."""
+    """A long job, and others that come one after the other and pass it once it has gone down."""
     rows = [(0.0, 2000.0, 1)] + [(10.0 + 90.0 * n, 90.0, 1) for n in range(40)]
     return Workload.of(rows)
 

@@ -24,6 +24,7 @@ class Gavel(Policy):
 
     name = "gavel"
     rounds = True
+    interval_s: float
 
     def __init__(self, objective: str = "max-min", interval_s: float = 360.0) -> None:
         """
@@ -89,7 +90,6 @@ class Gavel(Policy):
         )
         found = linprog(cost, A_ub=matrix.tocsr(), b_ub=np.concatenate(most), bounds=(0, 1))
         return None if found.x is None else found.x[: jobs * types].reshape(jobs, types)
-
 
     def _by_priority(
         self, view: View, jobs: list[Job], types: list[str], shares: Floats, speeds: Floats

@@ -32,9 +32,7 @@ class Pollux(Policy):
     rounds = True
     adapts_batch = True
 
-    def __init__(
-        self, p: float = -1.0, interval_s: float = 60.0, search: str = "optimum"
-    ) -> None:
+    def __init__(self, p: float = -1.0, interval_s: float = 60.0, search: str = "optimum") -> None:
         """
         Args:
             p: fairness: the power of speedups that is summed up (section 4.2), negative.

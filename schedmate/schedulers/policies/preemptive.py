@@ -42,7 +42,7 @@ class Preemptive(Policy):
         def accept(job: Job) -> bool:
             group = (job.vc, job.gpu_type)
             least = unmet.get(group)
-            if least is not None and (not backfill or job.gpus >= least and not space.idle):
+            if least is not None and (not backfill or (job.gpus >= least and not space.idle)):
                 return False
             allocation = place(job)
             if allocation is None:
@@ -127,4 +127,3 @@ class Srtf(Preemptive):
 
     def rank_if_running(self, job: Job, now: float) -> Rank:
         return now + max(predicted_s(job) - job.attained_s(now), 0.0)
-

@@ -234,8 +234,11 @@ LIBERTIES = {
             {
                 "tiresias": {"interval_s": "60"},
                 "lucid": {
-                    **{"profile_limit_s": "80", "profile_gpus": "4", "lookahead_s": "0"},
-                    **{"remaining": "false", "pair_waiting": "false"},
+                    "profile_limit_s": "80",
+                    "profile_gpus": "4",
+                    "lookahead_s": "0",
+                    "remaining": "false",
+                    "pair_waiting": "false",
                 },
             }
         ),

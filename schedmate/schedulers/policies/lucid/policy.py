@@ -235,11 +235,11 @@ class Lucid(Policy):
         if found is None:
             return None
         capacity = sharing_capacity(view, job, bound, self.rules)
-        return found if capacity == self.capacity else self._partner(view, job, use, capacity, bound)
+        return (
+            found if capacity == self.capacity else self._partner(view, job, use, capacity, bound)
+        )
 
-    def _partner(
-        self, view: View, job: Job, use: Use, capacity: int, bound: Bound
-    ) -> Job | None:
+    def _partner(self, view: View, job: Job, use: Use, capacity: int, bound: Bound) -> Job | None:
         return running_partner(view, job, use, capacity, bound, self.rules)
 
     def _behind(self, view: View, job: Job, use: Use) -> Iterator[tuple[Job, Use | None]]:
