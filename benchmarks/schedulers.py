@@ -1,6 +1,6 @@
 """Policies on the very jobs that the published Lucid simulator was run on, and what explains gaps.
 
-    python benchmarks/schedulers.py DATA [fidelity|liberties|gain|parts|unstable|failures|real ...]
+    python benchmarks/schedulers.py DATA [fidelity|liberties|gain|parts|unstable|failures|rules|real ...]
 
 DATA is a directory with phillym/phillym.csv, philly/philly.csv, lucid/single_data.csv and
 lucid/data/colocate_info.csv. PhillyM is partly synthetic: real arrivals and scaled durations of one
@@ -10,7 +10,9 @@ to these results; the published simulator's numbers are in `PEER`.
 
 from __future__ import annotations
 
+import random
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +105,7 @@ def main(data: Path, chosen: Sequence[str]) -> None:
     phillym = read_trace(data / "phillym" / "phillym.csv", origin=ORIGIN)
     pairs = data / "lucid" / "data" / "colocate_info.csv"
     scores = data / "lucid" / "single_data.csv"
-    for table in (fidelity, liberties, gain, parts, unstable, failures):
+    for table in (fidelity, liberties, gain, parts, unstable, failures, rules):
         if not chosen or table.__name__ in chosen:
             table(phillym, pairs, scores)
     if not chosen or "real" in chosen:
@@ -111,36 +113,164 @@ def main(data: Path, chosen: Sequence[str]) -> None:
 
 
 def fidelity(workload: Workload, pairs: Path, scores: Path) -> None:
-    """Each policy in the published and the honest mode beside the published simulator."""
+    """Each policy in the published and the honest mode beside the published simulator.
+
+    Policies that pack, also without the pair table, the scores, or both.
+    """
     rows = []
     for name, peer in PEER.items():
-        policy = f"lucid:scores={scores}" if name == "lucid" else name
         for mode in ("published", "honest"):
-            run = _run(workload, policy, "108x8", PREDICTED, _world(mode, pairs))
-            numbers = run.numbers
-            rows.append(
-                {
-                    "policy": name,
-                    "mode": mode,
-                    "settings": _settings(run),
-                    "durations": numbers["estimator"].partition(":")[0],
-                    **_hours(numbers),
-                    "preemptions": numbers["preemptions"],
-                    "published JCT": peer[0],
-                    "JCT differs": _percent(numbers["avg_jct_h"], peer[0]),
-                    "published queue": peer[1],
-                    "published p99.9": peer[2],
-                    "paper JCT": peer[5],
-                    "CPU s": numbers["cpu_s"],
-                    "published CPU s": peer[4],
-                }
-            )
+            for title, has_pairs, has_scores in KNOWN if name in ("lucid", "horus") else KNOWN[:1]:
+                if not has_scores and name != "lucid":
+                    continue
+                policy = f"lucid:scores={scores}" if (name, has_scores) == ("lucid", True) else name
+                parameters = _world(mode, pairs) if has_pairs else world(mode)
+                run = _run(workload, policy, "108x8", PREDICTED, parameters)
+                numbers = run.numbers
+                rows.append(
+                    {
+                        "policy": name,
+                        "mode": mode,
+                        "packs by": title if name in ("lucid", "horus") else "",
+                        "settings": _settings(run),
+                        "durations": numbers["estimator"].partition(":")[0],
+                        **_distribution(numbers),
+                        "makespan": round(numbers["makespan_h"]),
+                        "preemptions": numbers["preemptions"],
+                        "published JCT": peer[0],
+                        "JCT differs": _percent(numbers["avg_jct_h"], peer[0]),
+                        "published queue": peer[1],
+                        "queue differs": _percent(numbers["avg_queue_h"], peer[1]),
+                        "published p99.9 queue": peer[2],
+                        "p99.9 queue differs": _percent(numbers["p999_queue_h"], peer[2]),
+                        "paper JCT": peer[5],
+                        "CPU s": numbers["cpu_s"],
+                        "published CPU s": peer[4],
+                    }
+                )
     record(
         "schedulers_phillym",
         rows,
         trace="PhillyM, 12,389 jobs, 108 x 8 GPUs; partly synthetic",
         units="hours; CPU s of the published simulator on another day of the same machine",
         explained=" ".join(EXPLAINED.split()),
+    )
+
+
+KNOWN = (
+    ("measured pairs, scores of measured jobs", True, True),
+    ("summed utilisation, scores of measured jobs", False, True),
+    ("measured pairs, thresholds", True, False),
+    ("summed utilisation, thresholds", False, False),
+)
+"""What is known of interference: of the truth and of the policy's scores."""
+
+
+def rules(workload: Workload, pairs: Path, scores: Path) -> None:
+    """What each rule of a published policy is worth: with it and without, all else alike."""
+    lucid = f"lucid:scores={scores}"
+    tiresias = "tiresias"
+    history = _history(workload)
+    variants = [
+        ("Lucid", lucid, "the policy", ""),
+        ("Lucid", lucid, "pairs from the queue too", "pair_waiting=false"),
+        ("Lucid", lucid, "patience by what remains", "remaining=false"),
+        ("Lucid", lucid, "forecast of GPU demand, not of jobs", "demand=false"),
+        ("Lucid", lucid, "dynamic strategy at all", "lookahead_s=0"),
+        ("Lucid", lucid, "all three", "pair_waiting=false:remaining=false:demand=false"),
+        ("Tiresias", tiresias, "the policy", ""),
+        (
+            "Tiresias",
+            f"{tiresias}:promote=2",
+            "promotion after waiting twice its time",
+            "promote=0",
+        ),
+        ("Tiresias", f"{tiresias}:promote=8", "promotion after eight times", "promote=0"),
+        ("Tiresias", f"{tiresias}:history={history}", "Gittins index (history: the oracle)", ""),
+        ("Tiresias", f"{tiresias}:consolidate=^$", "spread wherever GPUs are free (no cost)", ""),
+    ]
+    rows = []
+    for family, whole, rule, without in variants:
+        run = _run(workload, whole, "108x8", PREDICTED, _world("honest", pairs))
+        base = run
+        if family == "Tiresias":
+            base = _run(workload, tiresias, "108x8", PREDICTED, _world("honest", pairs))
+        elif without:
+            base = _run(workload, f"{whole}:{without}", "108x8", PREDICTED, _world("honest", pairs))
+        same = base is run or rule == "the policy"
+        rows.append(
+            {
+                "policy": family,
+                "rule": rule,
+                **_distribution(run.numbers),
+                "preempted": run.numbers["preemptions"],
+                "packed": run.numbers["packed"],
+                "JCT without it": "" if same else round(_jct(base), 2),
+                "JCT with it less without, h (95 %)": "" if same else _interval(run, base),
+                "p99.9 queue without it": "" if same else round(base.numbers["p999_queue_h"], 1),
+            }
+        )
+    record(
+        "schedulers_rules",
+        rows,
+        trace="PhillyM, 12,389 jobs, 108 x 8 GPUs; partly synthetic; honest costs",
+        intervals="over the jobs of one run: changes below 2 % come from anything at all, see the "
+        "notes of schedulers_phillym",
+        gittins="its history is the service of these very jobs: an upper bound",
+    )
+    _loans(rows=[])
+
+
+def _history(workload: Workload) -> Path:
+    """What the jobs take of GPU time, as a table for the Gittins index."""
+    path = Path(tempfile.mkdtemp()) / "history.csv"
+    taken = (
+        str(job.gpus * duration)
+        for job, duration in zip(workload.jobs, workload.duration_s, strict=True)
+    )
+    path.write_text("\n".join(["gpu_s", *taken]) + "\n")
+    return path
+
+
+def _loans(rows: list[dict[str, Any]]) -> None:
+    """What it is worth to lend the profiler idle nodes of other virtual clusters."""
+    for waves in (1, 4):
+        for seed in range(5):
+            draw = random.Random(seed)
+            jobs = [
+                (86_400.0 * draw.random(), draw.lognormvariate(7.0, 1.5), 1) for _ in range(400)
+            ]
+            for wave in range(waves):
+                at = 10_000.0 + 15_000.0 * wave
+                jobs += [(at + n, draw.lognormvariate(6.0, 1.5), 1) for n in range(150)]
+            found = {}
+            for title, settings in (("lent", ""), ("not lent", ":loans=false")):
+                workload = Workload.of(sorted(jobs), profiles=[None] * len(jobs))
+                workload.vcs = ["busy"] * len(jobs)
+                plan = Plan(
+                    (f"lucid{settings}",), Cluster.parse("8x8@busy,8x8@quiet"), "oracle", HONEST
+                )
+                found[title] = run_policy(workload, plan, plan.policies[0]).numbers
+            rows.append(
+                {
+                    "bursts of 150 jobs": waves,
+                    "seed": seed,
+                    **{
+                        f"{what}, {title}": f"{found[title][key] * 60:.1f}"
+                        for what, key in (("JCT", "avg_jct_h"), ("p99 queue", "p99_queue_h"))
+                        for title in found
+                    },
+                    "JCT changes": _percent(
+                        found["lent"]["avg_jct_h"], found["not lent"]["avg_jct_h"]
+                    ),
+                }
+            )
+    record(
+        "schedulers_loans",
+        rows,
+        trace="synthetic: bursts of jobs of one GPU in one of two virtual clusters, the other idle",
+        units="minutes",
+        assumed="when the bursts come and how long jobs run; nobody waits in the other cluster",
     )
 
 
@@ -406,6 +536,15 @@ def _hours(numbers: dict[str, Any]) -> dict[str, float]:
         "queue": round(numbers["avg_queue_h"], 2),
         "p99.9 queue": round(numbers["p999_queue_h"], 1),
         "makespan": round(numbers["makespan_h"]),
+    }
+
+
+def _distribution(numbers: dict[str, Any]) -> dict[str, float]:
+    """Mean, median and tails of completion and of queueing."""
+    return {
+        f"{part} {what}".strip(): round(numbers[f"{key}_{name}_h"], 2)
+        for what, name in (("JCT", "jct"), ("queue", "queue"))
+        for part, key in (("", "avg"), ("p50", "median"), ("p99", "p99"), ("p99.9", "p999"))
     }
 
 

@@ -243,7 +243,7 @@ def _gain(batch: Floats, initial: int, noise: tuple[float, float] | None) -> Flo
 
 
 class _Candidates(NamedTuple):
-    """Batch sizes to choose from, each an array (shapes, candidates); what noise does not change."""
+    """Batch sizes to choose from, arrays (shapes, candidates): what noise does not change."""
 
     size: Floats
     """Of a step."""

@@ -1,4 +1,4 @@
-"""What QSSF believes of run times: a rolling estimate and boosted trees, mixed (Helios, SC'21, 4.2).
+"""What QSSF believes of run times: a rolling estimate and boosted trees (Helios, SC'21, 4.2).
 
 The published artifact has its predictions but neither the model nor the weights, so those are ours.
 """

@@ -48,7 +48,7 @@ class TablePhysics(Observer):
             jobs: in order.
             applications: of each job.
             batches: the global batch size that each has to keep; None: it may choose.
-            asked: the global batch size that each asks for, which the published scheduler counts on.
+            asked: the global batch size of each request, which the published scheduler counts on.
             cluster: where they run; its GPU types are those of the tables.
             parameters: `sia_oracle` is the published mode.
 
