@@ -1,6 +1,8 @@
 """Policies on the very jobs that the published Lucid simulator was run on, and what explains gaps.
 
-    python benchmarks/schedulers.py DATA [fidelity|liberties|gain|parts|unstable|failures|rules|real ...]
+    python benchmarks/schedulers.py DATA [PART ...]
+
+Parts: fidelity, liberties, gain, parts, unstable, failures, rules, real.
 
 DATA is a directory with phillym/phillym.csv, philly/philly.csv, lucid/single_data.csv and
 lucid/data/colocate_info.csv. PhillyM is partly synthetic: real arrivals and scaled durations of one
