@@ -219,6 +219,19 @@ class View:
         return self.load.expected_gpus(self.submitted, self.asked, self.now)
 
 
+class StaticRank(NamedTuple):
+    """A rank that is settled when the job is submitted.
+
+    By priority, then by the sum of submission x `submit` and predicted duration x `predicted`,
+    that once more times GPUs with `by_gpus`; a job of unknown duration goes by its time limit, or
+    last.
+    """
+
+    submit: float = 0.0
+    predicted: float = 0.0
+    by_gpus: bool = False
+
+
 class Policy:
     """Base of every policy: override `decide`, and what of the rest the policy needs.
 
@@ -265,6 +278,15 @@ class Policy:
         """Jobs of one lane are alike to the policy: see `Lanes`."""
         lane = (job.vc, job.gpus, job.gpu_type, job.share, job.cpus, job.memory_mb)
         return lane if job.constraints is None else (*lane, job.constraints)
+
+    def static_rank(self) -> StaticRank | None:
+        """What `rank` comes to; None: something else, or the policy does more than start jobs.
+
+        For a policy that offers waiting jobs by rank to `Space.place`, in each lane up to the first
+        that finds no place: the simulator has a short loop for these. It is asked only if no class
+        derived from the one that says it overrides anything else of a policy.
+        """
+        return None
 
     def set_aside(self, cluster: Cluster) -> Cluster:
         """The cluster with the roles this policy wants for its nodes."""

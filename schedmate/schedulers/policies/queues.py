@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policy import Decision, Policy, Start, View
+from schedmate.schedulers.policy import Decision, Policy, Start, StaticRank, View
 from schedmate.schedulers.remaining import predicted_s
 
 _new = tuple.__new__  # what a NamedTuple does in twice the time
@@ -44,6 +44,9 @@ class Fifo(Queue):
     def rank(self, job: Job, now: float) -> Rank:
         return (-job.priority, job.submit_time)
 
+    def static_rank(self) -> StaticRank:
+        return StaticRank(submit=1.0)
+
 
 class Sjf(Queue):
     """Shortest job first, by the estimate; it is as good as the estimator."""
@@ -52,6 +55,9 @@ class Sjf(Queue):
 
     def rank(self, job: Job, now: float) -> Rank:
         return (-job.priority, predicted_s(job))
+
+    def static_rank(self) -> StaticRank:
+        return StaticRank(predicted=1.0)
 
 
 class SjfAgeing(Queue):
@@ -70,6 +76,9 @@ class SjfAgeing(Queue):
     def rank(self, job: Job, now: float) -> Rank:
         return (-job.priority, predicted_s(job) + self.weight * job.submit_time)
 
+    def static_rank(self) -> StaticRank:
+        return StaticRank(submit=self.weight, predicted=1.0)
+
 
 class Qssf(Queue):
     """Quasi-shortest service first: by estimated duration times GPUs (Helios, SC'21, section 4.2).
@@ -81,3 +90,6 @@ class Qssf(Queue):
 
     def rank(self, job: Job, now: float) -> Rank:
         return (-job.priority, predicted_s(job) * job.gpus)
+
+    def static_rank(self) -> StaticRank:
+        return StaticRank(predicted=1.0, by_gpus=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from schedmate.errors import UsageError
 from schedmate.schedulers.model import Allocation, Job, Profile
+from schedmate.schedulers.sim.requests import Jobs, Requests
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
@@ -25,7 +26,8 @@ class Workload:
     """Jobs in order of submission, with the truth about each at the same position."""
 
     name: str
-    jobs: list[Job]
+    jobs: Sequence[Job]
+    """A list, or `Jobs` of a trace, which are objects only when somebody looks at one."""
     duration_s: list[float]
     """Time to run alone on the GPUs asked for [s]."""
     profiles: list[Profile | None]
@@ -96,11 +98,16 @@ class Workload:
         """All that is known of any job."""
         return (one for one in self.metadata if one is not None)
 
+    @property
+    def requests(self) -> Requests:
+        """What the jobs ask for, in columns."""
+        return self.jobs.requests if isinstance(self.jobs, Jobs) else Requests.of(self.jobs)
+
     def select(self, positions: Iterable[int]) -> Workload:
         """The workload of these jobs alone, by position, in order of submission."""
         kept = sorted(set(positions))
 
-        def part(values: list[T]) -> list[T]:
+        def part(values: Sequence[T]) -> list[T]:
             return [values[position] for position in kept] if values else []
 
         cut = copy(self)
@@ -110,6 +117,11 @@ class Workload:
         cut.standby = {place[old]: one for old, one in self.standby.items() if old in place}
         cut.initial = {place[old]: one for old, one in self.initial.items() if old in place}
         cut.jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
+
+        if isinstance(self.jobs, Jobs):
+            cut.jobs = self.jobs.select(kept)
+        else:
+            cut.jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
         cut.columns = {name: part(values) for name, values in self.columns.items()}
         return cut
 

@@ -22,7 +22,6 @@ from schedmate.schedulers.sim.elastic.tables import applications as applications
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 
-COLUMNS = frozenset({"name", "time", "application", "num_replicas", "batch_size"})
 CATEGORIES = ("adaptive", "scale-gpus", "rigid")
 """Which may change both batch size and GPUs, which GPUs only, and which neither."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, overload
 
 from schedmate.schedulers.model import Allocation
 from schedmate.schedulers.sim.engine.ledger import Ledger
 from schedmate.schedulers.sim.world.faults import Again, Failure
 
+COUNTED = ("preemptions", "evictions", "failures")
+"""What is counted of each job."""
 KINDS = ("run", "packed", "profile", "loan")
 
 
@@ -105,3 +107,7 @@ class Outcome(NamedTuple):
     """Estimates that were no positive number, and taken as an abstention."""
     ledger: Ledger
     """What happened besides jobs that ran."""
+    told_s: Sequence[float] = ()
+    """What the policy was told last of how long each job takes; NaN: nothing [s]."""
+    counts: Mapping[str, Sequence[int]] = {}
+    """Of each job: `preemptions`, `evictions` and `failures`; none where there were none."""

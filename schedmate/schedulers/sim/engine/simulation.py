@@ -7,8 +7,11 @@ time that it covers.
 from __future__ import annotations
 
 import gc
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from math import nan as NAN
+from operator import attrgetter
 
 from schedmate.errors import UsageError
 from schedmate.plain import LONGEST_S
@@ -39,7 +42,7 @@ from schedmate.schedulers.sim.engine.progress import (
     UP,
     WAKE,
 )
-from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.engine.record import COUNTED, Outcome
 from schedmate.schedulers.sim.engine.rounds import Rounds, check_rounds
 from schedmate.schedulers.sim.engine.sizes import check_sizes, check_times, check_windows
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
@@ -159,6 +162,10 @@ class Simulation:
             execution.physics.work,
             self._bad_estimates,
             execution.underway.ledger,
+            told_s=array(
+                "d", (NAN if job.forecast is None else job.forecast.duration_s for job in jobs)
+            ),
+            counts={name: array("q", map(attrgetter(name), jobs)) for name in COUNTED},
         )
 
     def _loop(self) -> int:

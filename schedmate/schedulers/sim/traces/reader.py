@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from sys import intern
+from typing import Any
+
+import numpy as np
 
 from schedmate.errors import InputError
 from schedmate.plain import encodable
-from schedmate.schedulers.model import Job
-from schedmate.schedulers.sim.elastic import workload as elastic
+from schedmate.schedulers.sim.elastic import COLUMNS as ELASTIC
+from schedmate.schedulers.sim.requests import Jobs, Requests, further
+from schedmate.schedulers.sim.traces.columns import Columns, read_block, varied, without_repeats
 from schedmate.schedulers.sim.traces.layout import Layout, layout_of
-from schedmate.schedulers.sim.traces.row import Entry, entry_of
-from schedmate.schedulers.sim.traces.table import rows_of
+from schedmate.schedulers.sim.traces.table import Table, opened
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.terminal import counted
 
@@ -53,11 +54,13 @@ def read_trace(
     Raises `InputError` when the file cannot be read or no format has its columns, and `TraceError`
     naming the line and the reason of bad rows.
     """
-    names, rows = rows_of(path)
-    if not columns and set(names) >= elastic.COLUMNS:
-        found = elastic.read(path, names, rows, tables=tables)
-    else:
-        found = _read(path, names, rows, columns, skip_bad=skip_bad)
+    with opened(path) as table:
+        if not columns and set(table.names) >= ELASTIC:
+            from schedmate.schedulers.sim.elastic import workload as elastic
+
+            found = elastic.read(path, table.names, table.rows, tables=tables)
+        else:
+            found = _read(path, table, columns, skip_bad=skip_bad)
     if origin is not None:
         found = found.labelled(origin)
     if found.origin == "unstated":
@@ -66,61 +69,36 @@ def read_trace(
 
 
 def _read(
-    path: Path,
-    names: list[str],
-    rows: Iterator[tuple[int, list[str]]],
-    columns: Mapping[str, str] | None,
-    *,
-    skip_bad: bool,
+    path: Path, table: Table, mapping: Mapping[str, str] | None, *, skip_bad: bool
 ) -> Workload:
-    layout = layout_of(path, names, columns)
-    has = frozenset(layout.at)
-    entries: list[Entry] = []
-    others = list((layout.others or {}).values())
-    kept: list[tuple[str, list[float | None]]] = []
-    bad: list[str] = []
-    seen: dict[str, tuple[int, int]] = {}
-    idle, several, line = 0, 0, 1
-    current: list[str] = []
-
-    def cell(field: str) -> str:
-        position = layout.at.get(field)
-        return "" if position is None else current[position].strip()
-
+    layout = layout_of(path, table.names, mapping)
+    parts: list[Columns] = []
+    bad: list[tuple[int, str]] = []
+    idle, line = 0, 1
     try:
-        for line, row in rows:
-            current = row
-            try:
-                if len(row) != len(names):
-                    raise ValueError(f"it has {len(row)} cells, the header {len(names)}")
-                entry = entry_of(cell, layout.units, has)
-                if entry is None:
-                    idle += 1
-                    continue
-                entry.id = entry.id or f"line{line}"
-                if entry.id in seen:
-                    first, position = seen[entry.id]
-                    if not layout.sums:
-                        raise ValueError(f"job {entry.id} is already on line {first}")
-                    entries[position] = _sum(entries[position], entry)
-                    continue
-                seen[entry.id] = (line, len(entries))
-                entries.append(entry)
-                several += "|" in cell("gpu_type")
-                config = intern("/".join(row[at].strip() for at in layout.config))
-                kept.append((config, [_optional(row[at]) for at in others]))
-            except ValueError as error:
-                bad.append(f"line {line}: {error}")
+        for block in table.blocks(varied(layout)):
+            found = read_block(block, layout, len(table.names))
+            parts.append(found.jobs)
+            bad += found.bad
+            idle += found.idle
+            line = max(line, *block.lines[-1:].tolist(), *(row for row, _ in block.ragged[-1:]))
     except csv.Error as error:
         raise TraceError(f"{path}, after line {line}: {error}.") from None
+    jobs: Columns = {}
+    for name in list(parts[0]) if parts else ():
+        jobs[name] = np.concatenate([part.pop(name) for part in parts])
+    if parts and "id" in layout.at:
+        jobs, repeated = without_repeats(jobs, sums=layout.sums)
+        bad = sorted(bad + repeated, key=itemgetter(0))
     if bad and not skip_bad:
         more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-        rows_ = "a bad row" if len(bad) == 1 else f"{len(bad)} bad rows"
+        rows = "a bad row" if len(bad) == 1 else f"{len(bad)} bad rows"
+        shown = "; ".join(f"line {number}: {reason}" for number, reason in bad[:_SHOWN])
         raise TraceError(
-            f"{path} has {rows_}: {'; '.join(bad[:_SHOWN])}{more}. Mend what is wrong, or leave "
-            "such rows out with --skip-bad."
+            f"{path} has {rows}: {shown}{more}. Mend what is wrong, or leave such rows out with "
+            "--skip-bad."
         )
-    if not entries:
+    if not parts or not len(jobs["line"]):
         why = f"none of its {idle:,} rows is a job that used a GPU" if idle else "it has no rows"
         raise TraceError(f"{path} has no job: {why}{', but for bad ones' * bool(bad)}.")
     notes = [f"{counted(len(bad), 'bad row')} left out"] if bad else []
@@ -128,74 +106,49 @@ def _read(
         notes.append(
             f"{counted(idle, 'row')} left out: no GPU, not a job of its own, never ran or not over"
         )
-    if several:
+    if several := int(jobs["several"].sum()) if "several" in jobs else 0:
         notes.append(f"{several:,} jobs that take any of several GPU types ask for the first only")
-    return _workload(encodable(path.name), entries, kept, layout, notes)
+    return _workload(encodable(path.name), jobs, layout, notes)
 
 
-def _sum(one: Entry, other: Entry) -> Entry:
-    """Two parts of a job: their GPUs together, from the first start to the last end."""
-    submit = min(one.submit, other.submit)
-    end = max(one.submit + one.duration, other.submit + other.duration)
-    worse = other.state if one.state == "COMPLETED" else one.state
-    return replace(
-        one,
-        submit=submit,
-        duration=end - submit,
-        gpus=one.gpus + other.gpus,
-        cpus=one.cpus + other.cpus,
-        state=worse,
-    )
-
-
-def _workload(
-    name: str,
-    entries: list[Entry],
-    rows: list[tuple[str, list[float | None]]],
-    layout: Layout,
-    notes: list[str],
-) -> Workload:
-    if any(a.submit > b.submit for a, b in pairwise(entries)):
-        order = sorted(range(len(entries)), key=lambda at: entries[at].submit)
-        entries, rows = [entries[at] for at in order], [rows[at] for at in order]
+def _workload(name: str, jobs: Columns, layout: Layout, notes: list[str]) -> Workload:
+    if (np.diff(jobs["submit"]) < 0).any():
+        order = np.argsort(jobs["submit"], kind="stable")
+        jobs = {column: values[order] for column, values in jobs.items()}
         notes.append("rows put in order of submission")
-    if rounded := sum(one.gpus > 1 and one.gpus % 1 != 0 for one in entries):
+    gpus, count = jobs["gpus"], len(jobs["gpus"])
+    if rounded := int(((gpus > 1) & (gpus % 1 != 0)).sum()):
         notes.append(f"{rounded:,} jobs with a part of a further GPU were given all of it")
-    jobs = [
-        Job(
-            one.id,
-            index,
-            one.submit,
-            math.ceil(one.gpus),
-            name=one.name,
-            user=one.user,
-            vc=one.vc,
-            gpu_type=one.gpu_type,
-            share=min(1.0, one.gpus),
-            cpus=one.cpus,
-            memory_mb=one.memory_mb,
-            priority=one.priority,
-            time_limit_s=one.time_limit_s,
-        )
-        for index, one in enumerate(entries)
-    ]
+
+    def values(column: str, default: Any) -> list[Any]:
+        return jobs[column].tolist() if column in jobs else [default] * count
+
+    if (gpus < 1).any():
+        jobs["share"] = np.minimum(1.0, gpus)
+    said = {column: jobs[column].tolist() for column in further() if column in jobs}
+    requests = Requests(
+        jobs["id"],
+        jobs["submit"],
+        np.ceil(gpus).astype(np.int64),
+        {one: values for one, values in said.items() if values.count(further()[one]) < count},
+    )
     columns: dict[str, list[float | None]] = {}
-    for at, column in enumerate(layout.others or ()):
-        values = [numbers[at] for _, numbers in rows]
-        if any(value is not None for value in values):
-            columns[column] = values
-    metadata = [one.metadata for one in entries]
-    labels = sorted({one.synthetic for one in entries} - {""})
+    for column, at in (layout.others or {}).items():
+        numbers = jobs[str(at)].tolist()
+        if numbers.count(None) < count:
+            columns[column] = numbers
+    metadata = values("metadata", None)
+    labels = sorted({*jobs["synthetic"].tolist()} - {""}) if "synthetic" in jobs else []
     made_up = tuple(dict.fromkeys(part for label in labels for part in label.split("; ")))
     found = Workload(
         name,
-        jobs,
-        [one.duration for one in entries],
-        [one.profile for one in entries],
-        states=[one.state for one in entries],
-        vcs=[one.vc for one in entries],
-        configs=[config for config, _ in rows] if layout.config else [],
-        metadata=metadata if any(metadata) else [],
+        Jobs(requests),
+        jobs["duration"].tolist(),
+        values("profile", None),
+        states=values("state", "COMPLETED"),
+        vcs=said.get("vc", [""] * count),
+        configs=values("config", "") if layout.config else [],
+        metadata=metadata if metadata.count(None) < count else [],
         columns=columns,
         made_up=made_up,
         # An empty column is what is written of jobs of which nothing was made up.
@@ -203,10 +156,3 @@ def _workload(
         notes=notes,
     )
     return found.labelled(layout.origin) if layout.origin else found
-
-
-def _optional(text: str) -> float | None:
-    try:
-        return float(text) if text else None  # an estimator counts what is no time
-    except ValueError:
-        return None

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from schedmate.jobs import TaskType, WorkloadMetadata
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.traces.values import (
     gpus_of_tres,
@@ -17,6 +16,9 @@ from schedmate.schedulers.sim.traces.values import (
     state_of,
     whole,
 )
+
+if TYPE_CHECKING:
+    from schedmate.jobs import WorkloadMetadata
 
 Cell = Callable[[str], str]
 """The text of a field in the present row; empty where the trace has no such column."""
@@ -41,51 +43,66 @@ _SAYS = frozenset({"model", "train", "iters"})
 
 TIMES = frozenset({"submit", "start", "end", "duration", "time_limit"})
 
-_CALLED = {"submit": "submission"}
+MOMENTS = ("submit", "start", "end", "duration")
+"""What says when a job ran."""
+CALLED = {"submit": "submission"}
 _UNFINISHED = ("RUNNING", "PENDING")
 _UNKNOWN = ("", "Unknown", "None", "N/A")
+
+
+class Fields(NamedTuple):
+    """What is known of the columns of a file."""
+
+    units: Mapping[str, float]
+    """Seconds in a unit of each time field."""
+    has: frozenset[str]
+    """The fields that it has."""
+
+
+class Part(NamedTuple):
+    """Something that a row says of a job, and that follows from a few of its cells alone."""
+
+    reads: tuple[str, ...]
+    """The fields that it looks at."""
+    make: Callable[[Cell, Fields], Any]
+    """Raises `ValueError` for cells that make no sense."""
+    unless: frozenset[str] = frozenset()
+    """Without any of these, if not of those that it reads, it is the same for every row."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Fields of which the file has one, or this is the same for every row."""
+        return self.unless or frozenset(self.reads)
 
 
 @dataclass(slots=True)
 class Entry:
     """What a row says of a job."""
 
-    id: str
     submit: float
     """[s]"""
     duration: float
     """[s]"""
     gpus: float
     """Below 1: a part of one."""
-    cpus: float
-    memory_mb: float
-    vc: str
-    user: str
-    name: str
     state: str
-    gpu_type: str
-    priority: int
-    time_limit_s: float | None
-    profile: Profile | None
-    metadata: WorkloadMetadata | None
-    synthetic: str
+    more: dict[str, Any]
+    """By the names of `PARTS`."""
 
 
-def entry_of(cell: Cell, units: Mapping[str, float], has: frozenset[str]) -> Entry | None:
-    """The job of a row; None for one without GPUs, that never ran, or has not ended.
-
-    `units` are the seconds in a unit of each time field; `has` the fields that the trace has.
-    """
-    gpus = _gpus(cell, has)
+def entry_of(cell: Cell, fields: Fields) -> Entry | None:
+    """The job of a row; None for one without GPUs, that never ran, or has not ended."""
+    has, units = fields.has, fields.units
+    gpus = GPUS.make(cell, fields)
     if gpus < 0:
         raise ValueError(f"it asks for {gpus:g} GPUs")
     # A step of a Slurm job (17.batch, 17.0) is a part of a job that has a row of its own.
     if gpus == 0 or ("gpus_tres" in has and "." in cell("id")):
         return None
-    state = state_of(cell("state"))
+    state = STATE.make(cell, fields)
     times = {
-        field: seconds(cell(field), _CALLED.get(field, field), units.get(field, 1.0))
-        for field in ("submit", "start", "end", "duration")
+        field: seconds(cell(field), CALLED.get(field, field), units.get(field, 1.0))
+        for field in MOMENTS
         if field in has and (field == "submit" or cell(field) not in _UNKNOWN)
     }
     if "end" in has and "end" not in times and state in _UNFINISHED:
@@ -100,27 +117,12 @@ def entry_of(cell: Cell, units: Mapping[str, float], has: frozenset[str]) -> Ent
         duration = times["end"] - times.get("start", times["submit"])
     if duration < 0:
         raise ValueError(f"the duration is negative ({duration:g} s)")
-    return Entry(
-        cell("id"),
-        times["submit"],
-        duration,
-        gpus,
-        _cpus(cell, has),
-        number(cell("host_memory_mb"), "memory", 0.0),
-        intern(cell("vc")),
-        intern(cell("user")),
-        intern(cell("name")),
-        state,
-        intern(cell("gpu_type").split("|")[0]),
-        whole(cell("priority") or "0", "priority", negative=True),
-        _time_limit(cell, units),
-        _profile(cell) if "gpu_util" in has else None,
-        _metadata(tuple(map(cell, _TRAINING)), max(1, round(gpus))) if has & _SAYS else None,
-        intern(cell("synthetic")),
-    )
+    more = {name: part.make(cell, fields) for name, part in PARTS.items()}
+    return Entry(times["submit"], duration, gpus, state, more)
 
 
-def _gpus(cell: Cell, has: frozenset[str]) -> float:
+def _gpus(cell: Cell, fields: Fields) -> float:
+    has = fields.has
     if "gpus_tres" in has:
         return gpus_of_tres(cell("gpus_tres"))
     if "gpus_part" in has:
@@ -138,7 +140,8 @@ def _gpus(cell: Cell, has: frozenset[str]) -> float:
     return gpus * share
 
 
-def _cpus(cell: Cell, has: frozenset[str]) -> float:
+def _cpus(cell: Cell, fields: Fields) -> float:
+    has = fields.has
     if "cpus_milli" in has:
         return number(cell("cpus_milli"), "cpu_milli", 0.0) / 1000.0
     if "cpus_percent" in has:
@@ -147,15 +150,15 @@ def _cpus(cell: Cell, has: frozenset[str]) -> float:
     return number(cell("cpus"), "cpus", 0.0)
 
 
-def _time_limit(cell: Cell, units: Mapping[str, float]) -> float | None:
+def _time_limit(cell: Cell, fields: Fields) -> float | None:
     minutes = cell("time_limit_minutes")
     if minutes:
         # Slurm says UNLIMITED or Partition_Limit where there is none of the job's own.
         return number(minutes, "time limit") * 60 or None if minutes[0].isdigit() else None
-    return number(cell("time_limit"), "time limit", 0.0) * units.get("time_limit", 1.0) or None
+    return number(cell("time_limit"), "time limit", 0.0) * fields.units.get("time_limit", 1.0) or None
 
 
-def _profile(cell: Cell) -> Profile | None:
+def _profile(cell: Cell, fields: Fields) -> Profile | None:
     if not cell("gpu_util"):
         return None
     return Profile(
@@ -166,9 +169,17 @@ def _profile(cell: Cell) -> Profile | None:
     )
 
 
+def _metadata(cell: Cell, fields: Fields) -> WorkloadMetadata | None:
+    if fields.has.isdisjoint(_SAYS):
+        return None
+    return _training(tuple(map(cell, _TRAINING)), max(1, round(_gpus(cell, fields))))
+
+
 @lru_cache(maxsize=1 << 16)
-def _metadata(cells: tuple[str, ...], gpus: int) -> WorkloadMetadata | None:
+def _training(cells: tuple[str, ...], gpus: int) -> WorkloadMetadata | None:
     """What the trace says of the training, null where it does not; None: it says nothing."""
+    from schedmate.jobs import TaskType, WorkloadMetadata
+
     said = dict(zip(_TRAINING, cells, strict=True))
     if not any(said[field] for field in _SAYS):
         return None
@@ -193,3 +204,32 @@ def _metadata(cells: tuple[str, ...], gpus: int) -> WorkloadMetadata | None:
             "dataset_config": {"train": said["train"] or None, "valid": said["valid"] or None},
         }
     )
+
+
+def _text(field: str) -> Part:
+    return Part((field,), lambda cell, _: intern(cell(field)))
+
+
+_COUNTS = ("gpus", "gpus_tres", "gpus_part", "gpus_percent", "instances", "share", "share_milli")
+GPUS = Part(_COUNTS, _gpus)
+STATE = Part(("state",), lambda cell, _: state_of(cell("state")))
+PARTS: Mapping[str, Part] = {
+    "cpus": Part(("cpus", "cpus_milli", "cpus_percent", "instances"), _cpus),
+    "memory_mb": Part(
+        ("host_memory_mb",), lambda cell, _: number(cell("host_memory_mb"), "memory", 0.0)
+    ),
+    "vc": _text("vc"),
+    "user": _text("user"),
+    "name": _text("name"),
+    "gpu_type": Part(("gpu_type",), lambda cell, _: intern(cell("gpu_type").split("|")[0])),
+    "priority": Part(
+        ("priority",), lambda cell, _: whole(cell("priority") or "0", "priority", negative=True)
+    ),
+    "time_limit_s": Part(("time_limit_minutes", "time_limit"), _time_limit),
+    "profile": Part(
+        ("gpu_util", "memory_util", "memory_mb", "amp"), _profile, frozenset({"gpu_util"})
+    ),
+    "metadata": Part((*_TRAINING, *_COUNTS), _metadata, _SAYS),
+    "synthetic": _text("synthetic"),
+}
+"""What else a row says of a job, in the order in which its cells are checked."""

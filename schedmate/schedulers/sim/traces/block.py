@@ -1,0 +1,129 @@
+"""Some rows of a table of text, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what names no zone is in UTC
+
+
+class Block(Protocol):
+    """Rows of as many cells as the header has; columns are given by position."""
+
+    lines: Ints
+    """The line of each row, from 1."""
+    ragged: Sequence[tuple[int, int]]
+    """The line and the number of cells of each row that has more or fewer."""
+
+    def __len__(self) -> int: ...
+
+    def row(self, at: int) -> list[str]:
+        """The cells of one row."""
+        ...
+
+    def text(self, column: int) -> Sequence[str]:
+        """The cells of one column."""
+        ...
+
+    def coded(self, column: int) -> tuple[Ints, list[str]]:
+        """The distinct cells of one column, and which of them each row has."""
+        ...
+
+
+class PythonBlock:
+    """Rows that were read one by one."""
+
+    def __init__(self, rows: Sequence[tuple[int, list[str]]], width: int) -> None:
+        self.ragged = [(line, len(cells)) for line, cells in rows if len(cells) != width]
+        if self.ragged:
+            rows = [(line, cells) for line, cells in rows if len(cells) == width]
+        self.lines = np.array([line for line, _ in rows], np.int64)
+        self._columns = list(zip(*(cells for _, cells in rows), strict=True)) or [()] * width
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def row(self, at: int) -> list[str]:
+        """See `Block.row`."""
+        return [column[at] for column in self._columns]
+
+    def text(self, column: int) -> Sequence[str]:
+        """See `Block.text`."""
+        return self._columns[column]
+
+    def coded(self, column: int) -> tuple[Ints, list[str]]:
+        """See `Block.coded`."""
+        return coded(self._columns[column])
+
+
+class ArrowBlock:
+    """A batch of text that Arrow has taken apart, of rows that are a line each.
+
+    What a cell says is for Python to read. Only what needs neither `pyarrow.compute` nor pandas is
+    used: to import them takes longer than to read 100,000 rows.
+    """
+
+    ragged: Sequence[tuple[int, int]] = ()
+
+    def __init__(self, batch: Any, first_line: int) -> None:
+        self._batch = batch
+        self.lines = np.arange(first_line, first_line + batch.num_rows, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def row(self, at: int) -> list[str]:
+        """See `Block.row`."""
+        return [column[at].as_py() for column in self._batch.columns]
+
+    def text(self, column: int) -> Sequence[str]:
+        """See `Block.text`."""
+        found: list[str] = self._batch.column(column).to_pylist()
+        return found
+
+    def coded(self, column: int) -> tuple[Ints, list[str]]:
+        """See `Block.coded`."""
+        found = self._batch.column(column)
+        if not hasattr(found, "dictionary"):
+            return coded(found.to_pylist())
+        codes = found.indices
+        start = codes.offset * np.dtype(np.int32).itemsize
+        numbers = np.frombuffer(codes.buffers()[1], np.int32, len(codes), start)
+        return numbers.astype(np.int64), found.dictionary.to_pylist()
+
+
+def coded(cells: Sequence[str]) -> tuple[Ints, list[str]]:
+    """Which of the distinct cells each one is, and these."""
+    number = {cell: code for code, cell in enumerate(dict.fromkeys(cells))}
+    return np.fromiter(map(number.__getitem__, cells), np.int64, len(cells)), list(number)
+
+
+def numbers(cells: Sequence[str]) -> Floats | None:
+    """The cells as `float` reads them; None when one of them is no number."""
+    try:
+        return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return None
+
+
+def moments(cells: Sequence[str]) -> Floats | None:
+    """The cells as dates in UTC [s since 1970]; None when one is none, or names a zone."""
+    try:
+        return np.fromiter(map(_seconds, cells), np.float64, len(cells))
+    except ValueError:
+        return None
+
+
+def _seconds(cell: str) -> float:
+    moment = datetime.fromisoformat(cell.strip())
+    if moment.tzinfo is not None:
+        raise ValueError(cell)
+    return (moment - _EPOCH).total_seconds()
