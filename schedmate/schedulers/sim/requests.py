@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from functools import cache
 from itertools import repeat
 from operator import attrgetter
@@ -30,60 +30,83 @@ def further() -> dict[str, Any]:
 _OWN = ("id", "index", "submit_time", "gpus")
 
 
-@dataclass(frozen=True)
 class Requests:
     """Columns by position in order of submission."""
 
-    ids: NDArray[Any]
-    """The names of the jobs, or the lines of those that have none."""
-    submit_s: NDArray[np.float64]
-    gpus: NDArray[np.int64]
-    more: Mapping[str, Sequence[Any]]
-    """Those of `further` in which a job differs from one that asks for nothing else."""
+    def __init__(
+        self,
+        ids: NDArray[Any],
+        submit_s: NDArray[np.float64],
+        gpus: NDArray[np.int64],
+        more: Mapping[str, Sequence[Any]],
+    ) -> None:
+        self.submit_s = submit_s
+        """[s]"""
+        self.gpus = gpus
+        self._ids = ids
+        self._more = more
 
     def __len__(self) -> int:
         return len(self.submit_s)
 
+    def names(self) -> list[str]:
+        """What the jobs are called: by their lines where the trace has no names."""
+        known = self._ids.tolist()
+        return [f"line{line}" for line in known] if self._ids.dtype.kind == "i" else known
+
+    def said(self, name: str) -> Sequence[Any] | None:
+        """One of `further`, for every job; None where no job asks for it."""
+        return self._more.get(name)
+
     def column(self, name: str) -> Sequence[Any]:
         """One of `further`, for every job."""
-        found = self.more.get(name)
+        found = self.said(name)
         return [further()[name]] * len(self) if found is None else found
+
+    def only(self, known: Collection[str]) -> bool:
+        """Whether jobs ask for nothing but these of `further`."""
+        return all(name in known or self.said(name) is None for name in further())
 
     def select(self, kept: Sequence[int]) -> Requests:
         """Those of the jobs at these positions."""
-        return Requests(
-            self.ids[kept],
-            self.submit_s[kept],
-            self.gpus[kept],
-            {name: [values[at] for at in kept] for name, values in self.more.items()},
-        )
-
-    def names(self) -> list[str]:
-        """What the jobs are called."""
-        known = self.ids.tolist()
-        return [f"line{line}" for line in known] if self.ids.dtype.kind == "i" else known
+        more = {name: [values[at] for at in kept] for name, values in self._more.items()}
+        return Requests(self._ids[kept], self.submit_s[kept], self.gpus[kept], more)
 
     def jobs(self) -> list[Job]:
         """A new object for each job."""
-        said = [self.more.get(name, repeat(default)) for name, default in further().items()]
+        said = [self._more.get(name, repeat(default)) for name, default in further().items()]
         count = range(len(self))
-        return list(map(Job, self.names(), count, self.submit_s.tolist(), self.gpus.tolist(), *said))
+        times, gpus = self.submit_s.tolist(), self.gpus.tolist()
+        return list(map(Job, self.names(), count, times, gpus, *said))
 
-    @classmethod
-    def of(cls, jobs: Sequence[Job]) -> Requests:
-        """Those of jobs that are there already."""
+
+class RequestsOf(Requests):
+    """What jobs that are objects already ask for, looked up when somebody wants to know."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
         count = len(jobs)
-        columns = {name: list(map(attrgetter(name), jobs)) for name in further()}
-        return cls(
-            np.array([job.id for job in jobs], np.dtypes.StringDType()),
-            np.fromiter(map(attrgetter("submit_time"), jobs), np.float64, count),
-            np.fromiter(map(attrgetter("gpus"), jobs), np.int64, count),
-            {
-                name: values
-                for name, values in columns.items()
-                if values.count(further()[name]) < count
-            },
-        )
+        self._jobs = jobs
+        self._seen: dict[str, Sequence[Any] | None] = {}
+        self.submit_s = np.fromiter(map(attrgetter("submit_time"), jobs), np.float64, count)
+        self.gpus = np.fromiter(map(attrgetter("gpus"), jobs), np.int64, count)
+
+    def names(self) -> list[str]:
+        """See `Requests.names`."""
+        return [job.id for job in self._jobs]
+
+    def said(self, name: str) -> Sequence[Any] | None:
+        """See `Requests.said`."""
+        if name not in self._seen:
+            values = list(map(attrgetter(name), self._jobs))
+            usual = values.count(further()[name]) == len(values)
+            self._seen[name] = None if usual else values
+        return self._seen[name]
+
+    def select(self, kept: Sequence[int]) -> Requests:
+        """See `Requests.select`."""
+        more = {name: values for name in further() if (values := self.said(name)) is not None}
+        ids = np.array(self.names(), np.dtypes.StringDType())
+        return Requests(ids, self.submit_s, self.gpus, more).select(kept)
 
 
 class Jobs(Sequence[Job]):
@@ -98,7 +121,7 @@ class Jobs(Sequence[Job]):
     @property
     def requests(self) -> Requests:
         """What they ask for now, as jobs can be changed once they are made."""
-        return Requests.of(self._jobs) if self._requests is None else self._requests
+        return RequestsOf(self._jobs) if self._requests is None else self._requests
 
     def made(self) -> list[Job]:
         """All of them; from here on they are kept, and the columns are not."""

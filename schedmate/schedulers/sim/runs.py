@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMea
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.sim import static_queue
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
@@ -178,20 +179,31 @@ def run_policy(
     faults = parts.faults
     if faults is None and plan.failures is not None:
         faults = JobFailures(workload, plan.failures, plan.seed)
-    simulation = Simulation(
-        workload,
-        made,
-        plan.cluster,
-        estimator=parts.estimator or estimator,
-        parameters=plan.parameters,
-        physics=parts.physics or own,
-        faults=faults,
-        load=make_load(plan.load),
-        observers=(*(() if own is None else (own,)), *parts.observers),
-        seed=plan.seed,
-    )
+    told_by = parts.estimator or estimator
+    cluster, watched = plan.cluster, (*(() if own is None else (own,)), *parts.observers)
+    warnings: Mapping[str, int] = {}
     try:
-        outcome = simulation.run(progress)
+        outcome = None
+        if parts.physics is None and faults is None and not watched:
+            outcome = static_queue.simulate(
+                workload, made, cluster, told_by, plan.parameters, progress
+            )
+        loop = "events" if outcome is None else "queue"
+        if outcome is None:
+            simulation = Simulation(
+                workload,
+                made,
+                cluster,
+                estimator=told_by,
+                parameters=plan.parameters,
+                physics=parts.physics or own,
+                faults=faults,
+                load=make_load(plan.load),
+                observers=watched,
+                seed=plan.seed,
+            )
+            outcome = simulation.run(progress)
+            cluster, warnings = simulation.cluster, simulation.view.warnings
     except SchedmateError:
         raise
     except BaseException as error:
@@ -200,7 +212,7 @@ def run_policy(
         raise _failed(made, error) from error
     cpu_s = time.process_time() - began
     if plan.check:
-        audit(workload, simulation.cluster, outcome)
+        audit(workload, cluster, outcome)
     became = spent(workload, outcome, plan.parameters.restart)
     per_job = PerJob.of(workload, outcome)
     numbers = {
@@ -214,9 +226,10 @@ def run_policy(
         "mode": plan.parameters.name,
         "cluster": plan.cluster_name,
         "seed": plan.seed,
+        "loop": loop,
         "cpu_s": round(cpu_s, 3),
-        **summary(workload, simulation.cluster, outcome, per_job, became),
-        "warnings": dict(simulation.view.warnings),
+        **summary(workload, cluster, outcome, per_job, became),
+        "warnings": dict(warnings),
     }
     if made.packs and workload.tables is None:
         numbers["warnings"] |= _unpackable(workload)
@@ -225,7 +238,7 @@ def run_policy(
         numbers["schedmate"] = counted
     if outcome.bad_estimates:
         numbers["warnings"]["an estimate was no time that a job can take"] = outcome.bad_estimates
-    return Run(policy, numbers, per_job, outcome, simulation.cluster, became)
+    return Run(policy, numbers, per_job, outcome, cluster, became)
 
 
 def _unpackable(workload: Workload) -> dict[str, int]:

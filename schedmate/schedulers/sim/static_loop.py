@@ -9,24 +9,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.space import Space
 
 NEVER = float("inf")
 _TOLD = 1000
-
-
-class Order(Protocol):
-    """The order in which jobs wait, given by their position."""
-
-    def key(self, job: int) -> tuple[Any, ...]:
-        """The place of a job that is submitted now: what ranks first is least; at last the job."""
-        ...
-
-    def ended(self, job: int) -> None:
-        """A job has ended, and its run time is known from now on."""
+_MOST = 1 << 62
 
 
 class Queue(NamedTuple):
@@ -39,7 +29,12 @@ class Queue(NamedTuple):
     """A job of each kind, for the space."""
     lane: Sequence[int]
     """The lane of each kind: those behind a job that finds no place wait too."""
-    order: Order
+    key: Callable[[int], tuple[Any, ...]]
+    """The place in the queue of a job that has just come: the least is first, the job is last."""
+    came: Callable[[int], None] | None = None
+    """Told of each job that comes, before its place is asked for."""
+    went: Callable[[int], None] | None = None
+    """Told of each job that ends."""
 
 
 class Ran(NamedTuple):
@@ -60,68 +55,57 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
 
     `told` hears now and then how many have been submitted.
     """
-    submit_s, run_s, kind, asking = queue.submit_s, queue.run_s, queue.kind, queue.asking
-    count = len(submit_s)
-    free, place, give, key_of, ended_ = (
-        space.free,
-        space.place,
-        space.give,
-        queue.order.key,
-        queue.order.ended,
-    )
-    # What never finds a place on a node with fewer free GPUs; 0: who knows.
-    least = [0 if job.share < 1 or job.gpus > space.largest else job.gpus for job in asking]
-    lane_of = [queue.lane[one] for one in range(len(asking))]
+    submit_s, run_s, kind, asking, lane_of, key_of, came, went = queue
+    count, free, place, give = len(submit_s), space.free, space.place, space.give
+    sizes = {node.gpus for node in space.cluster.nodes}
+    least = [0 if job.share < 1 else min(_least(job.gpus, size) for size in sizes) for job in asking]
     lanes: dict[int, list[tuple[Any, ...]]] = {}
     started, ended = array("d", bytes(8 * count)), array("d", bytes(8 * count))
     where: list[Allocation] = [()] * count
     order, places = array("q"), []
     events: list[tuple[float, int]] = []
-    position, upcoming = 0, submit_s[0]
+    position, upcoming, tell = 0, submit_s[0], _TOLD
+    lowest = _MOST  # of `least`, among those who wait
     while events or position < count:
-        room = -1
-        new: list[int] = []
+        room, new = -1, []
         if events and events[0][0] <= upcoming:
             now = events[0][0]
             while events and events[0][0] == now:
                 job = heappop(events)[1]
                 ended[job] = now
-                held = where[job]
+                held, where[job] = where[job], ()
                 order.append(job)
                 places.append(held)
-                where[job] = ()
                 give(asking[kind[job]], held)
-                ended_(job)
+                if went is not None:
+                    went(job)
                 if lanes:
                     for node, _ in held:
-                        room = max(room, free[node].bit_count())
+                        left = free[node].bit_count()
+                        if left > room:
+                            room = left
         else:
             now = upcoming
         while upcoming == now:
-            job = position
-            position += 1
+            job, position = position, position + 1
             upcoming = submit_s[position] if position < count else NEVER
-            key = key_of(job)
-            if not lanes and upcoming != now:
-                # Nobody waits: it starts, or is the first to.
-                if held := place(asking[kind[job]]):
-                    started[job], where[job] = now, held
-                    heappush(events, (now + run_s[job], job))
-                else:
-                    lanes[lane_of[kind[job]]] = [key]
+            asks = kind[job]
+            if came is not None:
+                came(job)
+            if not (lanes or upcoming == now) and (held := place(asking[asks])):
+                # Nobody waits: it starts at once.
+                started[job], where[job] = now, held
+                heappush(events, (now + run_s[job], job))
                 break
-            lane = lane_of[kind[job]]
-            waiting = lanes.get(lane)
-            if waiting is None:
-                lanes[lane] = [key]
+            lane, key = lane_of[asks], key_of(job)
+            waiting = lanes.setdefault(lane, [])
+            heappush(waiting, key)
+            if waiting[0] is key:
                 new.append(lane)
-            else:
-                heappush(waiting, key)
-                if waiting[0] is key:
-                    new.append(lane)
-        if told is not None and position % _TOLD == 0:
+        if told is not None and position >= tell:
+            tell = position + _TOLD
             told(position)
-        if not lanes or (room < 0 and not new):
+        if room < lowest and not new:
             continue
         # Who was refused before finds a place only where GPUs were released.
         heads = [
@@ -131,7 +115,8 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
         ]
         heapify(heads)
         while heads:
-            (*_, job), lane = heads[0]
+            key, lane = heads[0]
+            job = key[-1]
             held = place(asking[kind[job]])
             if not held:
                 heappop(heads)
@@ -145,4 +130,13 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
             else:
                 del lanes[lane]
                 heappop(heads)
+        lowest = min((least[kind[waiting[0][-1]]] for waiting in lanes.values()), default=_MOST)
     return Ran(started, ended, order, places)
+
+
+def _least(gpus: int, size: int) -> int:
+    """GPUs that have to be free on one node of a pool for that node to help a job to its place.
+
+    A job larger than a node takes whole ones and a part of a further one (`Space.find`).
+    """
+    return gpus if gpus <= size else gpus % size or size

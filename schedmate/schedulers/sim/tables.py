@@ -6,7 +6,7 @@ Files hold every digit, so a table that is read back is the table that was writt
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,28 @@ from numpy.typing import NDArray
 from schedmate.files import open_output, replaced
 
 Table = Mapping[str, NDArray[Any]]
+
+
+class Later(Table):
+    """A table whose columns are made when somebody looks at them, and kept."""
+
+    def __init__(self, columns: Mapping[str, Callable[[], NDArray[Any]]]) -> None:
+        self._columns = columns
+        self._made: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._made:
+            self._made[name] = self._columns[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __reduce__(self) -> tuple[type[dict[str, NDArray[Any]]], tuple[dict[str, NDArray[Any]]]]:
+        return dict, (dict(self),)  # other processes are sent what they cannot make
 
 
 def parquet_is_there() -> bool:

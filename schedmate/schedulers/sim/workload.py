@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from schedmate.errors import UsageError
 from schedmate.schedulers.model import Allocation, Job, Profile
-from schedmate.schedulers.sim.requests import Jobs, Requests
+from schedmate.schedulers.sim.requests import Jobs, Requests, RequestsOf
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
@@ -101,7 +101,7 @@ class Workload:
     @property
     def requests(self) -> Requests:
         """What the jobs ask for, in columns."""
-        return self.jobs.requests if isinstance(self.jobs, Jobs) else Requests.of(self.jobs)
+        return self.jobs.requests if isinstance(self.jobs, Jobs) else RequestsOf(self.jobs)
 
     def select(self, positions: Iterable[int]) -> Workload:
         """The workload of these jobs alone, by position, in order of submission."""

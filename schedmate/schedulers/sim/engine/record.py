@@ -105,7 +105,7 @@ class Outcome(NamedTuple):
     """What each job needs, in the unit of the physics."""
     bad_estimates: int
     """Estimates that were no positive number, and taken as an abstention."""
-    ledger: Ledger
+    ledger: Ledger = Ledger()
     """What happened besides jobs that ran."""
     told_s: Sequence[float] = ()
     """What the policy was told last of how long each job takes; NaN: nothing [s]."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.outcome.doubt import Flags, doubtful_jobs, doubtful_segments
+from schedmate.schedulers.sim.outcome.held import Held
 from schedmate.schedulers.sim.outcome.laws import LawBrokenError, check_laws
 from schedmate.schedulers.sim.outcome.laws.loans import in_use
 from schedmate.schedulers.sim.workload import Workload
@@ -22,18 +28,27 @@ def audit(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
     runs on no earlier than it was submitted again and never when that was its end, time never runs
     backwards, and every job ends, or `outcome.laws` has a reason why not. Raises `LawBrokenError`.
     """
-    _jobs(workload, cluster, outcome)
-    _gpus(workload, cluster, in_use(outcome))
+    held = Held.of(outcome.segments)
+    doubtful = doubtful_jobs(workload, cluster, outcome, held)
+    if doubtful.any():
+        _jobs(workload, cluster, outcome, np.flatnonzero(doubtful).tolist(), doubtful[held.jobs])
+    used = in_use(outcome)
+    users = held if used is outcome else Held.of(used.segments)
+    _gpus(workload, cluster, used, doubtful_segments(cluster, users).tolist())
     check_laws(workload, cluster, outcome)
 
 
-def _jobs(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
-    count = len(workload)
-    done, held = [0.0] * count, [0.0] * count
-    last = [float("-inf")] * count
-    earliest = [job.submit_time for job in workload.jobs]
-    for position, one in enumerate(outcome.segments):
-        index, job = one.job, workload.jobs[one.job]
+def _jobs(
+    workload: Workload, cluster: Cluster, outcome: Outcome, chosen: list[int], theirs: Flags
+) -> None:
+    """Follow some of the jobs, one by one, through the segments that are theirs."""
+    jobs = {index: workload.jobs[index] for index in chosen}
+    done, held = dict.fromkeys(chosen, 0.0), dict.fromkeys(chosen, 0.0)
+    last = dict.fromkeys(chosen, float("-inf"))
+    earliest = {index: job.submit_time for index, job in jobs.items()}
+    for position in np.flatnonzero(theirs).tolist():
+        one = outcome.segments[position]
+        index, job = one.job, jobs[one.job]
         if one.start < earliest[index]:
             raise LawBrokenError(f"job {job.id} ran at {one.start}, before its submission.")
         if one.end < one.start or one.start < last[index]:
@@ -55,8 +70,8 @@ def _jobs(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
                     raise LawBrokenError(f"job {job.id} gained work by a failure.")
                 earliest[index] = one.end + again.wait_s
                 done[index] = again.work
-    for job, needed, got, time in zip(workload.jobs, outcome.work, done, held, strict=True):
-        index = job.index
+    for index, job in jobs.items():
+        needed, got, time = outcome.work[index], done[index], held[index]
         if outcome.end[index] == float("inf"):
             continue
         # Clock times are large, so a difference of two of them is rounded.
@@ -85,17 +100,20 @@ def _check_request(job: Job, cluster: Cluster, allocation: Allocation, kind: str
             raise LawBrokenError(f"job {job.id} of {job.vc!r} ran in {node.vc!r}.")
 
 
-def _gpus(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
+def _gpus(
+    workload: Workload, cluster: Cluster, outcome: Outcome, chosen: Sequence[int]
+) -> None:
     """Sweep over time: at one instant, what ends is released before what starts is booked."""
+    segments = {position: outcome.segments[position] for position in chosen}
     changes = sorted(
         (time, kind, position)
-        for position, one in enumerate(outcome.segments)
+        for position, one in segments.items()
         if one.end > one.start
         for time, kind in ((one.end, 0), (one.start, 1))
     )
     holders: dict[tuple[int, int], set[int]] = {}
     for time, kind, position in changes:
-        one = outcome.segments[position]
+        one = segments[position]
         for node, mask in one.allocation:
             if mask >> cluster.nodes[node].gpus:
                 raise LawBrokenError(f"node {cluster.nodes[node].name} has no GPU {mask:b}.")

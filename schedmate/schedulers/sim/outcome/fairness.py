@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schedmate.schedulers.sim.workload import Workload
 
+Floats = NDArray[np.float64]
 
-def fairness(workload: Workload, jct_s: Sequence[float]) -> dict[str, dict[str, Any]]:
+
+def fairness(workload: Workload, jct_s: Floats) -> dict[str, dict[str, Any]]:
     """For users and virtual clusters, where there are several: how evenly they were served.
 
     The slowdown of a group is the JCT of its jobs, added up, over the time they would take alone.
     Jain's index over the groups' slowdowns (Jain et al., 1984) is 1 when all are alike and 1/n when
     one of n has all of it.
     """
-    groups = {"user": [job.user for job in workload.jobs], "vc": workload.vcs}
+    groups = {"user": workload.requests.said("user"), "vc": workload.vcs}
     found = {}
     for kind, names in groups.items():
-        known = sorted(set(names))
-        if len(known) < 2:
+        known = sorted(set(names)) if names is not None else []
+        if names is None or len(known) < 2:
             continue
         number = {name: position for position, name in enumerate(known)}
         which = np.fromiter(map(number.__getitem__, names), np.int64, len(names))

@@ -7,8 +7,7 @@ last end less first submission. Utilisation: GPU time held over GPU time there w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,6 @@ SIZES = ((1, 1, "1 GPU"), (2, 8, "2-8 GPUs"), (9, 1 << 62, "over 8 GPUs"))
 """The size classes in which results are broken down."""
 
 Floats = NDArray[np.float64]
-Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True)
@@ -44,15 +42,16 @@ class PerJob:
     @classmethod
     def of(cls, workload: Workload, outcome: Outcome) -> PerJob:
         """From what a simulation recorded."""
-        jct = np.array(outcome.end) - _column(workload, "submit_time", np.float64)
+        requests, none = workload.requests, np.zeros(len(workload), np.int64)
+        jct = np.array(outcome.end) - requests.submit_s
         packed = np.zeros(len(workload), dtype=bool)
         packed[np.array(outcome.segments.jobs)[_joined(outcome)]] = True
         return cls(
             jct,
             np.maximum(0.0, jct - np.array(outcome.held_s)),
-            _column(workload, "gpus", np.int64),
+            requests.gpus,
             packed,
-            _column(workload, "preemptions", np.int64),
+            np.array(outcome.counts.get("preemptions", none)),
         )
 
 
@@ -65,8 +64,7 @@ def summary(
     """
     if NEVER in outcome.end:
         return _of_ended(workload, cluster, outcome) | besides(workload, outcome)
-    first = workload.jobs[0].submit_time
-    makespan = max(outcome.end) - first
+    makespan = float(np.max(outcome.end) - workload.requests.submit_s[0])
     gpus = gpus_held(workload, outcome) if spent is None else spent.gpus
     held = _held_gpu_s(outcome, gpus)
     return {
@@ -74,7 +72,7 @@ def summary(
         "makespan_h": makespan / HOUR,
         "utilisation": held / (cluster.gpus * makespan) if makespan else 0.0,
         "gpu_time_h": None if spent is None else spent.hours(held),
-        "fairness": fairness(workload, per_job.jct_s.tolist()),
+        "fairness": fairness(workload, per_job.jct_s),
         "preemptions": outcome.decisions.get("Preempt", 0),
         "evictions": outcome.decisions.get("Evict", 0),
         "failures": len(outcome.failures),
@@ -121,10 +119,6 @@ def paired_difference(
     )
     low, high = np.percentile(means, (2.5, 97.5))
     return float(difference.mean()), float(low), float(high)
-
-
-def _column(workload: Workload, name: str, kind: type[Number]) -> NDArray[Number]:
-    return np.fromiter(map(attrgetter(name), workload.jobs), kind, len(workload))
 
 
 def _held_gpu_s(outcome: Outcome, each: Floats) -> float:
@@ -176,5 +170,5 @@ def _by_vc(workload: Workload, per_job: PerJob) -> dict[str, dict[str, float]]:
     if len(kinds) < 2:
         return {}
     numbers = {name: number for number, name in enumerate(kinds)}
-    of_job = np.array([numbers[name] for name in workload.vcs])
+    of_job = np.fromiter(map(numbers.__getitem__, workload.vcs), np.int64, len(workload))
     return {name: _part(per_job, of_job == number) for name, number in numbers.items()}

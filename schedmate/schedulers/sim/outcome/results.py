@@ -5,13 +5,18 @@ Both tables are columns of equal length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from schedmate.schedulers.sim.tables import Table
+from schedmate.schedulers.model import Allocation
+from schedmate.schedulers.sim.engine.record import KINDS
+from schedmate.schedulers.sim.outcome.held import Held, Pieces
+from schedmate.schedulers.sim.tables import Later, Table
 from schedmate.schedulers.sim.workload import Workload
 
 if TYPE_CHECKING:
@@ -60,45 +65,79 @@ class Result:
 
 
 def result_of(run: Run, workload: Workload) -> Result:
-    """From what a simulation recorded, before the jobs of the workload are used again."""
-    jobs, outcome, per_job = workload.jobs, run.outcome, run.per_job
-    forecasts = [job.forecast for job in jobs]
-    rows: dict[str, Any] = {
-        "job_id": [job.id for job in jobs],
-        "vc": workload.vcs or [""] * len(jobs),
-        "user": [job.user for job in jobs],
-        "gpus": per_job.gpus,
-        "submit_s": [job.submit_time for job in jobs],
-        "start_s": outcome.first_start,
-        "end_s": outcome.end,
-        "jct_s": per_job.jct_s,
-        "queue_s": per_job.queue_s,
-        "predicted_s": [one.duration_s if one else np.nan for one in forecasts],
-        "duration_s": workload.duration_s,
-        "packed": per_job.packed,
-        "preemptions": [job.preemptions for job in jobs],
-        "evictions": [job.evictions for job in jobs],
-        "failures": [job.failures for job in jobs],
+    """From what a simulation recorded; a column is made when somebody looks at it."""
+    return Result(run.numbers, _jobs(run, workload), _segments(run, workload))
+
+
+def _jobs(run: Run, workload: Workload) -> Table:
+    requests, outcome, per_job = workload.requests, run.outcome, run.per_job
+    none = [""] * len(requests)
+    columns: dict[str, Callable[[], Any]] = {
+        "job_id": requests.names,
+        "vc": lambda: workload.vcs or none,
+        "user": lambda: requests.said("user") or none,
+        "gpus": lambda: per_job.gpus,
+        "submit_s": lambda: requests.submit_s,
+        "start_s": lambda: outcome.first_start,
+        "end_s": lambda: outcome.end,
+        "jct_s": lambda: per_job.jct_s,
+        "queue_s": lambda: per_job.queue_s,
+        "predicted_s": lambda: outcome.told_s,
+        "duration_s": lambda: workload.duration_s,
+        "packed": lambda: per_job.packed,
+        "preemptions": lambda: per_job.preemptions,
+        "evictions": lambda: outcome.counts.get("evictions", np.zeros(len(requests))),
+        "failures": lambda: outcome.counts.get("failures", np.zeros(len(requests))),
     }
-    stretches = []
-    useful = np.full(len(outcome.segments), np.nan) if run.spent is None else run.spent.useful
-    for number, (one, kept) in enumerate(zip(outcome.segments, useful.tolist(), strict=True)):
-        failed = number in outcome.failures
-        share = jobs[one.job].share
-        for node, mask in one.allocation:
-            for first, count in runs_of(mask):
-                held = count if share >= 1 else share
-                when = (one.start, one.end)
-                stretches.append((one.job, one.kind, *when, node, first, held, failed, kept))
-    columns = list(zip(*stretches, strict=True)) or [()] * len(SEGMENTS)
-    return Result(
-        run.numbers,
-        {name: np.array(rows[name], dtype=kind) for name, kind in JOBS.items()},
-        {
-            name: np.array(values, dtype=kind)
-            for (name, kind), values in zip(SEGMENTS.items(), columns, strict=True)
-        },
-    )
+
+    def made(name: str) -> NDArray[Any]:
+        values = columns[name]()
+        return np.array(list(values) if isinstance(values, Sequence) else values, JOBS[name])
+
+    return Later({name: partial(made, name) for name in JOBS})
+
+
+def _segments(run: Run, workload: Workload) -> Table:
+    """A row for each run of GPUs of each segment."""
+    outcome = run.outcome
+    share = workload.requests.said("share")
+
+    @cache
+    def held() -> tuple[Held, NDArray[np.int64], list[NDArray[np.int64]]]:
+        found = Held.of(outcome.segments)
+        return found, *Pieces(found, _runs).rows()
+
+    def gpus() -> NDArray[np.float64]:
+        found, segment, (_, _, count) = held()
+        if share is None:
+            return count.astype(float)
+        part = np.array(share, float)[found.jobs[segment]]
+        return np.where(part < 1, part, count)
+
+    def useful() -> NDArray[np.float64]:
+        found, segment, _ = held()
+        kept = np.full(len(found.jobs), np.nan) if run.spent is None else run.spent.useful
+        return kept[segment]
+
+    def of(name: str) -> NDArray[Any]:
+        found, segment, (node, first, _) = held()
+        if name == "kind":
+            kinds = np.frombuffer(bytes(outcome.segments.kinds), np.uint8)
+            return np.array(KINDS)[kinds[segment]]
+        if name == "failed":
+            failed = np.zeros(len(found.jobs), np.int64)
+            failed[list(outcome.failures)] = 1
+            return failed[segment]
+        if name in ("node", "first_gpu"):
+            return node if name == "node" else first
+        return {"job": found.jobs, "start_s": found.starts, "end_s": found.ends}[name][segment]
+
+    own: dict[str, Callable[[], NDArray[Any]]] = {"gpus": gpus, "useful_s": useful}
+    return Later({name: own.get(name, partial(of, name)) for name in SEGMENTS})
+
+
+def _runs(allocation: Allocation) -> Iterator[tuple[int, ...]]:
+    return ((node, *run) for node, mask in allocation for run in runs_of(mask))
 
 
 def runs_of(mask: int) -> list[tuple[int, int]]:

@@ -62,14 +62,15 @@ class Spent(NamedTuple):
 def gpus_held(workload: Workload, outcome: Outcome) -> Floats:
     """GPUs held in each segment: those asked for (below 1: a part of one), or what an elastic job
     was given."""
-    if not any(job.elastic for job in workload.jobs):
+    if workload.requests.said("min_gpus") is None:
         return _gpus_asked(workload, outcome)
     given = outcome.segments.allocations
     return np.array([float(gpus_in(one)) for one in given])
 
 
 def _gpus_asked(workload: Workload, outcome: Outcome) -> Floats:
-    asked = np.array([job.gpus * job.share for job in workload.jobs])
+    requests = workload.requests
+    asked = requests.gpus * np.array(requests.said("share") or 1.0)
     return asked[np.array(outcome.segments.jobs, dtype=np.int64)]
 
 
@@ -80,19 +81,19 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
     """
     if outcome.work is not workload.duration_s:
         return None
-    jobs, segments = workload.jobs, outcome.segments
+    requests, segments = workload.requests, outcome.segments
     which = np.array(segments.jobs, dtype=np.int64)
     length = np.array(segments.ends) - np.array(segments.starts)
     held = gpus_held(workload, outcome)
     profiling = np.frombuffer(bytes(segments.kinds), np.uint8) == KINDS.index("profile")
     restarts, failures = np.zeros(len(which)), np.zeros(len(which))
     # Whoever held GPUs before, other than to be profiled, goes on from where it was.
-    runs = np.bincount(which[~profiling], minlength=len(jobs))
+    runs = np.bincount(which[~profiling], minlength=len(requests))
     ran: set[int] = set()
     for position in np.flatnonzero(runs[which] > 1).tolist():
         index = segments.jobs[position]
         if index in ran:
-            restarts[position] = min(restart(jobs[index].gpus), length[position])
+            restarts[position] = min(restart(int(requests.gpus[index])), length[position])
         if not profiling[position]:
             ran.add(index)
     for position, pause_s in outcome.ledger.handovers.items():
@@ -100,7 +101,7 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
     for position, (failure, again) in outcome.failures.items():
         failures[position] = failure.done - (failure.saved if again is None else again.work)
     useful = np.array(segments.works) - failures
-    if any(job.elastic for job in jobs):
+    if requests.said("min_gpus") is not None:
         # One on other GPUs than it asked for is counted by those that it had.
         scale = _gpus_asked(workload, outcome) / held
         useful, failures = useful * scale, failures * scale

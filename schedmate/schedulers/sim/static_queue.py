@@ -1,0 +1,195 @@
+"""Runs that the short loop can simulate: who they are, and what comes of them.
+
+The engine simulates everything. Where a policy only starts jobs in an order that is settled when
+they are submitted (`Policy.static_rank`), and nothing fails, shares, grows or is watched, the loop
+of `static_loop.py` gives the same result in a fifth of the time and memory. What is not known here
+counts as a reason for the engine, so that whoever adds to jobs, parameters or policies is safe.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import fields
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.plain import LONGEST_S
+from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean
+from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.policy import Policy, StaticRank
+from schedmate.schedulers.sim.engine.record import Outcome, Segments
+from schedmate.schedulers.sim.parameters import Parameters
+from schedmate.schedulers.sim.requests import Requests
+from schedmate.schedulers.sim.static_loop import Queue, Ran, run
+from schedmate.schedulers.sim.told import Means, Told
+from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.space import Space
+
+_ASKED = ("vc", "gpu_type", "share", "cpus", "memory_mb")
+"""What the space looks at, besides GPUs."""
+_HARMLESS = {"name", "user", "priority", "time_limit_s", "preemptible", "migratable", *_ASKED}
+"""What jobs may differ in."""
+_OF_TRACES = {
+    *("name", "jobs", "duration_s", "profiles", "states", "vcs", "configs", "metadata"),
+    *("columns", "made_up", "recorded", "notes"),
+}
+"""What a workload may have."""
+_COSTS = {
+    *("name", "profiling_is_free", "profile_error", "restart_s", "restart_large_s", "sia_oracle"),
+    *("report_s", "scaling", "interference", "repair_s", "checkpoint_s", "harmless", "settings"),
+    "oracles",
+}
+"""Parameters that matter only to jobs that stop, share, fail or are profiled."""
+
+
+def simulate(
+    workload: Workload,
+    policy: Policy,
+    cluster: Cluster,
+    estimator: Estimator | None,
+    parameters: Parameters,
+    progress: Callable[[int], None] | None = None,
+) -> Outcome | None:
+    """What the engine's `Simulation(...).run(progress)` returns; None where it has to do it.
+
+    The estimator must have observed nothing yet; it is asked and told nothing here.
+    """
+    rank = _rank(policy)
+    if rank is None or not (_is_plain(workload) and _costs_nothing(parameters)):
+        return None
+    if type(estimator) not in (type(None), Table, TimeLimit, UserMean):
+        return None
+    requests = workload.requests
+    if not (requests.only(_HARMLESS) and _are_times(requests, workload)):
+        return None
+    space = Space(cluster)
+    kind, asking = _kinds(workload, requests, cluster)
+    if any(space.find(job) is None for job in asking):
+        return None
+    lanes: dict[Hashable, int] = {}
+    lane = [lanes.setdefault(policy.lane(job), len(lanes)) for job in asking]
+    submit_s = requests.submit_s.tolist()
+    told = Told(estimator, workload, requests)
+    queue = Queue(submit_s, workload.duration_s, kind, asking, lane, lambda job: (job,))
+    if not rank.predicted or told.means is None:
+        value = rank.submit * requests.submit_s
+        if rank.predicted:
+            value = value + rank.predicted * told.counted()
+        place = _order(requests, value * requests.gpus if rank.by_gpus else value)
+        if place is None:
+            return None
+        queue = queue._replace(key=lambda job: (place[job], job))
+    else:
+        told.means.used = True
+        queue = _by_means(queue, rank, requests, told.means)
+    ran = run(queue, space, progress)
+    return _outcome(workload, ran, told)
+
+
+def _rank(policy: Policy) -> StaticRank | None:
+    """The policy's static rank, if no class derived from the one that says it overrides more."""
+    kinds = type(policy).__mro__
+    said = next(one for one in kinds if "static_rank" in vars(one))
+    own = {name for one in kinds[: kinds.index(said)] for name in vars(one)}
+    known = {name for name in vars(Policy) if not name.startswith("_")} - {"name"}
+    rank = policy.static_rank()
+    if rank is None or own & known or hasattr(policy, "equip"):
+        return None
+    fine = policy.interval_s is None and policy.steady and not policy.rounds
+    return rank if fine and isfinite(rank.submit) and isfinite(rank.predicted) else None
+
+
+def _is_plain(workload: Workload) -> bool:
+    """Whether nothing is known of the jobs that the loop does not know of."""
+    others = (one.name for one in fields(workload) if one.name not in _OF_TRACES)
+    return len(workload) > 0 and not any(getattr(workload, name) for name in others)
+
+
+def _costs_nothing(parameters: Parameters) -> bool:
+    usual = Parameters()
+    others = (one.name for one in fields(parameters) if one.name not in _COSTS)
+    return all(getattr(parameters, name) == getattr(usual, name) for name in others)
+
+
+def _are_times(requests: Requests, workload: Workload) -> bool:
+    durations = np.array(workload.duration_s)
+    fine = (durations >= 0) & (durations <= LONGEST_S) & (np.abs(requests.submit_s) <= LONGEST_S)
+    return bool(fine.all() and (np.diff(requests.submit_s) >= 0).all())
+
+
+def _kinds(
+    workload: Workload, requests: Requests, cluster: Cluster
+) -> tuple[Sequence[int], list[Job]]:
+    """What each job asks for as a number, and a job for each number."""
+    columns: dict[str, Sequence[Any]] = {}
+    for name in _ASKED:
+        if name != "vc" and (values := requests.said(name)) is not None:
+            columns[name] = values
+    if workload.vcs and any(node.vc for node in cluster.nodes):
+        columns["vc"] = workload.vcs
+    codes, first = np.unique(requests.gpus, return_inverse=True)[1], np.zeros(1, np.int64)
+    for values in columns.values():
+        numbers: dict[Any, int] = {}
+        own = [numbers.setdefault(value, len(numbers)) for value in values]
+        codes = codes * len(numbers) + np.array(own)
+    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    asking = [
+        Job("", at, 0.0, int(requests.gpus[at]), **{name: one[at] for name, one in columns.items()})
+        for at in first.tolist()
+    ]
+    small = len(asking) <= 1 << 8
+    return codes.astype(np.uint8).tobytes() if small else codes.tolist(), asking
+
+
+def _order(requests: Requests, value: NDArray[np.float64]) -> array[int] | None:
+    """The place of each job among all by priority and this value; None where one is no number."""
+    if np.isnan(value).any():
+        return None
+    priority = np.array(requests.column("priority"), np.float64)
+    order = np.lexsort((value, -priority))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return array("q", place.tobytes())
+
+
+def _by_means(queue: Queue, rank: StaticRank, requests: Requests, means: Means) -> Queue:
+    """A queue whose order follows from what has ended by then."""
+    priority = requests.column("priority")
+    submit_s, gpus = queue.submit_s, requests.gpus.tolist()
+    told, counted = means.told, means.otherwise
+
+    def key(job: int) -> tuple[Any, ...]:
+        predicted = told[job]
+        if predicted != predicted:
+            predicted = counted[job]
+        value = rank.submit * submit_s[job] + rank.predicted * predicted
+        return (-priority[job], value * gpus[job] if rank.by_gpus else value, job)
+
+    return queue._replace(key=key, came=means.came, went=means.went)
+
+
+def _outcome(workload: Workload, ran: Ran, told: Told) -> Outcome:
+    count = len(workload)
+    which = np.frombuffer(ran.order, np.int64)
+    started, ended = np.frombuffer(ran.started), np.frombuffer(ran.ended)
+    segments = Segments()
+    segments.jobs, segments.allocations = ran.order, ran.places
+    segments.starts, segments.ends = (array("d", one[which].tobytes()) for one in (started, ended))
+    segments.works = array("d", np.array(workload.duration_s)[which].tobytes())
+    segments.kinds = bytearray(count)
+    return Outcome(
+        ran.started,
+        ran.ended,
+        array("d", (ended - started).tobytes()),
+        segments,
+        2 * count,
+        {"Start": count},
+        {},
+        workload.duration_s,
+        told.bad(ran),
+        told_s=told.by(ran),
+    )
