@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -75,13 +79,14 @@ class Table:
         """
         from scipy.optimize import linprog
 
-        found = linprog(
-            self.costs,
-            A_ub=self.matrix,
-            b_ub=self.most,
-            method="highs-ipm",
-            options={"time_limit": time_limit_s},
-        )
+        with _off_standard_output():
+            found = linprog(
+                self.costs,
+                A_ub=self.matrix,
+                b_ub=self.most,
+                method="highs-ipm",
+                options={"time_limit": time_limit_s},
+            )
         if found.x is None or found.status != 0:
             return None
         prices = -found.ineqlin.marginals[self.jobs :]
@@ -112,16 +117,43 @@ class Table:
         chosen: list[int | None] = [None] * self.jobs
         if not self.columns:
             return chosen
-        result = milp(
-            self.costs,
-            integrality=np.ones(len(self.columns)),
-            bounds=Bounds(0, 1),
-            constraints=LinearConstraint(self.matrix, ub=self.most),
-            options={"time_limit": time_limit_s, "mip_rel_gap": gap},
-        )
+        with _off_standard_output():
+            result = milp(
+                self.costs,
+                integrality=np.ones(len(self.columns)),
+                bounds=Bounds(0, 1),
+                constraints=LinearConstraint(self.matrix, ub=self.most),
+                options={"time_limit": time_limit_s, "mip_rel_gap": gap},
+            )
         if result.x is None:
             raise ProgramError(str(result.message).partition(" (")[0])
         for (job, one), value in zip(self.columns, result.x, strict=True):
             if value > 0.5:
                 chosen[job] = one
         return chosen
+
+
+@contextmanager
+def _off_standard_output() -> Iterator[None]:
+    """Have what C code prints meanwhile go to standard error.
+
+    HiGHS writes some of its messages past the option that silences it, and whoever asked for JSON
+    finds them in the document.
+    """
+    try:
+        output = os.dup(1)
+    except OSError:  # closed, so that nothing gets there
+        yield
+        return
+    standard = ctypes.CDLL(None)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        standard.fflush(None)
+        with suppress(OSError):  # closed too
+            os.dup2(2, 1)
+        yield
+    finally:
+        standard.fflush(None)  # it is buffered in C, and would come out later
+        os.dup2(output, 1)
+        os.close(output)
