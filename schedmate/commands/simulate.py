@@ -175,20 +175,24 @@ def simulate(
     """
     from itertools import product
 
-    from schedmate.ray_tasks import require_ray
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.comparison import compare, over_seeds
     from schedmate.schedulers.sim.runs import Plan, check_plan
     from schedmate.schedulers.sim.tables import parquet_is_there
-    from schedmate.schedulers.sim.world.failures import FailureRates
-    from schedmate.schedulers.sim.world.phases import Phases
 
     parameters = parameters_of(mode, colocation, node_mtbf)
     names = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
     latency = None if advisor_latency is None else parse_duration(advisor_latency)
     names = with_settings(names, latency_s=latency, detection_rate=detection_rate)
-    rates = None if failures is None else FailureRates.parse(failures)
-    changing = None if phases is None else Phases.parse(phases)
+    rates = changing = None
+    if failures is not None:
+        from schedmate.schedulers.sim.world.failures import FailureRates
+
+        rates = FailureRates.parse(failures)
+    if phases is not None:
+        from schedmate.schedulers.sim.world.phases import Phases
+
+        changing = Phases.parse(phases)
     if not names:
         raise UsageError("--policy names none; `schedmate policies` lists them.")
     if ray is not None and processes > 1:
@@ -205,6 +209,8 @@ def simulate(
     for plan in plans:
         check_plan(plan)
     if ray is not None:
+        from schedmate.ray_tasks import require_ray
+
         require_ray()
     if out is not None and not parquet_is_there():
         say(f"note: no Parquet files are written beside the CSV; {installing('parquet')}.")

@@ -220,13 +220,17 @@ def test_the_command_says_which_loop_it_was_and_both_agree(
         "        return super().rank(job, now)\n"
     )
     base = ("simulate", str(trace), "--cluster", "2x4", "--seed", "0")
-    done = cli(*base, "--policy", "sjf,queue_of_mine:Mine:backfill=true", "--out", str(tmp_path / "out"))
+    done = cli(
+        *base, "--policy", "sjf,queue_of_mine:Mine:backfill=true", "--out", str(tmp_path / "out")
+    )
     assert done.code == 0, done.err
     folders = sorted(path for path in (tmp_path / "out").iterdir() if path.is_dir())
     assert len(folders) == 2
     for name in ("jobs.csv", "segments.csv"):
         one, other = (folder / name for folder in folders)
         assert one.read_text() == other.read_text()
-    loops = {path.parent.name: path.read_text() for path in (tmp_path / "out").rglob("summary.json")}
+    loops = {
+        path.parent.name: path.read_text() for path in (tmp_path / "out").rglob("summary.json")
+    }
     assert sum('"loop": "queue"' in text for text in loops.values()) == 1
     assert sum('"loop": "events"' in text for text in loops.values()) == 1

@@ -59,7 +59,10 @@ PAI = {
 def tables(cells: dict[str, list[str]]) -> st.SearchStrategy[str]:
     """CSV files of such columns, most rows of cells that make sense."""
     row = st.tuples(
-        *(st.one_of(st.just(one[0]), st.just(one[-1]), st.sampled_from(one)) for one in cells.values())
+        *(
+            st.one_of(st.just(one[0]), st.just(one[-1]), st.sampled_from(one))
+            for one in cells.values()
+        )
     ).map(",".join)
     odd = st.sampled_from(["", ",", "1,2", " ", '"a', '"a,b",1', "x" * 20])
     rows = st.lists(st.one_of(row, row, row, row, odd), max_size=12)

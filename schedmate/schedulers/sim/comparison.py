@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from schedmate.errors import SchedmateError
-from schedmate.pool import spread
 from schedmate.schedulers import registry
-from schedmate.schedulers.sim.outcome.folder import read, write
 from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.outcome.results import Result, result_of
 from schedmate.schedulers.sim.runs import Plan, check_plan, make_estimator, run_policy
@@ -119,8 +117,8 @@ def _results(
     size, ended = len(workload), 0
     left = []
     for number, task in enumerate(tasks):
-        kept = None if task.folder is None else read(task.folder)
-        if kept is not None and kept.numbers.pop("inputs", None) == task.inputs:
+        kept = _kept(task)
+        if kept is not None:
             ended += 1
             yield number, kept
         else:
@@ -131,6 +129,9 @@ def _results(
             yield number, _run(tasks[number], workload, lambda n: told(before + n, policy))  # noqa: B023
             ended += 1
         return
+    from schedmate.pool import spread
+    from schedmate.schedulers.sim.outcome.folder import write
+
     # a machine of the cluster may not see the folder: then results are written here
     items = [(n, tasks[n]._replace(folder=None) if ray else tasks[n]) for n in left]
     for (number, task), result in spread(_work, items, workload, processes=processes, ray=ray):
@@ -147,6 +148,16 @@ def _results(
         yield number, result
 
 
+def _kept(task: _Task) -> Result | None:
+    """What a run with the same inputs has left in the task's folder."""
+    if task.folder is None:
+        return None
+    from schedmate.schedulers.sim.outcome.folder import read
+
+    found = read(task.folder)
+    return found if found and found.numbers.pop("inputs", None) == task.inputs else None
+
+
 def _work(item: tuple[int, _Task], workload: Workload) -> Result:
     return _run(item[1], workload, None)
 
@@ -155,6 +166,8 @@ def _run(task: _Task, workload: Workload, progress: Callable[[int], None] | None
     run = run_policy(workload, task.plan, task.policy, progress)
     result = result_of(run, workload)
     if task.folder is not None:
+        from schedmate.schedulers.sim.outcome.folder import write
+
         write(result, task.folder, run.cluster, task.inputs)
     return result
 

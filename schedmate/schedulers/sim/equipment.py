@@ -4,14 +4,16 @@ decisions. Adapters use it; a policy without `equip` is run as it is."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.failures import FailureRates
 from schedmate.schedulers.sim.world.faults import Faults
 from schedmate.schedulers.sim.world.physics import Physics
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.world.failures import FailureRates
 
 
 class World(NamedTuple):

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schedmate.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
 from schedmate.schedulers import registry
@@ -16,8 +16,6 @@ from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.sim import static_queue
-from schedmate.schedulers.sim.elastic.physics import TablePhysics
-from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.equipment import Equipment, Equipped, World
 from schedmate.schedulers.sim.outcome.audit import audit
@@ -25,8 +23,11 @@ from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
 from schedmate.schedulers.sim.outcome.spent import Spent, spent
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.failures import FailureRates, JobFailures
-from schedmate.schedulers.sim.world.phases import ChangingUse, Phases
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.elastic.physics import TablePhysics
+    from schedmate.schedulers.sim.world.failures import FailureRates
+    from schedmate.schedulers.sim.world.phases import ChangingUse, Phases
 
 ESTIMATORS = {
     "oracle": "the true duration and utilisation: an upper bound, nobody can know it",
@@ -166,6 +167,8 @@ def run_policy(
             raise UsageError("--phases is not for elastic jobs, whose speeds are measured.")
         own = workload.tables.physics(workload, plan.cluster, plan.parameters, type(made))
     elif plan.phases is not None:
+        from schedmate.schedulers.sim.world.phases import ChangingUse
+
         own = ChangingUse(workload, plan.parameters, plan.phases, plan.seed)
     world = World(workload, estimator, plan.failures, plan.seed)
     try:
@@ -178,38 +181,20 @@ def run_policy(
         raise _failed(made, error) from error
     faults = parts.faults
     if faults is None and plan.failures is not None:
+        from schedmate.schedulers.sim.world.failures import JobFailures
+
         faults = JobFailures(workload, plan.failures, plan.seed)
-    told_by = parts.estimator or estimator
-    cluster, watched = plan.cluster, (*(() if own is None else (own,)), *parts.observers)
-    warnings: Mapping[str, int] = {}
     try:
-        outcome = None
-        if parts.physics is None and faults is None and not watched:
-            outcome = static_queue.simulate(
-                workload, made, cluster, told_by, plan.parameters, progress
-            )
-        loop = "events" if outcome is None else "queue"
-        if outcome is None:
-            simulation = Simulation(
-                workload,
-                made,
-                cluster,
-                estimator=told_by,
-                parameters=plan.parameters,
-                physics=parts.physics or own,
-                faults=faults,
-                load=make_load(plan.load),
-                observers=watched,
-                seed=plan.seed,
-            )
-            outcome = simulation.run(progress)
-            cluster, warnings = simulation.cluster, simulation.view.warnings
+        done = _simulate(
+            workload, plan, made, estimator, parts._replace(faults=faults), own, progress
+        )
     except SchedmateError:
         raise
     except BaseException as error:
         if ends_the_program(error):
             raise
         raise _failed(made, error) from error
+    outcome, cluster, warnings, loop = done
     cpu_s = time.process_time() - began
     if plan.check:
         audit(workload, cluster, outcome)
@@ -221,8 +206,7 @@ def run_policy(
         "origin": workload.origin,
         "settings": settings,
         "estimator": told,
-        "oracle": (estimator is not None and estimator.oracle)
-        or (isinstance(own, TablePhysics) and own.published),
+        "oracle": (estimator is not None and estimator.oracle) or getattr(own, "published", False),
         "mode": plan.parameters.name,
         "cluster": plan.cluster_name,
         "seed": plan.seed,
@@ -239,6 +223,52 @@ def run_policy(
     if outcome.bad_estimates:
         numbers["warnings"]["an estimate was no time that a job can take"] = outcome.bad_estimates
     return Run(policy, numbers, per_job, outcome, cluster, became)
+
+
+class _Done(NamedTuple):
+    outcome: Outcome
+    cluster: Cluster
+    """With the roles that the policy gave its nodes."""
+    warnings: Mapping[str, int]
+    loop: str
+    """What simulated it: `queue`, or `events`, the engine."""
+
+
+def _simulate(
+    workload: Workload,
+    plan: Plan,
+    policy: Policy,
+    estimator: Estimator | None,
+    parts: Equipment,
+    own: TablePhysics | ChangingUse | None,
+    progress: Callable[[int], None] | None,
+) -> _Done:
+    """By the short loop where that gives the same result, else by the engine."""
+    observers = (*(() if own is None else (own,)), *parts.observers)
+    told_by = parts.estimator or estimator
+    if parts.physics is None and parts.faults is None and not observers:
+        outcome = static_queue.simulate(
+            workload, policy, plan.cluster, told_by, plan.parameters, progress
+        )
+        if outcome is not None:
+            return _Done(outcome, plan.cluster, {}, "queue")
+    from schedmate.schedulers.sim.engine import Simulation
+
+    workload.jobs = list(workload.jobs)  # the engine looks at them again and again
+    simulation = Simulation(
+        workload,
+        policy,
+        plan.cluster,
+        estimator=told_by,
+        parameters=plan.parameters,
+        physics=parts.physics or own,
+        faults=parts.faults,
+        load=make_load(plan.load),
+        observers=observers,
+        seed=plan.seed,
+    )
+    outcome = simulation.run(progress)
+    return _Done(outcome, simulation.cluster, simulation.view.warnings, "events")
 
 
 def _unpackable(workload: Workload) -> dict[str, int]:

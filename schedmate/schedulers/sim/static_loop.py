@@ -58,10 +58,13 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
     submit_s, run_s, kind, asking, lane_of, key_of, came, went = queue
     count, free, place, give = len(submit_s), space.free, space.place, space.give
     sizes = {node.gpus for node in space.cluster.nodes}
-    least = [0 if job.share < 1 else min(_least(job.gpus, size) for size in sizes) for job in asking]
+    least = [
+        0 if job.share < 1 else min(_least(job.gpus, size) for size in sizes) for job in asking
+    ]
     lanes: dict[int, list[tuple[Any, ...]]] = {}
     started, ended = array("d", bytes(8 * count)), array("d", bytes(8 * count))
     where: list[Allocation] = [()] * count
+    held: Allocation | None
     order, places = array("q"), []
     events: list[tuple[float, int]] = []
     position, upcoming, tell = 0, submit_s[0], _TOLD
@@ -113,25 +116,38 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
             for lane, waiting in lanes.items()
             if least[kind[waiting[0][-1]]] <= room or lane in new
         ]
-        heapify(heads)
-        while heads:
-            key, lane = heads[0]
-            job = key[-1]
-            held = place(asking[kind[job]])
-            if not held:
-                heappop(heads)
-                continue
+        for job, held in _started(heads, lanes, queue, place):
             started[job], where[job] = now, held
             heappush(events, (now + run_s[job], job))
-            waiting = lanes[lane]
-            heappop(waiting)
-            if waiting:
-                heapreplace(heads, (waiting[0], lane))
-            else:
-                del lanes[lane]
-                heappop(heads)
-        lowest = min((least[kind[waiting[0][-1]]] for waiting in lanes.values()), default=_MOST)
+        lowest = min([least[kind[waiting[0][-1]]] for waiting in lanes.values()] or [_MOST])
     return Ran(started, ended, order, places)
+
+
+def _started(
+    heads: list[tuple[tuple[Any, ...], int]],
+    lanes: dict[int, list[tuple[Any, ...]]],
+    queue: Queue,
+    place: Callable[[Job], Allocation | None],
+) -> list[tuple[int, Allocation]]:
+    """Take the jobs that find a place out of these lanes, given with their first jobs, by rank."""
+    kind, asking, found = queue.kind, queue.asking, []
+    heapify(heads)
+    while heads:
+        key, lane = heads[0]
+        job = key[-1]
+        held = place(asking[kind[job]])
+        if not held:
+            heappop(heads)
+            continue
+        found.append((job, held))
+        waiting = lanes[lane]
+        heappop(waiting)
+        if waiting:
+            heapreplace(heads, (waiting[0], lane))
+        else:
+            del lanes[lane]
+            heappop(heads)
+    return found
 
 
 def _least(gpus: int, size: int) -> int:

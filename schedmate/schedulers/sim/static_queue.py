@@ -131,18 +131,14 @@ def _kinds(
             columns[name] = values
     if workload.vcs and any(node.vc for node in cluster.nodes):
         columns["vc"] = workload.vcs
-    codes, first = np.unique(requests.gpus, return_inverse=True)[1], np.zeros(1, np.int64)
-    for values in columns.values():
-        numbers: dict[Any, int] = {}
-        own = [numbers.setdefault(value, len(numbers)) for value in values]
-        codes = codes * len(numbers) + np.array(own)
-    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    asked = list(zip(requests.gpus.tolist(), *columns.values(), strict=True))
+    number = {one: code for code, one in enumerate(dict.fromkeys(asked))}
     asking = [
-        Job("", at, 0.0, int(requests.gpus[at]), **{name: one[at] for name, one in columns.items()})
-        for at in first.tolist()
+        Job("", code, 0.0, gpus, **dict(zip(columns, more, strict=True)))
+        for (gpus, *more), code in number.items()
     ]
-    small = len(asking) <= 1 << 8
-    return codes.astype(np.uint8).tobytes() if small else codes.tolist(), asking
+    codes = map(number.__getitem__, asked)
+    return bytes(codes) if len(asking) <= 1 << 8 else array("q", codes), asking
 
 
 def _order(requests: Requests, value: NDArray[np.float64]) -> array[int] | None:

@@ -25,9 +25,7 @@ Floats = NDArray[np.float64]
 class Told:
     """What is said of each job when it is submitted."""
 
-    def __init__(
-        self, estimator: Estimator | None, workload: Workload, requests: Requests
-    ) -> None:
+    def __init__(self, estimator: Estimator | None, workload: Workload, requests: Requests) -> None:
         self._requests = requests
         self._bad = 0
         self.means: Means | None = None

@@ -88,11 +88,11 @@ class Segments(Sequence[Segment]):
 class Outcome(NamedTuple):
     """Everything that happened, by position in the workload where it is about jobs."""
 
-    first_start: list[float]
+    first_start: Sequence[float]
     """Infinity: never [s]."""
-    end: list[float]
+    end: Sequence[float]
     """Infinity: it had not ended when the simulation did, or it was given up [s]."""
-    held_s: list[float]
+    held_s: Sequence[float]
     """Time for which the job held GPUs, in profiling too [s]."""
     segments: Segments
     events: int

@@ -100,9 +100,7 @@ def _check_request(job: Job, cluster: Cluster, allocation: Allocation, kind: str
             raise LawBrokenError(f"job {job.id} of {job.vc!r} ran in {node.vc!r}.")
 
 
-def _gpus(
-    workload: Workload, cluster: Cluster, outcome: Outcome, chosen: Sequence[int]
-) -> None:
+def _gpus(workload: Workload, cluster: Cluster, outcome: Outcome, chosen: Sequence[int]) -> None:
     """Sweep over time: at one instant, what ends is released before what starts is booked."""
     segments = {position: outcome.segments[position] for position in chosen}
     changes = sorted(

@@ -7,12 +7,13 @@ itself, which alone says what is wrong: two jobs on one GPU, for one thing, can 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.schedulers.model import Allocation, Cluster, gpus_in
-from schedmate.schedulers.sim.engine.record import KINDS, Outcome, Segments
+from schedmate.schedulers.sim.engine.record import KINDS, Outcome, Segment, Segments
 from schedmate.schedulers.sim.outcome.held import Held, Ints, Pieces
 from schedmate.schedulers.sim.workload import Workload
 
@@ -33,21 +34,18 @@ _AT_ONCE = 1 << 23
 def doubtful_jobs(workload: Workload, cluster: Cluster, outcome: Outcome, held: Held) -> Flags:
     """Whether each job is not plainly in order."""
     requests, count = workload.requests, len(workload)
+    recorded: Sequence[Segment] = outcome.segments
     usual = outcome._field_defaults
     unknown = [
         name
         for name in outcome._fields
         if name not in _RECORDED and getattr(outcome, name) != usual.get(name)
     ]
-    if unknown or not requests.only(_PLAIN):
+    if unknown or not (isinstance(recorded, Segments) and requests.only(_PLAIN)):
         return np.ones(count, bool)
     jobs, starts, ends = held.jobs, held.starts, held.ends
     odd = np.zeros(len(jobs), bool)
-    kinds = outcome.segments.kinds if isinstance(outcome.segments, Segments) else None
-    if kinds is None:
-        odd[:] = True
-    else:
-        odd |= np.frombuffer(bytes(kinds), np.uint8) >= len(_KNOWN)
+    odd |= np.frombuffer(bytes(outcome.segments.kinds), np.uint8) >= len(_KNOWN)
     odd |= ~(starts >= requests.submit_s[jobs]) | ~(ends >= starts)
     order = np.argsort(jobs, kind="stable")
     same = jobs[order][1:] == jobs[order][:-1]
@@ -62,17 +60,18 @@ def doubtful_jobs(workload: Workload, cluster: Cluster, outcome: Outcome, held: 
     time = np.bincount(jobs, ends - starts, count)
     last = np.full(count, -np.inf)
     last[jobs[order]] = ends[order]  # the last of each job stays
-    needed, recorded = np.asarray(outcome.work, float), np.asarray(outcome.held_s, float)
-    doubt |= ~_same(needed, done) | ~_same(time, recorded) | (np.asarray(outcome.end) != last)
+    needed, told = np.asarray(outcome.work, float), np.asarray(outcome.held_s, float)
+    doubt |= ~_same(needed, done) | ~_same(time, told) | (np.asarray(outcome.end) != last)
     return doubt
 
 
 _KNOWN = KINDS[:3]
 
 
-def _same(one: NDArray[np.float64], other: NDArray[np.float64]) -> Flags:
+def _same(one: NDArray[Any], other: NDArray[Any]) -> Flags:
     """Stricter than the audit, which adds in another order."""
-    return np.abs(one - other) <= 0.5e-6 * np.maximum(1.0, one)
+    flags: Flags = np.abs(one - other) <= 0.5e-6 * np.maximum(1.0, one)
+    return flags
 
 
 def _elsewhere(workload: Workload, cluster: Cluster, held: Held) -> Flags:
@@ -112,7 +111,10 @@ def doubtful_segments(cluster: Cluster, held: Held) -> Ints:
     lasts = held.ends > held.starts
     strange = np.array(
         [
-            not all(0 <= node < nodes and 0 <= mask >> cluster.nodes[node].gpus == 0 for node, mask in one)
+            not all(
+                0 <= node < nodes and 0 <= mask >> cluster.nodes[node].gpus == 0
+                for node, mask in one
+            )
             for one in held.allocations
         ],
         bool,
@@ -143,7 +145,7 @@ def _mark_shared(segment: Ints, gpu: Ints, held: Held, found: Flags) -> None:
     starts, ends = held.starts[segment], held.ends[segment]
     # Where any two overlap on a GPU, two that follow each other do.
     overlap = (gpu[1:] == gpu[:-1]) & ~(starts[1:] >= ends[:-1])
-    for one in np.unique(gpu[1:][overlap]).tolist():
+    for one in sorted({*gpu[1:][overlap].tolist()}):
         first, last = np.searchsorted(gpu, (one, one + 1))
         until = np.maximum.accumulate(ends[first:last])
         begins = np.concatenate(([True], starts[first + 1 : last] >= until[:-1]))

@@ -37,15 +37,15 @@ class Held(NamedTuple):
             given = [one.allocation for one in segments]
         jobs, starts, ends, works = columns
         # The same places come again and again as the same objects.
-        places = np.fromiter(map(id, given), np.int64, len(given))
-        _, first, code = np.unique(places, return_index=True, return_inverse=True)
+        number = {place: code for code, place in enumerate(dict.fromkeys(map(id, given)))}
+        known = dict(zip(map(id, given), given, strict=True))
         return cls(
             np.array(jobs, np.int64),
             np.array(starts, np.float64),
             np.array(ends, np.float64),
             np.array(works, np.float64),
-            code.astype(np.int64),
-            [given[at] for at in first.tolist()],
+            np.fromiter(map(number.__getitem__, map(id, given)), np.int64, len(given)),
+            [known[place] for place in number],
         )
 
     def each(self, measure: Callable[[Allocation], float]) -> NDArray[Any]:
@@ -59,7 +59,9 @@ class Pieces:
     def __init__(
         self, held: Held, parts: Callable[[Allocation], Iterator[tuple[int, ...]]]
     ) -> None:
-        found = [(code, *one) for code, given in enumerate(held.allocations) for one in parts(given)]
+        found = [
+            (code, *one) for code, given in enumerate(held.allocations) for one in parts(given)
+        ]
         self._code, *self.columns = (
             np.array(found, np.int64).T if found else np.zeros((2, 0), np.int64)
         )

@@ -70,7 +70,7 @@ def gpus_held(workload: Workload, outcome: Outcome) -> Floats:
 
 def _gpus_asked(workload: Workload, outcome: Outcome) -> Floats:
     requests = workload.requests
-    asked = requests.gpus * np.array(requests.said("share") or 1.0)
+    asked: Floats = requests.gpus * np.array(requests.said("share") or 1.0)
     return asked[np.array(outcome.segments.jobs, dtype=np.int64)]
 
 

@@ -42,7 +42,9 @@ class PythonBlock:
     """Rows that were read one by one."""
 
     def __init__(self, rows: Sequence[tuple[int, list[str]]], width: int) -> None:
-        self.ragged = [(line, len(cells)) for line, cells in rows if len(cells) != width]
+        self.ragged: Sequence[tuple[int, int]] = [
+            (line, len(cells)) for line, cells in rows if len(cells) != width
+        ]
         if self.ragged:
             rows = [(line, cells) for line, cells in rows if len(cells) == width]
         self.lines = np.array([line for line, _ in rows], np.int64)

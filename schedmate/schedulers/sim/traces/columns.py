@@ -115,9 +115,7 @@ def _add(jobs: Columns, first: int, other: int) -> None:
         jobs["state"][first] = jobs["state"][other]
 
 
-def _by_column(
-    block: Block, layout: Layout, fields: Fields
-) -> tuple[Columns, NDArray[np.bool_]]:
+def _by_column(block: Block, layout: Layout, fields: Fields) -> tuple[Columns, NDArray[np.bool_]]:
     """What follows from a few cells, and the rows where one of them makes no sense."""
     jobs: Columns = {}
     odd = np.zeros(len(block), bool)
@@ -182,9 +180,7 @@ def _ids(block: Block, column: int | None) -> NDArray[Any]:
     return np.array(ids, np.dtypes.StringDType())
 
 
-def _times(
-    block: Block, layout: Layout, fields: Fields, jobs: Columns
-) -> NDArray[np.bool_]:
+def _times(block: Block, layout: Layout, fields: Fields, jobs: Columns) -> NDArray[np.bool_]:
     """Put in when each job came and how long it ran; the rows that do not say so plainly."""
     times: dict[str, Floats] = {}
     odd = np.zeros(len(block), bool)

@@ -155,7 +155,9 @@ def _time_limit(cell: Cell, fields: Fields) -> float | None:
     if minutes:
         # Slurm says UNLIMITED or Partition_Limit where there is none of the job's own.
         return number(minutes, "time limit") * 60 or None if minutes[0].isdigit() else None
-    return number(cell("time_limit"), "time limit", 0.0) * fields.units.get("time_limit", 1.0) or None
+    return (
+        number(cell("time_limit"), "time limit", 0.0) * fields.units.get("time_limit", 1.0) or None
+    )
 
 
 def _profile(cell: Cell, fields: Fields) -> Profile | None:

@@ -44,7 +44,8 @@ class Table:
 
     def _by_arrow(self, varied: Collection[int]) -> Iterator[Block]:
         """From the first batch on that Arrow cannot read, by Python."""
-        from pyarrow import ArrowInvalid, csv as arrow, dictionary, int32, string
+        from pyarrow import ArrowInvalid, dictionary, int32, string
+        from pyarrow import csv as arrow
 
         coded, width, line = dictionary(int32(), string()), len(self.names), 2
         kinds = {str(at): string() if at in varied else coded for at in range(width)}
