@@ -74,7 +74,12 @@ def simulate(
     ] = "season",
     colocation: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="CSV of measured speeds of packed pairs."),
+        typer.Option(
+            metavar="FILE|NAME",
+            help="How jobs that share GPUs slow each other down: a CSV of measured speeds of "
+            "pairs; slices: they take turns; gavel-v100, gavel-p100, gavel-k80: pairs that Gavel "
+            "measured (docs/simulator.md). Else a curve over utilisation.",
+        ),
     ] = None,
     node_mtbf: Annotated[
         str | None,

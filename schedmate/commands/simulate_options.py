@@ -38,8 +38,13 @@ def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> 
 
     parameters = world(mode)
     if colocation is not None:
-        table = ColocationTable.read(colocation, parameters.harmless)
-        parameters = replace(parameters, interference=table)
+        from schedmate.schedulers.sim.world import interference
+
+        if str(colocation) in interference.NAMES:
+            found = interference.named(str(colocation))
+        else:
+            found = ColocationTable.read(colocation, parameters.harmless)
+        parameters = replace(parameters, interference=found)
     if node_mtbf is not None:
         mtbf = parse_duration(node_mtbf)
         if mtbf < LEAST_MTBF_S:

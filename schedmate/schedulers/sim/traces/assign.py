@@ -5,11 +5,15 @@ Public traces say how long a job ran and on how many GPUs, not what it trained. 
 jobs can share, because on real clusters most jobs are resubmissions (its section 2.2). Jobs of one
 virtual cluster, user and number of GPUs, with run times that resemble each other, become one.
 
-What can be known from a job's metadata, and no more: which workload it is, and how long the code
-says that it trains. The stated iterations come from the mean over the workload's jobs, each with
-noise of the size of their spread, times a factor of its own, and are round numbers as people write
-them. How far a job is from the others of its workload, and whether it ends early, is in the run
-time alone.
+What can be known from a job's metadata, and no more: which workload it is. What the code states,
+iterations and with them the size of what it trains, is the same for all jobs of a workload and
+comes from another workload on as many GPUs, so that no run time has a part in what its own job
+states. (To leave only the job itself out of the mean over its workload would be worse than either:
+of two runs the longer one would then state the shorter time.) For the share `stated` of workloads
+it is the mean over its own jobs instead, each with noise of the size of their spread: code that
+trains as long as it says. All of it is times a factor of the workload's own, and rounded as people
+write numbers. How far a job is from the others of its workload, and whether it ends early, is in
+the run time alone.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from numpy.typing import NDArray
 
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers.model import Profile
+from schedmate.schedulers.sim.traces.misread import Misreading
 from schedmate.schedulers.sim.traces.recipe import Choice, Recipe, Settings
 from schedmate.schedulers.sim.traces.sample import recurrence_of
 from schedmate.schedulers.sim.workload import Workload
@@ -37,6 +42,9 @@ _LOYAL = 0.5
 
 _TELLING = 0.5
 """Share of workloads whose name says what they train."""
+
+_FEW = 8
+"""Workloads of one size among which another is drawn; of rarer sizes all together are one size."""
 
 _TRIES = 12
 
@@ -77,17 +85,22 @@ def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
     users = _users(workload, vcs, first, cells, rng)
     draws = rng.random((number, 5))
     misses = np.exp(rng.normal(0.0, settings.noise, number))
+    sizes = np.array([job.gpus for job in jobs])[first]
+    stated = np.where(rng.random(number) < settings.stated, typical, typical[_others(sizes, rng)])
+    misread = rng.random(number) < settings.misread
+    misreading = Misreading(recipe.models, rng)
     known: dict[object, WorkloadMetadata] = {}
     choices, metadata, names = [], [], []
     for group, job in enumerate(jobs[position] for position in first.tolist()):
         a, b, c, d, e = draws[group].tolist()
-        choice = recipe.draw(job.gpus, typical[group] / 3600, (a, b, c))
-        length = _length(choice, job.gpus, typical[group] * misses[group])
+        choice = recipe.draw(job.gpus, stated[group] / 3600, (a, b, c))
+        length = _length(choice, job.gpus, stated[group] * misses[group])
         key = (choice, job.gpus, length)
         if key not in known:
             known[key] = _metadata(choice, job.gpus, *length)
         choices.append(choice)
-        metadata.append(known[key])
+        said = known[key]
+        metadata.append(misreading(said, group) if misread[group] else said)
         name = _NAMES[int(e * len(_NAMES))]
         if d < _TELLING:
             name = f"{choice.model}-{choice.train}".lower().replace(" ", "-")
@@ -101,7 +114,9 @@ def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
         f"{settings.seed}){replaced}: {number:,} workloads, {recurrence:.0%} of jobs are "
         f"resubmissions ({settings.recurrence:.0%} asked), run times of a workload spread by a "
         f"factor of {math.exp(spread):.2f} ({math.exp(settings.spread):.2f} asked), "
-        f"{early.mean():.0%} ended early"
+        f"{early.mean():.0%} ended early, {settings.stated:.0%} of workloads state their run time"
+        + f", {misread.mean():.0%} of workloads are misread" * bool(settings.misread)
+        + f"; GPUs of {recipe.gpu_memory_mb:.0f} MB are meant"
     )
     return replace(
         workload,
@@ -154,6 +169,21 @@ def _groups(
             break
         size *= min(2.0, max(0.5, settings.spread / spread))
     return groups, cells
+
+
+def _others(sizes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """For each workload another one on as many GPUs, each of them once.
+
+    Where fewer than `_FEW` ask for that many, any of those of rare sizes; itself where there is no
+    other.
+    """
+    _, kind, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    kind = np.where(counts[kind] < _FEW, -1, kind)
+    order = np.lexsort((rng.random(len(sizes)), kind))
+    other = np.empty(len(sizes), dtype=np.int64)
+    for part in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1):
+        other[part] = np.roll(part, 1)
+    return other
 
 
 def _cut(

@@ -28,12 +28,21 @@ class Settings:
     """Share of jobs that end before their workload is done."""
     noise: float = 0.3
     """Standard deviation of the logarithm of what is wrong with iterations x step time."""
+    stated: float = 0.0
+    """Share of workloads whose code states, but for the noise, how long they run. The others state
+    the length of another workload: their own run time has no part in what they say."""
+    misread: float = 0.0
+    """Share of workloads of whose code some mandatory field is read wrongly or not at all; which
+    fields, and how, as measured on public repositories (`misread.yaml`)."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("recurrence", "early"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name):g} is no share from 0 to below 1.")
+        for name in ("stated", "misread"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name}={getattr(self, name):g} is no share from 0 to 1.")
         for name in ("spread", "noise"):
             if not 0 <= getattr(self, name) <= 5:
                 raise UsageError(f"{name}={getattr(self, name):g} is not from 0 to 5.")
@@ -75,6 +84,8 @@ class Recipe:
     def __init__(self, name: str, document: Mapping[str, Any]) -> None:
         self.name = name
         self.title = str(document["title"])
+        self.gpu_memory_mb = float(document.get("gpu_memory_mb", 24_576))
+        """Memory of the GPUs that the figures are for: what the memory of a pair may add up to."""
         self._classes = document["classes"]
         factors = document["amp"]
         self._choices: dict[str, list[list[Choice]]] = {weight: [] for weight in WEIGHTS}
@@ -95,6 +106,17 @@ class Recipe:
             if gpus >= one.get("gpus", 1 << 30) or hours >= one.get("hours", float("inf")):
                 return tuple(float(one[weight]) for weight in WEIGHTS)
         raise InputError(f"recipe {self.name} has no class for {gpus} GPUs and {hours:g} h.")
+
+    @property
+    def models(self) -> tuple[tuple[str, str, str], ...]:
+        """Model, task and training set of each type."""
+        found = [
+            (choice.model, choice.task, choice.train)
+            for types in self._choices.values()
+            for choices in types
+            for choice in choices
+        ]
+        return tuple(dict.fromkeys(found))
 
     def draw(self, gpus: int, hours: float, random: tuple[float, float, float]) -> Choice:
         """A type for a workload of this size, from three numbers in [0, 1)."""
