@@ -52,6 +52,35 @@ def traces(data: Path, swf: list[Path]) -> Iterator[tuple[str, list[JobRecord]]]
             yield name, _ordered(reader(data / place))
 
 
+def whole(data: Path) -> Iterator[tuple[str, list[JobRecord]]]:
+    """Traces of all jobs of a cluster that say little of them: GPUs, of PAI also the role."""
+    readers = {
+        "Venus, whole": ("helios/venus_jobs.csv.gz", _venus_whole),
+        "PAI, sample": ("alibaba/gpu-v2020/pai_sample.csv.gz", _pai),
+    }
+    for name, (place, reader) in readers.items():
+        if (data / place).exists():
+            yield name, _ordered(reader(data / place))
+
+
+def _venus_whole(path: Path) -> Iterator[JobRecord]:
+    for row in _rows(path):
+        yield _clamped(row, f"{row['gpu_count']} GPUs")
+
+
+def _pai(path: Path) -> Iterator[JobRecord]:
+    for row in _rows(path):
+        role = row["job_id"].partition("#")[0].rpartition("-")[2]
+        yield _clamped(row, f"{role} with {row['gpu_count']} GPUs")
+
+
+def _clamped(row: dict[str, str], similar: str) -> JobRecord:
+    """A run time of 48 h means that or more: as a limit would, it cut the run short."""
+    run = float(row["service_sec"])
+    state: JobState = "TIMEOUT" if run >= 172_800 else "COMPLETED"
+    return _job(row["job_id"], float(row["arrival_s"]), 0.0, run, similar, state)
+
+
 def _standard_workload(path: Path) -> Iterator[JobRecord]:
     """A log of the Parallel Workloads Archive."""
     with path.open(encoding="latin-1") as lines:

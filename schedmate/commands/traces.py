@@ -210,10 +210,10 @@ def synthesize(
 
     Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
     """
+    from schedmate.schedulers.sim.traces.arrivals import read_arrivals
     from schedmate.schedulers.sim.traces.assign import assign
     from schedmate.schedulers.sim.traces.calibration import Calibration, matches
     from schedmate.schedulers.sim.traces.recipe import parse
-    from schedmate.schedulers.sim.traces.synthesize import read_arrivals
     from schedmate.schedulers.sim.traces.synthesize import synthesize as draw
     from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
 

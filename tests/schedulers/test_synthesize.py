@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from schedmate.cli import app
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.traces import read_trace
+from schedmate.schedulers.sim.traces.arrivals import read_arrivals
 from schedmate.schedulers.sim.traces.calibration import Calibration, calibrations, matches
-from schedmate.schedulers.sim.traces.synthesize import read_arrivals, synthesize
+from schedmate.schedulers.sim.traces.campaigns import Campaigns
+from schedmate.schedulers.sim.traces.synthesize import synthesize
+from schedmate.schedulers.sim.workload import Workload
 
 
 @pytest.mark.parametrize("name", calibrations())
@@ -143,3 +149,68 @@ def test_a_calibration_of_ones_own_is_checked(tmp_path: Path) -> None:
     path.write_text("cluster: {gpus_of_a_node: 8, nodes: 1}\ntargets: {jobs: -1}\nassumed: {}\n")
     with pytest.raises(InputError, match=r"targets\.jobs is not above 0"):
         Calibration.read(str(path))
+
+
+VENUS = Calibration.read("venus")
+CAMPAIGNS = Campaigns(
+    tail=2.0, most=300, alike=0.8, spread=0.01, gap_s=60.0, gap_spread=1.5, rate_spread=0.8
+)
+
+
+def test_campaigns_repeat_and_cluster_and_the_figures_are_met_as_before() -> None:
+    alone = synthesize(replace(VENUS, campaigns=None), 8_000)
+    clustered = synthesize(replace(VENUS, campaigns=CAMPAIGNS), 8_000)
+
+    def repeats(workload: Workload) -> float:
+        logs = np.log(workload.duration_s)
+        return float((abs(np.expm1(np.diff(logs))) <= 0.1).mean())
+
+    def same_size(workload: Workload) -> float:
+        gpus = np.array([job.gpus for job in workload.jobs])
+        return float((gpus[1:] == gpus[:-1]).mean())
+
+    def varies(workload: Workload) -> float:
+        at = np.array([job.submit_time for job in workload.jobs])
+        hours = np.bincount(((at - at[0]) // 3600).astype(int))
+        return float(hours.std() / hours.mean())
+
+    assert repeats(clustered) > 4 * repeats(alone)
+    assert same_size(clustered) > same_size(alone) + 0.1
+    assert varies(clustered) > 1.2 * varies(alone)
+    times = [job.submit_time for job in clustered.jobs]
+    assert times == sorted(times)
+    # The same strata in another order: marginal figures are as exact as without.
+    assert np.quantile(clustered.duration_s, (0.5, 0.9, 0.99)) == pytest.approx(
+        np.quantile(alone.duration_s, (0.5, 0.9, 0.99)), rel=0.02
+    )
+    for row in matches(clustered, replace(VENUS, campaigns=CAMPAIGNS)):
+        assert "at most" in row.target or abs(row.off) < 0.12, row
+    assert len({job.vc for job in clustered.jobs}) > 10
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 400), st.integers(0, 99), st.floats(1.1, 4), st.integers(1, 1000))
+def test_campaigns_hold_all_jobs_and_stay_in_their_time(
+    jobs: int, seed: int, tail: float, most: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    campaigns = replace(CAMPAIGNS, tail=tail, most=most)
+    sizes = campaigns.sizes(jobs, rng)
+    assert sizes.sum() == jobs
+    assert sizes.min() >= 1
+    assert sizes.max() <= most
+    begun = np.sort(rng.uniform(1e9, 1e9 + 1e5, len(sizes)))
+    times, campaign = campaigns.times(begun, sizes, rng)
+    assert (np.diff(times) >= 0).all()
+    assert times[0] >= np.floor(begun[0])
+    assert times[-1] <= begun[-1] + 1
+    assert sorted(np.bincount(campaign)) == sorted(sizes)
+
+
+def test_campaigns_of_a_calibration_are_checked() -> None:
+    values = {**vars(CAMPAIGNS), "gap_s": 0.0}
+    with pytest.raises(ValueError, match="gap_s is not above 0"):
+        Campaigns.of(values)
+    with pytest.raises(ValueError, match="alike is a share"):
+        Campaigns.of({**vars(CAMPAIGNS), "alike": 1.5})
+    assert Campaigns.of(None) is None

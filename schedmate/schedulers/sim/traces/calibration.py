@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedmate.schedulers.sim.traces.bundled import choose, names
+from schedmate.schedulers.sim.traces.campaigns import Campaigns
 from schedmate.schedulers.sim.traces.sample import facts
 from schedmate.schedulers.sim.workload import Workload
 
@@ -28,6 +29,8 @@ class Calibration:
     """GPUs of each virtual cluster; empty: there are none."""
     assumed: Mapping[str, Any]
     """What nobody published: the shapes of arrivals and GPU demand."""
+    campaigns: Campaigns | None
+    """How submissions cluster and repeat; None: each job is drawn by itself."""
 
     @property
     def cluster(self) -> str:
@@ -57,7 +60,8 @@ class Calibration:
         for key in ("start", "hours", "weekdays", "shares", "sizes", "recipe"):
             document["assumed"][key]
         title = str(document.get("title", name))
-        return cls(name, title, targets, nodes, size, vcs, document["assumed"])
+        campaigns = Campaigns.of(document["assumed"].get("campaigns"))
+        return cls(name, title, targets, nodes, size, vcs, document["assumed"], campaigns)
 
 
 @dataclass(frozen=True)

@@ -4,25 +4,24 @@ Durations are log-normal with the published median and mean, cut at the publishe
 demand has the published mean over sizes of assumed shape. How far large jobs are the long ones is
 chosen so that the GPU time of all jobs is the published one, and which jobs fail or are cancelled
 so that the states have their published shares of jobs and of GPU time. Everything is drawn in
-strata, so that a trace of some thousand jobs already meets its targets.
+strata, so that a trace of some thousand jobs already meets its targets; campaigns, where the
+calibration has them, say in which order the strata come.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import UsageError
 from schedmate.schedulers.model import Job
+from schedmate.schedulers.sim.traces.arrivals import submissions
 from schedmate.schedulers.sim.traces.calibration import Calibration
-from schedmate.schedulers.sim.traces.values import MOST
+from schedmate.schedulers.sim.traces.campaigns import ranked
 from schedmate.schedulers.sim.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -60,17 +59,31 @@ def synthesize(
     if seed < 0:
         raise UsageError(f"--seed {seed} is negative.")
     rng = np.random.default_rng(seed)
-    submit = _submissions(calibration, count, arrivals, rng)
+    campaigns = calibration.campaigns
+    each = np.ones(count, dtype=np.int64) if campaigns is None else campaigns.sizes(count, rng)
+    submit = submissions(calibration, count, len(each), arrivals, rng)
+    of = np.arange(count)
+    if campaigns is not None:
+        submit, of = campaigns.times(submit, each, rng)
     normal = NormalDist().inv_cdf
     strata = (np.arange(count) + rng.random(count)) / count
     scores = np.array([normal(one) for one in np.clip(strata, 1e-12, 1 - 1e-12).tolist()])
     scores = scores[rng.permutation(count)]
+    noise = rng.standard_normal(count)
+    if campaigns is not None:
+        scores = ranked(scores, campaigns.latent(of, rng))
+        # Of one campaign all ask for as many GPUs, but for ties that are cut.
+        noise = ranked(noise, rng.standard_normal(len(each))[of])
     durations = _durations(scores, targets["median_s"], targets["mean_s"], targets["max_s"])
     sizes, shares = _sizes(assumed["shares"], assumed["sizes"], float(targets["mean_gpus"]))
     wanted = float(targets["gpu_s"]) / float(targets["jobs"]) if "gpu_s" in targets else None
-    gpus = _gpus(scores, durations, sizes, shares, wanted, rng)
+    gpus = _gpus(scores, durations, sizes, shares, wanted, noise)
     states = _states(gpus * durations, targets.get("states"), targets.get("gpu_time"), rng)
     vcs = _vcs(gpus, gpus * durations, calibration.vcs, rng)
+    if campaigns is not None:
+        first: dict[tuple[int, float], str] = {}
+        of_size = zip(of.tolist(), gpus.tolist(), strict=True)
+        vcs = [first.setdefault(one, vc) for one, vc in zip(of_size, vcs, strict=True)]
     rows = zip(submit.tolist(), gpus.tolist(), vcs, strict=True)
     return Workload(
         calibration.name,
@@ -84,63 +97,6 @@ def synthesize(
         vcs=vcs,
         made_up=(f"jobs by {calibration.name}, seed {seed}",),
     )
-
-
-def read_arrivals(path: Path, column: str) -> Floats:
-    """The counts in one column of a CSV with a row for each of equal parts of time, in order.
-
-    Raises `InputError` when it cannot be read, naming the line of a cell that is no count.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            if column not in (reader.fieldnames or ()):
-                has = ", ".join(reader.fieldnames or ()) or "none"
-                raise InputError(f"{path} has no column {column!r}; it has {has}.")
-            counts = []
-            for row in reader:
-                value = float(row[column] or "nan")
-                if not 0 <= value <= MOST:
-                    raise ValueError(row[column])
-                counts.append(value)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
-    except (ValueError, TypeError, csv.Error, UnicodeDecodeError):
-        raise InputError(f"{path}, line {reader.line_num}: {column} is no count.") from None
-    if not sum(counts):
-        raise InputError(f"{path} has no submissions in {column!r}.")
-    return np.array(counts)
-
-
-def _submissions(
-    calibration: Calibration, count: int, arrivals: Floats | None, rng: np.random.Generator
-) -> Floats:
-    """Submission times [whole s], ascending."""
-    targets, assumed = calibration.targets, calibration.assumed
-    day = datetime.fromisoformat(str(assumed["start"])).replace(tzinfo=UTC)
-    span = float(targets["days"]) * 86_400
-    part = count / float(targets["jobs"])
-    if arrivals is None:
-        hours = max(1, round(span * part / 3600))
-        weights = np.array(
-            [
-                assumed["hours"][hour % 24] * assumed["weekdays"][(day.weekday() + hour // 24) % 7]
-                for hour in range(hours)
-            ],
-            dtype=float,
-        )
-        length = span * part / hours
-    else:
-        # The first jobs of the series, as many as asked for; it repeats for more than it has.
-        reach = np.cumsum(np.tile(arrivals, math.ceil(part)))
-        bins = int(np.searchsorted(reach, part * arrivals.sum())) + 1
-        weights = np.tile(arrivals, math.ceil(part))[:bins]
-        length = span / len(arrivals)
-    reached = np.concatenate([[0.0], np.cumsum(weights)])
-    at = (np.arange(count) + rng.random(count)) / count * reached[-1]
-    edges = np.arange(len(reached)) * length
-    result: Floats = np.floor(day.timestamp() + np.interp(at, reached, edges))
-    return result
 
 
 def _durations(scores: Floats, median: float, mean: float, longest: float) -> Floats:
@@ -184,13 +140,12 @@ def _gpus(
     sizes: Floats,
     shares: Floats,
     wanted: float | None,
-    rng: np.random.Generator,
+    noise: Floats,
 ) -> Floats:
     """GPUs of each job in exact shares; correlated with durations so that GPU time is `wanted`."""
     count = len(scores)
     counts = np.diff(np.round(np.concatenate([[0.0], np.cumsum(shares)]) * count)).astype(int)
     ascending = np.repeat(sizes, counts)
-    noise = rng.standard_normal(count)
 
     def drawn(correlation: float) -> Floats:
         gpus = np.empty(count)
