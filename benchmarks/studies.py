@@ -127,7 +127,9 @@ def information(study: Study) -> None:
     shares = (0.3, 0.6, RECURRENCE)
     for early in (PUBLISHED["Seren"], 0.1):
         for title, settings in STATED.items():
-            for share in shares if early > 0.1 else (0.6,):
+            if early == 0.1 and "1.5" in settings:
+                continue
+            for share in shares if early > 0.1 else (RECURRENCE,):
                 recipe = f"recurrence={share},early={early},{settings}"
                 cell = partial(Cell, trace="Seren", recipe=recipe, jobs=JOBS)
                 rows.append(
@@ -165,9 +167,6 @@ CASE1 = {
     "Lucid+SchedMate, paper's mean": (f"{SCHEDMATE}:method=mean:tracker=false", "ga2m"),
     "Lucid+SchedMate, no tracker": (f"{SCHEDMATE}:tracker=false", "ga2m"),
     "Lucid+SchedMate": (SCHEDMATE, "ga2m"),
-    "Lucid+SchedMate, perfect tracker": (KNOWING, "ga2m"),
-    "SRTF+SchedMate (ours)": ("srtf+schedmate", "user-mean"),
-    "bound: perfect advisor, no tracker": (f"{SCHEDMATE}:advisor=false:tracker=false", "oracle"),
     "bound: both perfect": (f"{KNOWING}:advisor=false", "oracle"),
 }
 
@@ -214,7 +213,7 @@ def undoing(study: Study) -> None:
             base = partial(cell, policy=f"{SCHEDMATE}:detection_rate=0{settings}")
             rates = {
                 f"{rate:g}": partial(cell, policy=f"{SCHEDMATE}:detection_rate={rate:g}{settings}")
-                for rate in (0.0, 0.5, 1.0)
+                for rate in ((0.0, 0.5, 1.0) if settings else (0.0, 1.0))
             }
             rates["perfect, at once"] = partial(cell, policy=f"{KNOWING}{settings}")
             rates["nobody shares"] = partial(cell, policy=f"{SCHEDMATE}:capacity=-1:tracker=false")
