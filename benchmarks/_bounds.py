@@ -1,13 +1,20 @@
-"""Modules that know the truth: what no better tracker could improve upon."""
+"""Modules that policies of benchmarks have: ones that know the truth, and a history on disk."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
+from schedmate.retrieval.embedders import load_embedder
+from schedmate.retrieval.history import JobHistory
+from schedmate.schedulers.adapters.advisor import Advisor
 from schedmate.schedulers.adapters.lucid import LucidWithSchedMate
+from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.equipment import Equipment, World
 from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.sim.workload import Workload
 
 
 class Knowing(Observer):
@@ -38,3 +45,19 @@ class KnowingLucid(LucidWithSchedMate):
         self.tracker = False
         parts = super().equip(world)
         return parts._replace(observers=(*parts.observers, Knowing()))
+
+
+class StoredAdvisor(Advisor):
+    """The advisor over the history that schedulers use, SQLite and FAISS, in a new folder."""
+
+    def __init__(self, workload: Workload, fallback: Estimator | None = None, **how: Any) -> None:
+        self.folder = TemporaryDirectory(prefix="history-")
+        history = JobHistory.open(Path(self.folder.name) / "history.db", embedder=load_embedder())
+        super().__init__(workload, fallback, history=history, **how)
+
+
+class StoredLucid(LucidWithSchedMate):
+    """Lucid with SchedMate whose advisor keeps its history on disk."""
+
+    name: ClassVar[str] = "lucid+schedmate"
+    advisor_type = StoredAdvisor

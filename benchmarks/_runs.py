@@ -74,7 +74,9 @@ def trace_of(
     if name != "PhillyM":
         nodes = max(max(j.gpus for j in part.jobs) // 8 + 4, round(demand(part) / 8 / load))
     separator = "," if ":" in chosen else ":"
-    work = assign(part, *parse(f"{chosen}{separator}seed={seed}"))
+    # Code that states how long it runs, an upper bound (docs/traces.md): as these were recorded.
+    told = "" if "stated=" in chosen else "stated=1,"
+    work = assign(part, *parse(f"{chosen}{separator}{told}seed={seed}"))
     return Trace(name, work, f"{nodes}x8", kind, seed, demand(part) / 8 / nodes)
 
 

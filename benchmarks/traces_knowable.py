@@ -23,11 +23,12 @@ from schedmate.schedulers.sim.traces.recipe import parse
 from schedmate.schedulers.sim.workload import Workload
 
 SETTINGS = (
-    "",
-    *("recurrence=0.3", "recurrence=0.9"),
-    *("spread=0.2", "spread=0.8"),
-    *("noise=0.1", "noise=0.7", "noise=1.5"),
-    *("early=0", "early=0.3"),
+    *("", "recurrence=0.3", "recurrence=0.9"),
+    "stated=1",
+    *("stated=1,recurrence=0.3", "stated=1,recurrence=0.9"),
+    *("stated=1,spread=0.2", "stated=1,spread=0.8"),
+    *("stated=1,noise=0.1", "stated=1,noise=0.7", "stated=1,noise=1.5"),
+    *("stated=1,early=0", "stated=1,early=0.3"),
 )
 
 
