@@ -26,6 +26,7 @@ from _semantic_parts import ablation, beyond, sensitivity
 from schedmate.report import axes, charts
 from schedmate.schedulers.sim.outcome.results import Result
 from schedmate.schedulers.sim.parameters import ColocationTable
+from schedmate.schedulers.sim.world.interference import GavelPairs
 
 CASE1: Policies = {
     "FIFO, backfill": ("fifo:backfill=true", "none"),
@@ -83,19 +84,29 @@ def _cdfs(name: str, found: dict[str, dict[str, list[Result]]]) -> None:
 
 
 def pairs(options: Options) -> None:
-    """What there is to undo: how many of Lucid's measured pairs slow a job down by how much."""
-    table = ColocationTable.read(options.data / "lucid" / "data" / "colocate_info.csv").pairs
-    speeds = np.array([value for (one, two), value in table.items() if one <= two])
-    rows = [
-        {
-            "pairs": len(speeds),
-            "mean speed": f"{speeds.mean():.3f}",
-            "one loses 35 % or more": f"{(speeds.min(axis=1) <= 0.65).mean():.1%}",
-            "one loses 50 % or more": f"{(speeds.min(axis=1) <= 0.5).mean():.1%}",
-            "both together do less than one alone": f"{(speeds.sum(axis=1) < 1).mean():.1%}",
-        }
-    ]
-    record("semantic_pairs", rows, source="Lucid's measured pairs (S-Lab-System-Group/Lucid)")
+    """What there is to undo: how many of the pairs that others measured slow a job by how much."""
+    lucid = ColocationTable.read(options.data / "lucid" / "data" / "colocate_info.csv").pairs
+    tables = {"Lucid, RTX 3090, 24 GB": lucid}
+    for gpu in ("v100", "p100", "k80"):
+        tables[f"Gavel, {gpu.upper()}"] = GavelPairs(gpu).pairs
+    rows = []
+    for title, measured in tables.items():
+        speeds = np.array([value for (one, two), value in measured.items() if one <= two])
+        rows.append(
+            {
+                "measured": title,
+                "pairs": len(speeds),
+                "mean speed": f"{speeds.mean():.3f}",
+                "mean difference within a pair": f"{abs(np.diff(speeds)).mean():.3f}",
+                "one loses 35 % or more": f"{(speeds.min(axis=1) <= 0.65).mean():.1%}",
+                "one loses 50 % or more": f"{(speeds.min(axis=1) <= 0.5).mean():.1%}",
+                "both together do less than one alone": f"{(speeds.sum(axis=1) < 1).mean():.1%}",
+            }
+        )
+    record(
+        "semantic_pairs", rows,
+        source="S-Lab-System-Group/Lucid; stanford-futuredata/gavel (single GPUs)",
+    )  # fmt: skip
 
 
 def load(options: Options) -> None:

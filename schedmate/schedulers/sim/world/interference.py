@@ -108,7 +108,8 @@ class GavelPairs:
     """
 
     def __init__(self, gpu: str) -> None:
-        self._pairs, self._batches = _gavel(gpu)
+        self.pairs, self._batches = _gavel(gpu)
+        """Speeds by the names that Gavel gives its jobs, in both orders."""
         document = load("schedulers/sim/world/gavel.yaml")
         self._families: dict[str, str] = document["families"]
         self._otherwise: str = document["otherwise"]
@@ -121,10 +122,10 @@ class GavelPairs:
         low, high = sorted(configs)
         # Every two families were measured, not every two batch sizes.
         found = next(
-            self._pairs[one, two]
+            self.pairs[one, two]
             for one in self._near(low)
             for two in self._near(high)
-            if (one, two) in self._pairs
+            if (one, two) in self.pairs
         )
         if low == high:  # which of the two is the first means nothing
             return (sum(found) / 2,) * 2
