@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class Campaigns:
     time of day and the weekday say."""
 
     @classmethod
-    def of(cls, values: Mapping[str, float] | None) -> Self | None:
+    def of(cls, values: Mapping[str, Any] | None) -> Self | None:
         """From a calibration; None: every job is a campaign of its own. Raises `ValueError`."""
         if values is None:
             return None
