@@ -8,6 +8,7 @@ command that was stopped goes on. What jobs train is made up on every trace; wha
 know of their run times is in docs/traces.md, and every table says how it was set.
 
     information  Lucid+SchedMate over Lucid, by recurrence, by what code states, by early ends
+    parts        where that comes from: run times, or profiling that is not done
     case1        Figure 10: Lucid with SchedMate and others on four traces
     undoing      Figure 13c: what it is worth to undo packings, by how jobs disturb each other
     physical     Table 1: 241 jobs on 128 GPUs
@@ -158,6 +159,30 @@ def information(study: Study) -> None:
     )  # fmt: skip
 
 
+PARTS = {
+    "Lucid": LUCID,
+    "Lucid, told the user's mean": ("lucid", "user-mean"),
+    "Lucid, nothing profiled, nothing packed": ("lucid:profile_gpus=0", "ga2m"),
+    "Lucid, told the truth": ("lucid", "oracle"),
+    "Lucid+SchedMate, all is profiled": (f"{SCHEDMATE}:tracker=false:bypass=false", "ga2m"),
+    "Lucid+SchedMate, estimates off by e^3": (f"{SCHEDMATE}:tracker=false:error=3", "ga2m"),
+    "Lucid+SchedMate, no tracker": (f"{SCHEDMATE}:tracker=false", "ga2m"),
+    "bound: perfect advisor, no tracker": (f"{SCHEDMATE}:tracker=false:advisor=false", "oracle"),
+}
+
+
+def parts(study: Study) -> None:
+    """Where the gain on Seren comes from: run times, or profiling that is not done."""
+    recipe = f"recurrence={RECURRENCE},early={PUBLISHED['Seren']},stated=0"
+    cell = partial(Cell, trace="Seren", recipe=recipe, jobs=JOBS)
+    base = partial(cell, policy=LUCID[0], told=LUCID[1])
+    rows = [
+        Row({"policy": title}, partial(cell, policy=policy, told=told), base)
+        for title, (policy, told) in PARTS.items()
+    ]
+    recorded("studies_parts", study, rows, base="Lucid", jobs=JOBS, recipe=recipe)
+
+
 CASE1 = {
     "FIFO, backfill": ("fifo:backfill=true", "none"),
     "Horus, true utilisation": ("horus:backfill=true", "oracle"),
@@ -300,7 +325,9 @@ def case3(study: Study) -> None:
     )  # fmt: skip
 
 
-TABLES = {one.__name__: one for one in (information, case1, undoing, physical, extraction, case3)}
+TABLES = {
+    one.__name__: one for one in (information, parts, case1, undoing, physical, extraction, case3)
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
