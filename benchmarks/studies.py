@@ -167,6 +167,10 @@ PARTS = {
     "Lucid+SchedMate, all is profiled": (f"{SCHEDMATE}:tracker=false:bypass=false", "ga2m"),
     "Lucid+SchedMate, estimates off by e^3": (f"{SCHEDMATE}:tracker=false:error=3", "ga2m"),
     "Lucid+SchedMate, no tracker": (f"{SCHEDMATE}:tracker=false", "ga2m"),
+    "the same, no node kept for profiling": (
+        f"{SCHEDMATE}:tracker=false:profiler_nodes=0",
+        "ga2m",
+    ),
     "bound: perfect advisor, no tracker": (f"{SCHEDMATE}:tracker=false:advisor=false", "oracle"),
 }
 
