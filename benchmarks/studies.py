@@ -167,6 +167,7 @@ PARTS = {
     "Lucid+SchedMate, all is profiled": (f"{SCHEDMATE}:tracker=false:bypass=false", "ga2m"),
     "Lucid+SchedMate, estimates off by e^3": (f"{SCHEDMATE}:tracker=false:error=3", "ga2m"),
     "Lucid+SchedMate, no tracker": (f"{SCHEDMATE}:tracker=false", "ga2m"),
+    "the same, the paper's mean of three": (f"{SCHEDMATE}:tracker=false:method=mean", "ga2m"),
     "the same, no node kept for profiling": (
         f"{SCHEDMATE}:tracker=false:profiler_nodes=0",
         "ga2m",
