@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schedmate.errors import InputError
 from schedmate.schedulers import Cluster, Constraints, Job, Migrate, Node, Start
-from schedmate.schedulers.policies.preemptive import Tiresias
+from schedmate.schedulers.policies.tiresias import Tiresias
 from schedmate.schedulers.policies.queues import Fifo
 from schedmate.schedulers.sim.engine.decisions import DecisionError
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
