@@ -117,7 +117,7 @@ def diagnose(
 
 def _node_log(text: str) -> Log:
     """The log of a node, named before it (`gpu-7=dmesg.txt`) or not."""
-    from schedmate.logparse.failure.hosts import host_name
+    from schedmate.hosts import host_name
     from schedmate.logparse.reading import open_log
 
     node, named, path = text.partition("=")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from schedmate.hosts import host_name
 from schedmate.jobs import Diagnosis, EvidenceLine
 from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.events import Event
-from schedmate.logparse.failure.hosts import host_name
 from schedmate.logparse.failure.leads import said_before
 from schedmate.logparse.failure.locate import TOGETHER, Verdict, first_report
 from schedmate.logparse.failure.meanwhile import Doing

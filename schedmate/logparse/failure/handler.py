@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from schedmate.errors import UsageError
+from schedmate.hosts import host_name
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.decide import decide
 from schedmate.logparse.failure.describe import among_attempts, describe, resemble
@@ -18,7 +19,6 @@ from schedmate.logparse.failure.ending import came_to_an_end
 from schedmate.logparse.failure.events import Event, event_at
 from schedmate.logparse.failure.filters import Healthy, outliers
 from schedmate.logparse.failure.gpu_memory import judged
-from schedmate.logparse.failure.hosts import host_name
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict
 from schedmate.logparse.failure.node_side import misplaced, node_events, unheeded
 from schedmate.logparse.failure.not_a_number import no_number_from

@@ -10,9 +10,9 @@ from functools import cache
 from typing import NamedTuple
 
 from schedmate.data import load
+from schedmate.hosts import host_name, same_host
 from schedmate.jobs import Origin
 from schedmate.logparse.failure.events import Event
-from schedmate.logparse.failure.hosts import host_name, same_host
 from schedmate.logparse.failure.plans import doubts
 from schedmate.logparse.failure.rules import RuleSet
 from schedmate.logparse.failure.scan import scan

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from schedmate.data import load
+from schedmate.hosts import host_name, listed
 from schedmate.jobs import Diagnosis, PlanStep, Recovery
-from schedmate.logparse.failure.hosts import host_name, listed
 
 ON_THE_NODE_S_SIDE = frozenset({"node_log", "exporter", "scheduler"})
 """Origins of evidence that a job cannot write."""

@@ -12,9 +12,9 @@ from cli_runner import Cli
 from schedmate import JobSpec, SchedMate
 from schedmate.data import load
 from schedmate.errors import UsageError
+from schedmate.hosts import host_name, same_host
 from schedmate.jobs import Diagnosis, Recovery
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.hosts import host_name, same_host
 from schedmate.logparse.failure.node_side import said
 from schedmate.logparse.failure.plans import doubts, plan_for
 from schedmate.logparse.failure.rules import load_rules
