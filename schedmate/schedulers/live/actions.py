@@ -1,0 +1,294 @@
+"""The actions that schedmate may take on a cluster: a closed list, and nothing else is possible.
+
+Each action is data: its target and arguments are its fields, `precondition` says what must be true
+of the cluster before it is taken, and `undo()` is the action that takes it back, or None. An action
+is written so that its effect can be seen afterwards (`Executor.probe`), because whoever takes it
+may be killed at any moment: a drain carries a mark of its plan, a requeue the number of the run it
+ends, an order the values before and after.
+
+Names of jobs and nodes are checked here, once, so that none can be read as an option, a pattern or
+a list by the command it is put into.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+
+from schedmate.hosts import host_name
+from schedmate.terminal import clean, counted
+
+REASON_PREFIX = "schedmate:"
+"""How the reason of every node that schedmate takes out of service begins."""
+
+LONGEST_NOTE = 255
+"""Characters of an annotation at most."""
+
+_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,252}\Z")
+_MARK = re.compile(r"[a-z0-9][a-z0-9.-]{0,58}[a-z0-9]\Z")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}\Z")
+
+
+def _job_id(text: str) -> str:
+    if not text.isascii() or _JOB.match(text) is None:
+        raise ValueError(f"{clean(text, 40)!r} cannot be the id of a job")
+    return text
+
+
+def _node_name(text: str) -> str:
+    if host_name(text) is None:
+        raise ValueError(f"{clean(text, 40)!r} cannot be the name of a node")
+    return text
+
+
+def _mark(text: str) -> str:
+    if _MARK.match(text) is None:
+        raise ValueError(f"{clean(text, 40)!r} cannot mark a drain: a-z, 0-9, '-' and '.' only")
+    return text
+
+
+def _diagnostic(text: str) -> str:
+    if _NAME.match(text) is None:
+        raise ValueError(f"{clean(text, 40)!r} cannot be the name of a diagnostic")
+    return text
+
+
+JobId = Annotated[str, AfterValidator(_job_id)]
+"""Slurm's `17` and `17_4`, Kubernetes' `namespace/name`, Ray's `raysubmit_x`; never a list."""
+
+NodeName = Annotated[str, AfterValidator(_node_name)]
+"""One machine, by the rules of host names (`schedmate.hosts`)."""
+
+Mark = Annotated[str, AfterValidator(_mark)]
+"""What tells a plan's drain from everybody else's: `ecc-error-1f0c2a9b7d3e`."""
+
+Note = Annotated[str, AfterValidator(lambda text: clean(text, LONGEST_NOTE))]
+"""One line of printable text."""
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class _Action(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @property
+    def target(self) -> str:
+        """What it acts on, in words: `node gpu-7`, `job 17`, `12 jobs`."""
+        raise NotImplementedError
+
+    @property
+    def precondition(self) -> str:
+        """What must be true of the cluster before it is taken, as a sentence; `Executor.probe`
+        is where that is looked up."""
+        raise NotImplementedError
+
+    def undo(self) -> Action | None:
+        """The action that takes it back; None where nothing can or need be taken back."""
+        return None
+
+
+def _jobs(ids: dict[str, object] | dict[str, int] | dict[str, str]) -> str:
+    return f"job {next(iter(ids))}" if len(ids) == 1 else counted(len(ids), "job")
+
+
+class Order(_Action):
+    """Give pending jobs a place in the queue: `values` by job, `previous` what they had.
+
+    The unit is the adapter's (Slurm: SiteFactor), larger is earlier. An adapter sends jobs of equal
+    value together. It is done when every job that is still pending has its value.
+    """
+
+    kind: Literal["order"] = "order"
+    values: dict[JobId, int] = Field(min_length=1)
+    previous: dict[JobId, int]
+
+    @property
+    def target(self) -> str:
+        return _jobs(self.values)
+
+    @property
+    def precondition(self) -> str:
+        return "each job is pending and has the value that it had; others are left out"
+
+    def undo(self) -> Action | None:
+        known = {job: self.previous[job] for job in self.values if job in self.previous}
+        return Order(values=known, previous=self.values) if known else None
+
+
+class Annotate(_Action):
+    """Write a line beside jobs for people to read: `texts` by job, `previous` what stood there."""
+
+    kind: Literal["annotate"] = "annotate"
+    texts: dict[JobId, Note] = Field(min_length=1)
+    previous: dict[JobId, Note] = Field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        return _jobs(self.texts)
+
+    @property
+    def precondition(self) -> str:
+        return "what stands beside each job is empty or schedmate's own"
+
+    def undo(self) -> Action | None:
+        before = {job: self.previous.get(job, "") for job in self.texts}
+        return Annotate(texts=before, previous=self.texts)
+
+
+class Drain(_Action):
+    """Take a node out of service; jobs on it go on. The node's reason becomes `reason`."""
+
+    kind: Literal["drain"] = "drain"
+    node: NodeName
+    mark: Mark
+
+    @property
+    def reason(self) -> str:
+        """`schedmate: MARK`, by which an administrator, and `Resume`, knows whose drain it is."""
+        return f"{REASON_PREFIX} {self.mark}"
+
+    @property
+    def target(self) -> str:
+        return f"node {self.node}"
+
+    @property
+    def precondition(self) -> str:
+        return "the node is in service, drained by nobody"
+
+    def undo(self) -> Action | None:
+        return Resume(node=self.node, mark=self.mark)
+
+
+class Resume(_Action):
+    """Put a node back into service that `Drain` with the same mark took out, and no other."""
+
+    kind: Literal["resume"] = "resume"
+    node: NodeName
+    mark: Mark
+
+    @property
+    def reason(self) -> str:
+        """The reason that the node must have now."""
+        return f"{REASON_PREFIX} {self.mark}"
+
+    @property
+    def target(self) -> str:
+        return f"node {self.node}"
+
+    @property
+    def precondition(self) -> str:
+        return f"the node is drained, for the reason '{self.reason}' to the letter"
+
+
+class Requeue(_Action):
+    """Put a job that ended, or runs, back into the queue, where it will not start on `exclude`.
+
+    `run` is the number of the run that this ends or follows (restarts so far: 0 the first). Where
+    it takes several steps (Slurm: requeuehold, ExcNodeList, release), the adapter takes what is
+    left of them when asked again.
+    """
+
+    kind: Literal["requeue"] = "requeue"
+    job: JobId
+    run: int = Field(ge=0)
+    exclude: tuple[NodeName, ...] = ()
+
+    @property
+    def target(self) -> str:
+        return f"job {self.job}"
+
+    @property
+    def precondition(self) -> str:
+        return f"run {self.run} is the job's last, and its scheduler still knows it"
+
+
+class Hold(_Action):
+    """Keep a pending job from starting."""
+
+    kind: Literal["hold"] = "hold"
+    job: JobId
+
+    @property
+    def target(self) -> str:
+        return f"job {self.job}"
+
+    @property
+    def precondition(self) -> str:
+        return "the job is pending and held by nobody"
+
+    def undo(self) -> Action | None:
+        return Release(job=self.job)
+
+
+class Release(_Action):
+    """Let a held job start again."""
+
+    kind: Literal["release"] = "release"
+    job: JobId
+
+    @property
+    def target(self) -> str:
+        return f"job {self.job}"
+
+    @property
+    def precondition(self) -> str:
+        return "the job is pending and held"
+
+    def undo(self) -> Action | None:
+        return Hold(job=self.job)
+
+
+class Diagnose(_Action):
+    """Run one of the administrator's diagnostics on nodes; what it shows is the answer's `data`.
+
+    `together` is one run over all nodes (a collective), else one on each. `diagnostic` is a name in
+    `recovery.yaml`; the command stands there, never in a plan.
+    """
+
+    kind: Literal["diagnose"] = "diagnose"
+    diagnostic: Annotated[str, AfterValidator(_diagnostic)]
+    nodes: tuple[NodeName, ...] = Field(min_length=1)
+    together: bool = False
+    timeout_s: Seconds = 900.0
+
+    @property
+    def target(self) -> str:
+        one = len(self.nodes) == 1
+        return f"node {self.nodes[0]}" if one else counted(len(self.nodes), "node")
+
+    @property
+    def precondition(self) -> str:
+        return "no job runs on the nodes"
+
+
+class Notify(_Action):
+    """Tell a person; `text` is what they read. It changes nothing on the cluster."""
+
+    kind: Literal["notify"] = "notify"
+    to: Literal["user", "operator"]
+    job: JobId | None = None
+    text: Note
+
+    @property
+    def target(self) -> str:
+        return f"the {self.to}" + (f" of job {self.job}" if self.job and self.to == "user" else "")
+
+    @property
+    def precondition(self) -> str:
+        return "none"
+
+
+Action = Annotated[
+    Order | Annotate | Drain | Resume | Requeue | Hold | Release | Diagnose | Notify,
+    Field(discriminator="kind"),
+]
+"""Any of them; as JSON, `kind` tells which."""
+
+Kind = Literal[
+    "order", "annotate", "drain", "resume", "requeue", "hold", "release", "diagnose", "notify"
+]
+
+ACTION: TypeAdapter[Action] = TypeAdapter(Action)
+"""`ACTION.validate_json(text)` is an action from JSON."""

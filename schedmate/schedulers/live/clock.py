@@ -1,0 +1,43 @@
+"""When something happened, so that its age can be told after somebody has set the clock.
+
+The time of day jumps: an administrator sets it, a virtual machine wakes up. The kernel also counts
+seconds since it booted, sleep included, which never jumps; with the id of that boot it tells the
+age of everything that happened since. Only across a reboot the time of day has to do.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Instant(NamedTuple):
+    """A point in time on this machine."""
+
+    time: float
+    """Time of day [s since epoch]."""
+    boot: str
+    """The boot that it belongs to; empty where the system does not say."""
+    uptime: float
+    """Time since that boot [s]."""
+
+    def age(self, now: Instant) -> float:
+        """How long ago this was [s], never less than zero."""
+        if self.boot and self.boot == now.boot:
+            return max(0.0, now.uptime - self.uptime)
+        return max(0.0, now.time - self.time)
+
+
+def now() -> Instant:
+    """The present."""
+    return Instant(time.time(), _boot(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""

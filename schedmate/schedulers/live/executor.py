@@ -1,0 +1,105 @@
+"""Who takes actions, and who may forbid them: the two protocols that `apply.py` works with.
+
+An executor (Slurm, Kubernetes, Ray, a site's own commands) implements two methods. A guard is asked
+before every action, inside the transaction that records its intent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from schedmate.errors import SchedmateError
+from schedmate.schedulers.live.actions import Action
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.live.record import PlanStatus, Record
+
+LookedUp = Literal[
+    "ready",  # the precondition holds and the action has not been taken, or only in part
+    "done",  # what the action brings about is so, by its own mark where it leaves one
+    "changed",  # neither: somebody else has changed the target, or it is gone
+]
+
+
+class Finding(NamedTuple):
+    """What a look at the cluster says about an action."""
+
+    state: LookedUp
+    detail: str = ""
+    """What was seen, for people."""
+
+
+class Answer(NamedTuple):
+    """What came of an action.
+
+    `unknown` is for an action of which nobody can tell: no answer in time, or one that makes no
+    sense. It is looked up before anything else happens.
+    """
+
+    outcome: Literal["done", "failed", "unknown"]
+    detail: str = ""
+    data: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple's default, which nobody changes
+
+
+class ExecutorError(SchedmateError):
+    """An executor cannot tell or do something now: its scheduler does not answer, a command of the
+    site failed. It says nothing about whether an action was taken."""
+
+
+class RefusedError(SchedmateError):
+    """A guard forbids an action. `wait_s` where it would allow it later [s], None where it needs
+    a person."""
+
+    def __init__(self, rule: str, message: str, *, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        """Which guard: `kill switch`, `circuit breaker`, `cool-down` ..."""
+        self.wait_s = wait_s
+
+
+class Executor(Protocol):
+    """Takes actions on one cluster. Raises `ExecutorError` for what it cannot tell.
+
+    Nothing else about actions is decided here: not whether, not how often, not in which order.
+    """
+
+    name: str
+    """For people and the record: `slurm`, `local`."""
+
+    def probe(self, action: Action) -> Finding:
+        """Look, and change nothing: does the action's precondition hold, is it done already, or is
+        the target not as the plan expects it?
+
+        `done` must mean that this action is in effect, not something like it: a node that somebody
+        else drained is `changed` for `Drain`. For an action of several steps that was cut off in
+        the middle it is `ready`, and `act` takes the rest.
+        """
+        ...
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        """Take an action whose intent is recorded, within a time.
+
+        `key` is the same each time this step is tried: for schedulers that know a request again.
+        What happened to an action that did not answer in time is `unknown`.
+        """
+        ...
+
+
+class Guard(Protocol):
+    """Forbids actions."""
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        """Raise `RefusedError`, or let the action be taken.
+
+        It runs inside the transaction that records the intent: what it reads of the record holds
+        until that is written. It must be quick and ask nobody: what it needs to know of the cluster
+        is given to it beforehand.
+        """
+        ...
+
+
+class Unguarded:
+    """A guard that forbids nothing, for tests and for actions that change no node or job."""
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        """Forbid nothing."""

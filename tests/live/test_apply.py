@@ -1,0 +1,223 @@
+"""Plans are carried out exactly once, whoever is killed when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from folder_cluster import FolderCluster
+
+from schedmate.schedulers.live.actions import Action, Drain, Notify, Requeue
+from schedmate.schedulers.live.apply import carry_out, take_back
+from schedmate.schedulers.live.claims import ClaimedError
+from schedmate.schedulers.live.executor import (
+    Answer,
+    ExecutorError,
+    Finding,
+    RefusedError,
+    Unguarded,
+)
+from schedmate.schedulers.live.plans import Plan, Reason, mark
+from schedmate.schedulers.live.record import PlanStatus, Record, StateError
+
+FREE = Unguarded()
+
+
+def plan_of(*actions: Action, key: str = "job 17 run 0") -> Plan:
+    return Plan.of(
+        "recovery",
+        cluster="alpha",
+        key=key,
+        created=1.0,
+        reason=Reason(
+            summary="ECC Error on gpu-7", verdict="ECC Error", job="17", nodes=("gpu-7",)
+        ),
+        actions=lambda id_: (
+            actions
+            or [
+                Drain(node="gpu-7", mark=mark("ECC Error", id_)),
+                Requeue(job="17", run=0, exclude=("gpu-7",)),
+            ]
+        ),
+    )
+
+
+def approved(record: Record, *actions: Action) -> str:
+    plan = plan_of(*actions)
+    record.propose(plan, by="agent")
+    record.approve(plan.id, by="alice")
+    return plan.id
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FolderCluster:
+    return FolderCluster(tmp_path).add(nodes=("gpu-7", "gpu-8"), jobs=("17",))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record(tmp_path / "record.db")
+
+
+def test_applied_twice_is_applied_once(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    assert carry_out(record, id_, cluster, FREE, by="agent").status.state == "applied"
+    assert carry_out(record, id_, cluster, FREE, by="agent").status.state == "applied"
+    assert cluster.effects() == ["drain node gpu-7", "requeue job 17"]
+    assert cluster.reason("gpu-7") == f"schedmate: ecc-error-{id_}"
+
+
+def test_nothing_happens_without_approval(cluster: FolderCluster, record: Record) -> None:
+    plan = plan_of()
+    record.propose(plan, by="agent")
+    with pytest.raises(StateError, match=f"recover approve {plan.id}"):
+        carry_out(record, plan.id, cluster, FREE, by="agent")
+    record.reject(plan.id, by="alice", note="known")
+    with pytest.raises(StateError, match="rejected"):
+        carry_out(record, plan.id, cluster, FREE, by="agent")
+    assert cluster.effects() == []
+
+
+@pytest.mark.parametrize("kind", ["drain", "requeue"])
+@pytest.mark.parametrize("moment", ["probe", "before", "after"])
+def test_killed_at_any_moment_and_started_again(
+    cluster: FolderCluster, record: Record, moment: str, kind: str
+) -> None:
+    id_ = approved(record)
+    script = Path(__file__).with_name("folder_cluster.py")
+    command = [sys.executable, str(script), str(cluster.folder), id_, "forth"]
+    killed = subprocess.run([*command, moment, kind], capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    assert record.plan(id_).state == "applying"
+    open_ones = [one.action.kind for one in record.undetermined()]
+    assert open_ones == ([] if moment == "probe" else [kind])
+    again = subprocess.run([*command, "", ""], capture_output=True, text=True)
+    assert again.stdout == "applied\n", again.stderr
+    assert cluster.effects() == ["drain node gpu-7", "requeue job 17"]
+    assert record.undetermined() == []
+    assert record.verify().broken is None
+
+
+@pytest.mark.parametrize("moment", ["probe", "before", "after"])
+def test_killed_while_undoing_and_started_again(
+    cluster: FolderCluster, record: Record, moment: str
+) -> None:
+    id_ = approved(record)
+    carry_out(record, id_, cluster, FREE, by="agent")
+    script = Path(__file__).with_name("folder_cluster.py")
+    command = [sys.executable, str(script), str(cluster.folder), id_, "back"]
+    killed = subprocess.run([*command, moment, "resume"], capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    again = subprocess.run([*command, "", ""], capture_output=True, text=True)
+    assert again.stdout == "undone\n", again.stderr
+    assert cluster.effects()[2:] == ["resume node gpu-7"]
+    assert cluster.reason("gpu-7") == ""
+    assert "requeue of job 17 cannot be taken back" in record.plan(id_).note
+
+
+def test_undo_takes_back_only_what_was_done(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record, Drain(node="gpu-7", mark="ours-1"), Drain(node="gpu-8", mark="ours-1"))
+    (cluster.folder / "nodes" / "gpu-8").write_text("by hand")
+    result = carry_out(record, id_, cluster, FREE, by="agent")
+    assert (result.stopped, result.status.state) == ("changed", "failed")
+    assert "by hand" in result.detail
+    assert take_back(record, id_, cluster, FREE, by="alice").status.state == "undone"
+    assert (cluster.reason("gpu-7"), cluster.reason("gpu-8")) == ("", "by hand")
+
+
+def test_undo_leaves_alone_what_somebody_changed_since(
+    cluster: FolderCluster, record: Record
+) -> None:
+    id_ = approved(record)
+    carry_out(record, id_, cluster, FREE, by="agent")
+    (cluster.folder / "nodes" / "gpu-7").write_text("fan replaced on Monday")
+    result = take_back(record, id_, cluster, FREE, by="alice")
+    assert result.status.state == "undone"
+    assert "node gpu-7 was left as it is" in result.detail
+    assert cluster.reason("gpu-7") == "fan replaced on Monday"
+
+
+class Silent(FolderCluster):
+    """Acts, and answers in no sense that could be used."""
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        super().act(action, key=key, timeout_s=timeout_s)
+        raise ExecutorError("no answer within 60 s")
+
+
+def test_no_answer_is_looked_up_the_next_time(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    result = carry_out(record, id_, Silent(cluster.folder), FREE, by="agent")
+    assert (result.stopped, result.status.state) == ("unknown", "applying")
+    assert carry_out(record, id_, cluster, FREE, by="agent").stopped is None
+    assert cluster.effects() == ["drain node gpu-7", "requeue job 17"]
+
+
+class Blind(FolderCluster):
+    def probe(self, action: Action) -> Finding:
+        raise ExecutorError("the controller does not answer")
+
+
+def test_who_cannot_look_does_not_act(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    result = carry_out(record, id_, Blind(cluster.folder), FREE, by="agent")
+    assert (result.stopped, result.status.state) == ("unknown", "applying")
+    assert cluster.effects() == []
+    assert record.attempts() == []
+
+
+def test_what_failed_is_tried_again_only_when_asked(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    (cluster.folder / "nodes" / "gpu-7").write_text("by hand")
+    assert carry_out(record, id_, cluster, FREE, by="agent").stopped == "changed"
+    (cluster.folder / "nodes" / "gpu-7").write_text("")
+    with pytest.raises(StateError, match="--retry"):
+        carry_out(record, id_, cluster, FREE, by="agent")
+    assert carry_out(record, id_, cluster, FREE, by="agent", retry=True).stopped is None
+
+
+class Forbids:
+    def __init__(self, kind: str, wait_s: float | None) -> None:
+        self.kind, self.wait_s = kind, wait_s
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        if action.kind == self.kind:
+            raise RefusedError("breaker", "three nodes are out", wait_s=self.wait_s)
+
+
+def test_a_guard_forbids_before_anything_is_written(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    result = carry_out(record, id_, cluster, Forbids("drain", None), by="agent")
+    assert (result.stopped, result.status.state) == ("refused", "failed")
+    assert record.plan(id_).note == "refused: breaker: three nodes are out"
+    assert cluster.effects() == []
+    assert record.attempts() == []
+
+
+def test_what_has_to_wait_goes_on_later(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    result = carry_out(record, id_, cluster, Forbids("requeue", 60.0), by="agent")
+    assert (result.stopped, result.wait_s, result.status.state) == ("waits", 60.0, "applying")
+    assert cluster.effects() == ["drain node gpu-7"]
+    assert carry_out(record, id_, cluster, FREE, by="agent").stopped is None
+    assert cluster.effects() == ["drain node gpu-7", "requeue job 17"]
+
+
+def test_two_at_once(cluster: FolderCluster, record: Record, tmp_path: Path) -> None:
+    id_ = approved(record)
+    with Record(tmp_path / "record.db") as other, other.claim(id_):
+        with pytest.raises(ClaimedError):
+            carry_out(record, id_, cluster, FREE, by="agent")
+    assert carry_out(record, id_, cluster, FREE, by="agent").stopped is None
+
+
+def test_an_action_that_nobody_can_take_fails(cluster: FolderCluster, record: Record) -> None:
+    class Cannot(FolderCluster):
+        def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+            return Answer("failed", "no mail here")
+
+    id_ = approved(record, Notify(to="operator", text="look at gpu-7"))
+    result = carry_out(record, id_, Cannot(cluster.folder), FREE, by="agent")
+    assert (result.stopped, result.status.note) == ("failed", "failed: no mail here")
