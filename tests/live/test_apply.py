@@ -120,11 +120,20 @@ def test_killed_while_undoing_and_started_again(
 def test_undo_takes_back_only_what_was_done(cluster: FolderCluster, record: Record) -> None:
     id_ = approved(record, Drain(node="gpu-7", mark="ours-1"), Drain(node="gpu-8", mark="ours-1"))
     (cluster.folder / "nodes" / "gpu-8").write_text("by hand")
-    result = carry_out(record, id_, cluster, FREE, by="agent")
-    assert (result.stopped, result.status.state) == ("changed", "failed")
-    assert "by hand" in result.detail
+    assert carry_out(record, id_, cluster, FREE, by="agent").status.state == "applied"
+    (moot,) = record.entries(kind="moot")
+    assert moot.body == {"step": 1, "undo": False, "detail": "drained: by hand"}
     assert take_back(record, id_, cluster, FREE, by="alice").status.state == "undone"
     assert (cluster.reason("gpu-7"), cluster.reason("gpu-8")) == ("", "by hand")
+    assert cluster.effects() == ["drain node gpu-7", "resume node gpu-7"]
+
+
+def test_a_node_that_is_gone_fails_the_plan(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    (cluster.folder / "nodes" / "gpu-7").unlink()
+    result = carry_out(record, id_, cluster, FREE, by="agent")
+    assert (result.stopped, result.status.state) == ("changed", "failed")
+    assert cluster.effects() == []
 
 
 def test_undo_leaves_alone_what_somebody_changed_since(
@@ -170,9 +179,9 @@ def test_who_cannot_look_does_not_act(cluster: FolderCluster, record: Record) ->
 
 def test_what_failed_is_tried_again_only_when_asked(cluster: FolderCluster, record: Record) -> None:
     id_ = approved(record)
-    (cluster.folder / "nodes" / "gpu-7").write_text("by hand")
+    (cluster.folder / "nodes" / "gpu-7").unlink()
     assert carry_out(record, id_, cluster, FREE, by="agent").stopped == "changed"
-    (cluster.folder / "nodes" / "gpu-7").write_text("")
+    cluster.add(nodes=("gpu-7",))
     with pytest.raises(StateError, match="--retry"):
         carry_out(record, id_, cluster, FREE, by="agent")
     assert carry_out(record, id_, cluster, FREE, by="agent", retry=True).stopped is None

@@ -243,14 +243,15 @@ class Release(_Action):
 class Diagnose(_Action):
     """Run one of the administrator's diagnostics on nodes; what it shows is the answer's `data`.
 
-    `together` is one run over all nodes (a collective), else one on each. `diagnostic` is a name in
-    `recovery.yaml`; the command stands there, never in a plan.
+    `diagnostic` is a name in `recovery.yaml`; the command stands there, never in a plan. It is run
+    on `each` node alone, or over all of them together (a collective) and, where that fails, over
+    groups of them, `halving` those until the faulty nodes are found.
     """
 
     kind: Literal["diagnose"] = "diagnose"
     diagnostic: Annotated[str, AfterValidator(_diagnostic)]
     nodes: tuple[NodeName, ...] = Field(min_length=1)
-    together: bool = False
+    how: Literal["each", "halving"] = "each"
     timeout_s: Seconds = 900.0
 
     @property

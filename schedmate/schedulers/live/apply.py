@@ -134,6 +134,10 @@ def _take(
     finding = _look(executor, action)
     if before and before[-1].outcome is None and _settle(record, before[-1], finding, by) == "done":
         return
+    if finding.state == "moot":
+        said = {"step": step, "undo": undo, "detail": finding.detail}
+        record.observe("moot", id_, by=by, data=said)
+        return
     if finding.state == "changed":
         raise _StoppedError("changed", finding.detail or f"{action.target} is not as it was")
     try:
@@ -144,6 +148,9 @@ def _take(
             guard=lambda one: guard.check(record, status, one, undo=undo),
         )
     except RefusedError as refusal:
+        if refusal.observed is not None:
+            what, about, data = refusal.observed
+            record.observe(what, about, by=by, data=data)
         why: Stop = "refused" if refusal.wait_s is None else "waits"
         raise _StoppedError(why, f"{refusal.rule}: {refusal}", refusal.wait_s) from None
     if finding.state == "done":
@@ -175,7 +182,7 @@ def _look(executor: Executor, action: Action) -> Finding:
 
 def _settle(record: Record, attempt: Attempt, finding: Finding, by: str) -> str:
     """Give an attempt that was cut off the outcome that a look at the cluster shows."""
-    outcomes = {"done": "done", "ready": "void", "changed": "failed"}
+    outcomes = {"done": "done", "ready": "void", "moot": "void", "changed": "failed"}
     outcome = outcomes[finding.state]
     detail = f"looked up after no answer came: {finding.detail or finding.state}"
     record.answer(attempt.id, outcome, by=by, detail=detail)  # type: ignore[arg-type]

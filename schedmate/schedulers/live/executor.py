@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 LookedUp = Literal[
     "ready",  # the precondition holds and the action has not been taken, or only in part
     "done",  # what the action brings about is so, by its own mark where it leaves one
-    "changed",  # neither: somebody else has changed the target, or it is gone
+    "moot",  # what it is for is so already, by somebody else: it is left out, and never undone
+    "changed",  # none of these: the target is gone, or no longer what the plan is about
 ]
 
 
@@ -48,13 +49,21 @@ class ExecutorError(SchedmateError):
 
 class RefusedError(SchedmateError):
     """A guard forbids an action. `wait_s` where it would allow it later [s], None where it needs
-    a person."""
+    a person. `observed` is what the record is to keep of it: what, about, data."""
 
-    def __init__(self, rule: str, message: str, *, wait_s: float | None = None) -> None:
+    def __init__(
+        self,
+        rule: str,
+        message: str,
+        *,
+        wait_s: float | None = None,
+        observed: tuple[str, str, dict[str, Any]] | None = None,
+    ) -> None:
         super().__init__(message)
         self.rule = rule
         """Which guard: `kill switch`, `circuit breaker`, `cool-down` ..."""
         self.wait_s = wait_s
+        self.observed = observed
 
 
 class Executor(Protocol):
@@ -71,7 +80,7 @@ class Executor(Protocol):
         the target not as the plan expects it?
 
         `done` must mean that this action is in effect, not something like it: a node that somebody
-        else drained is `changed` for `Drain`. For an action of several steps that was cut off in
+        else drained is `moot` for `Drain`. For an action of several steps that was cut off in
         the middle it is `ready`, and `act` takes the rest.
         """
         ...
@@ -82,6 +91,26 @@ class Executor(Protocol):
         `key` is the same each time this step is tried: for schedulers that know a request again.
         What happened to an action that did not answer in time is `unknown`.
         """
+        ...
+
+
+class Ran(NamedTuple):
+    """What came of a command on nodes. `exit_code` is None when it could not be run or did not end
+    in time, which says nothing about the nodes; `detail` then says why."""
+
+    exit_code: int | None
+    output: str
+    detail: str = ""
+
+
+class Runner(Protocol):
+    """Runs the administrator's diagnostics on nodes that are free of jobs (Slurm: an exclusive step
+    with a node list). It changes nothing that outlives the command."""
+
+    def run(
+        self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
+    ) -> Ran:
+        """Run a command once over all of `nodes` together, and end it after `timeout_s`."""
         ...
 
 
