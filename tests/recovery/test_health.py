@@ -1,0 +1,183 @@
+"""What the tools that test nodes print speaks against a node only where it should."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from outputs import DCGM3, DMESG, NCCL_ERROR, NCCL_OLD, SMI, dcgm4, nccl
+
+from schedmate.recovery.health.kernel_log import parse_xid, pci_address
+from schedmate.recovery.health.verdict import Expected, Reader, read
+from schedmate.schedulers.live.executor import Ran
+
+PERSISTENCE = "Persistence mode for GPU 0 is disabled."
+
+
+@pytest.mark.parametrize(
+    ("output", "exit_code", "state"),
+    [
+        (dcgm4(("Hardware", "memory", "Pass", None, "")), 0, "healthy"),
+        # the exit code is 226 as well where only a setting is wrong
+        (dcgm4(("Deployment", "software", "Fail", 5, PERSISTENCE)), 226, "unclear"),
+        (dcgm4(("Hardware", "memory", "Fail", 2, "row remap failed")), 226, "faulty"),
+        (dcgm4(("Hardware", "memory", "Fail", 6, "reset")), 226, "faulty"),
+        (dcgm4(("Hardware", "memory", "Warn", 1, "monitor it")), 0, "unclear"),
+        (dcgm4(("Hardware", "memory", "Fail", 4, "triage")), 226, "unclear"),
+        (dcgm4(("Hardware", "memory", "Fail", None, "")), 226, "faulty"),
+        (dcgm4(("Hardware", "memory", "Skip", None, "")), 0, "unclear"),
+        (dcgm4(("Hardware", "memory", "A new word", None, "")), 0, "unclear"),
+        (DCGM3 % ("PASS", "PASS"), 0, "healthy"),
+        (DCGM3 % ("FAIL", "PASS"), 226, "unclear"),
+        (DCGM3 % ("PASS", "FAIL"), 226, "faulty"),
+        ('{"DCGM Diagnostic": {"runtime_error": "unsupported GPU 0"}}', 0, "unclear"),
+        ('{"DCGM GPU Diagnostic": {"version": "4.2.3"}}', 0, "unclear"),
+        ("Error: unable to establish a connection to the specified host: localhost", 1, "unclear"),
+        ("bash: dcgmi: command not found", 127, "unclear"),
+        ("{" * 5000, 0, "unclear"),
+    ],
+)
+def test_dcgm(output: str, exit_code: int, state: str) -> None:
+    health = read("dcgm", Ran(exit_code, output))
+    assert health.state == state, health
+
+
+def test_dcgm_says_which_gpu_and_why() -> None:
+    health = read(
+        "dcgm",
+        Ran(
+            0,
+            dcgm4(
+                ("Deployment", "software", "Fail", 5, PERSISTENCE),
+                ("Hardware", "NVLink", "Fail", 2, "too many CRC errors"),
+            ),
+        ),
+    )
+    assert health.detail == "GPU 1: NVLink failed: too many CRC errors"
+    assert [one.component for one in health.complaints] == ["gpu", "nvlink"]
+    assert [one.blames for one in health.complaints] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "state"),
+    [
+        ("", "", "healthy"),
+        ("pending>No<", "pending>Yes<", "faulty"),
+        ("failure>No<", "failure>Yes<", "faulty"),
+        ("required>No<", "required>Yes<", "faulty"),
+        ("<dram_uncorrectable>0", "<dram_uncorrectable>2", "faulty"),
+        ("parity>0<", "parity>1<", "faulty"),
+        ("exceeded>No<", "exceeded>Yes<", "faulty"),
+        ("action>None<", "action>Reset<", "faulty"),
+        ("<status>Success", "<status>Insufficient Resources", "faulty"),
+        ("<product_name>NVIDIA H100 80GB HBM3", "<product_name>GPU is lost", "faulty"),
+        ("</nvidia_smi_log>", "", "unclear"),
+        ("<?xml", '<!ENTITY a "b"><?xml', "unclear"),
+    ],
+)
+def test_nvidia_smi(old: str, new: str, state: str) -> None:
+    assert old in SMI
+    health = read("nvidia-smi", Ran(0, SMI.replace(old, new)))
+    assert health.state == state, health
+
+
+def test_a_gpu_that_is_missing_speaks_against_the_node() -> None:
+    health = read("nvidia-smi", Ran(0, SMI), Expected(gpus=4))
+    assert (health.state, health.detail) == ("faulty", "2 GPUs answered of 4")
+    lost = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot"
+    assert read("nvidia-smi", Ran(15, lost)).state == "faulty"
+    assert read("nvidia-smi", Ran(9, "NVIDIA-SMI has failed")).state == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("output", "exit_code", "state"),
+    [
+        (nccl(), 0, "healthy"),
+        (nccl(prefix="[1,0]<stdout>:"), 0, "healthy"),
+        (nccl(prefix="0: "), 0, "healthy"),
+        (nccl(busbw=20.0), 0, "faulty"),
+        (nccl(wrong=7), 1, "faulty"),
+        (nccl(cut=True), 0, "unclear"),
+        (NCCL_OLD.replace("26.6", "86.6"), 0, "healthy"),
+        (NCCL_OLD, 0, "faulty"),
+        (NCCL_ERROR, 3, "faulty"),
+        ("srun: error: Unable to allocate resources", 1, "unclear"),
+        ("", 0, "unclear"),
+    ],
+)
+def test_nccl_tests(output: str, exit_code: int, state: str) -> None:
+    health = read("nccl-tests", Ran(exit_code, output), Expected(min_busbw_gbps=70.0))
+    assert health.state == state, health
+
+
+@pytest.mark.parametrize(
+    ("code", "rest", "state"),
+    [
+        ("79", "pid=0, GPU has fallen off the bus.", "faulty"),
+        ("95", "pid=7194, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No", "faulty"),
+        ("94", "pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No", "unclear"),
+        ("13", "pid=7512, Graphics SM Warp Exception", "unclear"),
+        ("31", "pid=1312, name=python3, Ch 00000008, intr 00000000. MMU Fault", "unclear"),
+        ("999", "pid=1, nobody knows", "unclear"),
+    ],
+)
+def test_kernel_logs(code: str, rest: str, state: str) -> None:
+    health = read("kernel-log", Ran(0, DMESG.format(code=code, rest=rest)))
+    assert health.state == state, health
+    assert health.complaints[0].part == "0000:3b:00"
+
+
+def test_a_quiet_kernel_log_and_one_that_cannot_be_read() -> None:
+    assert read("kernel-log", Ran(0, "[ 1.0] usb 1-1: new device\n")).state == "healthy"
+    assert read("kernel-log", Ran(1, "dmesg: read kernel buffer failed")).state == "unclear"
+
+
+def test_an_xid_line_in_parts() -> None:
+    event = parse_xid("NVRM: Xid (PCI:00000000:3B:00.0): 31, pid='1312', name=python3, Ch 8, MMU")
+    assert event is not None
+    assert event[:5] == (False, "0000:3b:00", 31, 1312, "python3")
+    assert event.text == "Ch 8, MMU"
+    switch = parse_xid("nvidia-nvswitch1: SXid (PCI:0000:aa:00.0): 24007, Severity 1 Engine")
+    assert switch is not None
+    assert (switch.switch, switch.code, switch.pid) == (True, 24007, None)
+    assert parse_xid("NVRM: GPU at PCI:0000:3b:00") is None
+
+
+@pytest.mark.parametrize("text", ["00000000:3B:00.0", "0000:3b:00.0", "0000:3b:00", "3b:00"])
+def test_a_pci_address_has_one_spelling(text: str) -> None:
+    assert pci_address(text) == "0000:3b:00"
+
+
+@pytest.mark.parametrize(
+    ("ran", "state"),
+    [
+        (Ran(0, "ok"), "healthy"),
+        (Ran(1, "fan broken"), "faulty"),
+        (Ran(2, "usage"), "unclear"),
+        (Ran(127, "not found"), "unclear"),
+        (Ran(None, "", "no end within 60 s"), "unclear"),
+    ],
+)
+def test_exit_codes(ran: Ran, state: str) -> None:
+    assert read("exit-code", ran).state == state
+
+
+READERS: list[Reader] = ["dcgm", "nvidia-smi", "nccl-tests", "kernel-log", "exit-code"]
+
+
+@given(
+    reader=st.sampled_from(READERS),
+    exit_code=st.none() | st.integers(-64, 255),
+    output=st.text(max_size=200)
+    | st.sampled_from([nccl(), SMI, DCGM3, DMESG]).flatmap(
+        lambda text: st.integers(0, len(text)).map(lambda end: text[:end])
+    ),
+)
+def test_nothing_that_is_printed_is_too_much(
+    reader: Reader, exit_code: int | None, output: str
+) -> None:
+    health = read(reader, Ran(exit_code, output), Expected(gpus=2, min_busbw_gbps=1.0))
+    assert health.state in ("healthy", "faulty", "unclear")
+    assert health.detail
+    if exit_code is None or exit_code in (126, 127):
+        assert health.state == "unclear"
