@@ -1,0 +1,231 @@
+"""The guard rails: what forbids an action of recovery, whoever approved the plan.
+
+Each rule reads the record and the inventory and decides in the transaction that records the intent
+(`Record.intend`), so that two processes cannot both use up the last of a budget. All attempts
+count that were not certainly without effect: one without an outcome may have been taken. What was
+undone counts as well, else draining and resuming in turns would know no bound.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from schedmate.durations import format_duration
+from schedmate.recovery.configuration import Configuration
+from schedmate.recovery.inventory import Inventory
+from schedmate.schedulers.live.actions import Action, Drain, Notify, Requeue, Resume
+from schedmate.schedulers.live.executor import RefusedError
+from schedmate.schedulers.live.record import Record
+from schedmate.schedulers.live.statuses import Attempt, PlanStatus
+from schedmate.terminal import counted
+
+TRIPPED, RESET = "breaker tripped", "breaker reset"
+"""What the record says when the circuit breaker opens, and when a person closes it."""
+ALLOWED_TEXT = "text alone, as recovery.yaml allows"
+"""`Reason.confirmed_by` of a plan that isolates on text that a rule of the file trusts."""
+
+
+class Guards:
+    """The guard of recovery (`executor.Guard`) for one state of the cluster.
+
+    `inventory` is asked for once before a plan is carried out and given here.
+    """
+
+    def __init__(self, configuration: Configuration, inventory: Inventory) -> None:
+        self.configuration, self.inventory = configuration, inventory
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        """Raise `RefusedError` for what is forbidden. Undoing is bound by the kill switch only, and
+        telling people by nothing."""
+        if isinstance(action, Notify):
+            return
+        self._kill_switch()
+        if undo:
+            return
+        if isinstance(action, Drain):
+            for rule in (self._confirmed, self._breaker, self._cool_down, self._last_healthy):
+                rule(record, status, action)
+        elif isinstance(action, Resume):
+            raise RefusedError("undo", "a node returns to service by `recover undo` only.")
+        elif isinstance(action, Requeue):
+            self._restarts(record, status, action)
+
+    # -- all -------------------------------------------------------------
+
+    def _kill_switch(self) -> None:
+        place = self.configuration.kill_switch
+        if kill_switch_is_on(place):
+            raise RefusedError(
+                "kill switch", f"{place} is there; nothing is done until it is removed."
+            )
+
+    # -- isolation -------------------------------------------------------
+
+    def _confirmed(self, _record: Record, status: PlanStatus, _action: Drain) -> None:
+        by = status.plan.reason.confirmed_by
+        rules = self.configuration.rules or ()
+        trusted = any(rule.isolate == "text" for rule in rules)
+        if not by or (by == ALLOWED_TEXT and not trusted):
+            raise RefusedError(
+                "confirmation", "only text says so, and nothing confirms that the node is faulty."
+            )
+
+    def _breaker(self, record: Record, _status: PlanStatus, action: Drain) -> None:
+        if breaker_is_open(record):
+            raise RefusedError(
+                "circuit breaker",
+                "it is open; look at the nodes that were isolated, then `schedmate recover reset`.",
+            )
+        limits = self.configuration.isolation
+        if not self.inventory.nodes:
+            raise RefusedError("circuit breaker", "it is not known which nodes the cluster has.")
+        if action.node not in self.inventory.nodes:
+            raise RefusedError(
+                "circuit breaker", f"{action.node} is none of the nodes of the cluster."
+            )
+        now, reset = record.now(), _latest(record, RESET)
+        drains = _drains(record)
+        # a person who closes the breaker has looked at all that was isolated until then
+        known = {drained.action.node for drained in drains if drained.id < reset}
+        counted_ones = {
+            drained.action.node
+            for drained in drains
+            if drained.id > reset
+            and (drained.at.age(now) <= limits.within or self._is_out(record, drained))
+        } | (self.inventory.ours - known)
+        allowed = self.allowed
+        if len(counted_ones | {action.node}) > allowed:
+            words = (
+                f"{counted(len(counted_ones), 'node')} isolated within "
+                f"{format_duration(limits.within)} or still out of service by us, "
+                f"{allowed} allowed"
+            )
+            raise RefusedError(
+                "circuit breaker",
+                f"{words}; it is open now, `schedmate recover reset` closes it.",
+                observed=(TRIPPED, "recovery", {"nodes": sorted(counted_ones), "for": action.node}),
+            )
+
+    @property
+    def allowed(self) -> int:
+        """Nodes that may be out of service by us: the stricter of number and share."""
+        limits = self.configuration.isolation
+        share = math.floor(len(self.inventory.nodes) * limits.at_most_percent / 100)
+        return min(limits.at_most, max(1, share) if limits.at_most_percent else 0)
+
+    def _cool_down(self, record: Record, _status: PlanStatus, action: Drain) -> None:
+        now, pause = record.now(), self.configuration.isolation.cool_down
+        others = [one for one in _drains(record) if one.action.node != action.node]
+        left = pause - min((one.at.age(now) for one in others), default=pause)
+        if left > 0:
+            raise RefusedError(
+                "cool-down",
+                f"another node was isolated less than {format_duration(pause)} ago.",
+                wait_s=left,
+            )
+
+    def _last_healthy(self, record: Record, _status: PlanStatus, action: Drain) -> None:
+        limits = self.configuration.isolation
+        out = set(self.inventory.out) | {
+            one.action.node for one in _drains(record) if self._is_out(record, one)
+        }
+        for name, nodes in self.inventory.partitions.items():
+            if action.node not in nodes:
+                continue
+            left = len(nodes - out - {action.node})
+            needed = max(limits.keep, math.floor(len(nodes) * limits.keep_percent / 100))
+            if left < needed:
+                raise RefusedError(
+                    "last healthy nodes",
+                    f"partition {name} would have {counted(left, 'node')} of {len(nodes)} in "
+                    f"service, {needed} are to stay.",
+                )
+
+    def _is_out(self, record: Record, drained: _Drain) -> bool:
+        """Whether a node that we drained has to be taken for out of service, or may be soon."""
+        if drained.id <= self.inventory.seen and drained.outcome == "done":
+            return drained.action.node in self.inventory.out
+        returned = record.attempts(plan=drained.plan, step=drained.step, undo=True)
+        return not any(one.outcome == "done" for one in returned)
+
+    # -- restarts --------------------------------------------------------
+
+    def _restarts(self, record: Record, status: PlanStatus, action: Requeue) -> None:
+        limits, now = self.configuration.restarts, record.now()
+        recent = [
+            one
+            for one in record.attempts(kind="requeue", undo=False)
+            if one.outcome in ("done", None) and one.at.age(now) <= limits.within
+        ]
+        span = format_duration(limits.within)
+        if len(recent) >= limits.all_jobs:
+            raise RefusedError(
+                "restart budget", f"{counted(len(recent), 'restart')} of all jobs within {span}."
+            )
+        own = [one for one in recent if _job(one) == action.job]
+        verdict = status.plan.reason.verdict or ""
+        same = [one for one in own if record.plan(one.plan).plan.reason.verdict == verdict]
+        budget = limits.by_verdict.get(verdict)
+        if len(own) >= limits.per_job or (budget is not None and len(same) >= budget):
+            words = f" after {verdict}" if len(own) < limits.per_job else ""
+            number = len(own) if len(own) >= limits.per_job else len(same)
+            raise RefusedError(
+                "restart budget",
+                f"job {action.job} was restarted {counted(number, 'time')}{words} within {span}.",
+            )
+        if own:
+            pause = min(limits.back_off_at_most, limits.back_off * 2.0 ** (len(own) - 1))
+            left = pause - min(one.at.age(now) for one in own)
+            if left > 0:
+                raise RefusedError(
+                    "back-off",
+                    f"job {action.job} was restarted less than {format_duration(pause)} ago.",
+                    wait_s=left,
+                )
+
+
+class _Drain(Attempt):
+    action: Drain
+
+
+def _drains(record: Record) -> list[_Drain]:
+    """Drains that were taken, or may have been."""
+    found = record.attempts(kind="drain", undo=False)
+    return [
+        _Drain(*one)
+        for one in found
+        if one.outcome in ("done", None) and isinstance(one.action, Drain)
+    ]
+
+
+def _job(attempt: Attempt) -> str | None:
+    return attempt.action.job if isinstance(attempt.action, Requeue) else None
+
+
+def breaker_is_open(record: Record) -> bool:
+    """Whether the circuit breaker has tripped and no person has closed it since."""
+    return _latest(record, TRIPPED) > _latest(record, RESET)
+
+
+def _latest(record: Record, kind: str) -> int:
+    return max((one.seq for one in record.entries(kind=kind)), default=0)
+
+
+def reset_breaker(record: Record, *, by: str, note: str) -> None:
+    """Close the circuit breaker. What was isolated until now no longer counts: the person who
+    closes it has looked at it."""
+    record.observe(RESET, "recovery", by=by, data={"note": note})
+
+
+def kill_switch_is_on(place: Path, stat: Callable[[Path], object] = os.stat) -> bool:
+    """Whether the file is there, or it cannot be told that it is not."""
+    try:
+        stat(place)
+    except FileNotFoundError:
+        return False
+    except OSError:  # no right to look, a file system that does not answer
+        return True
+    return True

@@ -1,0 +1,61 @@
+"""The nodes of a cluster as guards need to know them: which partition, and whether in service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from schedmate.errors import InputError
+from schedmate.schedulers.live.actions import REASON_PREFIX
+
+
+class InventoryError(InputError):
+    """It is not known which nodes the cluster has."""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All nodes, as last seen. Empty: nothing is known, and no node may be taken out of service."""
+
+    partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The nodes of each partition; a node may be in several."""
+    out: Mapping[str, str] = field(default_factory=dict)
+    """Nodes out of service, with the reason that the scheduler gives."""
+    seen: int = 0
+    """The number of the record's last entry when this was asked for: what was drained after that
+    is not in it yet."""
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Every node of every partition."""
+        return frozenset().union(*self.partitions.values())
+
+    @property
+    def ours(self) -> frozenset[str]:
+        """The nodes that are out of service for a reason of schedmate's."""
+        return frozenset(
+            node for node, reason in self.out.items() if reason.startswith(REASON_PREFIX)
+        )
+
+    @classmethod
+    def of(
+        cls, nodes: Iterable[tuple[str, Iterable[str], str | None]], *, seen: int = 0
+    ) -> Inventory:
+        """From (node, its partitions, the reason why it is out of service or None)."""
+        partitions: dict[str, set[str]] = {}
+        out: dict[str, str] = {}
+        for node, places, reason in nodes:
+            for place in places:
+                partitions.setdefault(place, set()).add(node)
+            if reason is not None:
+                out[node] = reason
+        return cls({name: frozenset(one) for name, one in partitions.items()}, out, seen)
+
+
+class HasInventory(Protocol):
+    """An executor that knows the nodes of its cluster."""
+
+    def inventory(self) -> Inventory:
+        """The nodes as they are now. Raises `ExecutorError` when that cannot be told."""
+        ...

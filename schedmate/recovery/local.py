@@ -1,0 +1,193 @@
+"""An executor made of the site's own commands, for schedulers that have no adapter.
+
+`commands` of recovery.yaml names them; no shell reads them, and what is filled in are names that
+were checked. Their output is one line a thing:
+
+    nodes             gpu-7 train,debug up           (NODE PARTITION,... STATE [REASON ...];
+                      gpu-8 train drained disk full   STATE is up, drained or down)
+    job {job}         0 FAILED                       (RUN STATE, as of the job's last run)
+    drain {node} {mark} {reason}, resume {node} {mark}, requeue {job} {exclude} {run},
+    hold {job}, release {job}, notify {to} {job} {text}      exit code 0, or a sentence and another
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from schedmate.recovery.configuration import Commands
+from schedmate.recovery.diagnosing import filled
+from schedmate.recovery.inventory import Inventory
+from schedmate.schedulers.live.actions import (
+    Action,
+    Drain,
+    Hold,
+    Notify,
+    Release,
+    Requeue,
+    Resume,
+)
+from schedmate.schedulers.live.executor import Answer, ExecutorError, Finding, Ran
+from schedmate.terminal import clean
+
+LONGEST_OUTPUT = 16 << 20
+"""Bytes of a command's output that are kept; the rest is read and dropped."""
+ENDED = frozenset({"FAILED", "COMPLETED", "TIMEOUT", "NODE_FAIL", "CANCELLED", "OUT_OF_MEMORY"})
+
+
+class LocalExecutor:
+    """Takes actions through commands on this machine (`executor.Executor` and `Runner`)."""
+
+    name = "local"
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
+
+    # -- looking ---------------------------------------------------------
+
+    def inventory(self, *, seen: int = 0) -> Inventory:
+        """The nodes as the command `nodes` lists them now."""
+        return Inventory.of(self._nodes(), seen=seen)
+
+    def probe(self, action: Action) -> Finding:
+        """Look the target up with the commands `nodes` and `job`."""
+        if isinstance(action, Drain | Resume):
+            return self._probe_node(action)
+        if isinstance(action, Requeue | Hold | Release):
+            return self._probe_job(action)
+        if isinstance(action, Notify):
+            return Finding("ready")
+        return Finding("changed", f"this site has no command for {action.kind}")
+
+    def _probe_node(self, action: Drain | Resume) -> Finding:
+        known = {node: reason for node, _, reason in self._nodes()}
+        if action.node not in known:
+            return Finding("changed", f"the cluster has no node {action.node}")
+        reason = known[action.node]
+        ours = reason == action.reason
+        seen = f"{action.node} is " + (f"out of service: {reason}" if reason else "in service")
+        if isinstance(action, Drain):
+            return Finding("done" if ours else "ready" if reason is None else "moot", seen)
+        return Finding("ready" if ours else "moot" if reason is None else "changed", seen)
+
+    def _probe_job(self, action: Requeue | Hold | Release) -> Finding:
+        words = self._output("job", job=action.job).split()
+        if len(words) < 2 or not words[0].isdigit():
+            raise ExecutorError(f"the command job said {clean(words)!r}, not RUN STATE.")
+        run, state = int(words[0][:9]), words[1].upper()
+        seen = f"run {run} of job {action.job} is {state}"
+        if isinstance(action, Requeue):
+            if run == action.run:
+                # one that waits in its first run was put back already, by whatever counts no runs
+                return Finding("moot" if state == "PENDING" else "ready", seen)
+            return Finding("done" if run == action.run + 1 else "changed", seen)
+        wanted, other = ("HELD", "PENDING") if isinstance(action, Hold) else ("PENDING", "HELD")
+        return Finding({wanted: "done", other: "ready"}.get(state, "changed"), seen)  # type: ignore[arg-type]
+
+    def _nodes(self) -> Iterator[tuple[str, tuple[str, ...], str | None]]:
+        for line in self._output("nodes").splitlines():
+            if not line.strip():
+                continue
+            node, partitions, state, *reason = [*line.split(None, 3), ""][:4]
+            if state not in ("up", "drained", "down"):
+                raise ExecutorError(
+                    f"the command nodes said {clean(line, 80)!r}, not NODE PARTITION STATE."
+                )
+            said = " ".join(reason).strip()
+            yield node, tuple(partitions.split(",")), None if state == "up" else said or state
+
+    def _output(self, name: str, **words: str) -> str:
+        command = getattr(self.commands, name)
+        if command is None:
+            raise ExecutorError(f"recovery.yaml names no command {name}.")
+        ran = run(filled(command, **words), self.commands.timeout)
+        if ran.exit_code != 0:
+            said = ran.detail or clean(ran.output[-300:]) or f"exit code {ran.exit_code}"
+            raise ExecutorError(f"the command {name} failed: {said}")
+        return ran.output
+
+    # -- acting ----------------------------------------------------------
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        """Run the site's command; where it fails, a look decides whether it did something."""
+        command = getattr(self.commands, action.kind, None)
+        if command is None:
+            return Answer("failed", f"recovery.yaml names no command {action.kind}")
+        ran = run(filled(command, key=key, **_words(action)), min(timeout_s, self.commands.timeout))
+        said = ran.detail or clean(ran.output.strip()[-300:])
+        if ran.exit_code == 0:
+            return Answer("done", said)
+        if ran.exit_code is None:
+            return Answer("unknown", said)
+        if isinstance(action, Notify):
+            return Answer("failed", said or f"exit code {ran.exit_code}")
+        found = self.probe(action)
+        if found.state == "done":
+            return Answer("done", f"{found.detail}, though its command said: {said}")
+        return Answer("failed", said or f"exit code {ran.exit_code}")
+
+    def run(
+        self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
+    ) -> Ran:
+        """Run a diagnostic's command here; `{node}` and `{nodes}` in it say where it is to test."""
+        return run(command, timeout_s)
+
+
+def _words(action: Action) -> dict[str, str]:
+    if isinstance(action, Drain | Resume):
+        return {"node": action.node, "mark": action.mark, "reason": action.reason}
+    if isinstance(action, Requeue):
+        return {"job": action.job, "run": str(action.run), "exclude": ",".join(action.exclude)}
+    if isinstance(action, Hold | Release):
+        return {"job": action.job}
+    if isinstance(action, Notify):
+        return {"to": action.to, "job": action.job or "", "text": action.text}
+    return {}
+
+
+def run(command: tuple[str, ...], timeout_s: float) -> Ran:
+    """Run a command in a session of its own, and end all of it at the time limit."""
+    try:
+        started = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        return Ran(127, f"{command[0]}: {said}")
+    with started:
+        try:
+            output, ended = _read(started, time.monotonic() + timeout_s)
+        finally:
+            with suppress(ProcessLookupError):  # what it left behind, too
+                os.killpg(started.pid, signal.SIGKILL)
+    text = output.decode("utf-8", "replace")
+    if not ended:
+        return Ran(None, text, f"{command[0]} did not end within {timeout_s:g} s")
+    return Ran(started.returncode, text)
+
+
+def _read(started: subprocess.Popen[bytes], until: float) -> tuple[bytes, bool]:
+    """What a process prints until it ends, and whether it did in time."""
+    assert started.stdout is not None
+    kept = bytearray()
+    while (left := until - time.monotonic()) > 0:
+        if not select.select([started.stdout], [], [], left)[0]:
+            break
+        chunk = os.read(started.stdout.fileno(), 1 << 16)
+        if not chunk:
+            try:
+                started.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                break
+            return bytes(kept), True
+        kept += chunk[: LONGEST_OUTPUT - len(kept)]
+    return bytes(kept), False
