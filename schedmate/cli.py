@@ -27,6 +27,7 @@ COMMANDS = (
     "track",
     "diagnose",
     "triage",
+    "recover",
     "rules",
     "simulate",
     "tune",

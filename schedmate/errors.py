@@ -6,7 +6,8 @@ SchedmateError            1  an internal error, or a policy that fails
 │   └── SettingsError     2  a settings file or environment variable that does not parse
 ├── InputError            3  an input that is missing, unreadable or not what it should be
 │   └── LimitError        3  an input that takes more time or memory than reading it may take
-└── ModelError            5  a language model that gave no usable answer, where one was insisted on
+├── ModelError            5  a language model that gave no usable answer, where one was insisted on
+└── ActionError           7  an action on a cluster that was not taken, or of which nobody can tell
 
 Every message is one sentence: what is wrong, where, and what to do next. `schedmate` prints it
 after `error:` and exits with `exit_code`; the whole table is `EXIT_CODES`.
@@ -25,6 +26,7 @@ INPUT = 3
 ABSTAINED = 4
 MODEL = 5
 FAILED_JOB = 6
+NOT_TAKEN = 7
 INTERRUPTED = 130
 READER_LEFT = 141
 TERMINATED = 143
@@ -38,6 +40,7 @@ EXIT_CODES: dict[int, str] = {
     ABSTAINED: "no confident answer: no similar job, no step time (only with --fail-on-abstain)",
     MODEL: "the language model gave no usable answer (only where nothing else could answer)",
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
+    NOT_TAKEN: "a plan was not carried out: not approved, forbidden by a guard, failed, or unsure",
     INTERRUPTED: "interrupted (Ctrl-C)",
     READER_LEFT: "whoever read the output has left, as `head` does",
     TERMINATED: "ended by SIGTERM, as `scancel` and `timeout` send it",
@@ -76,6 +79,12 @@ class InputError(SchedmateError):
 
 class LimitError(InputError):
     """Reading an input took more time or memory than allowed, and was ended."""
+
+
+class ActionError(SchedmateError):
+    """An action on a cluster was not taken, or nobody can tell whether it was."""
+
+    exit_code: ClassVar[int] = NOT_TAKEN
 
 
 def require(what: str, extra: str, *packages: str) -> None:

@@ -99,8 +99,8 @@ def diagnose(
         log = stack.enter_context(open_job(logs, follow_links=follow_links))
         found = run(
             log,
-            node_logs=[stack.enter_context(_node_log(one)) for one in node_logs or ()],
-            nodes=_names(nodes or ()),
+            node_logs=[stack.enter_context(node_log(one)) for one in node_logs or ()],
+            nodes=node_names(nodes or ()),
             healthy=[stack.enter_context(open_log(path)) for path in healthy or ()],
             locator=locator,
         )
@@ -115,7 +115,7 @@ def diagnose(
         raise typer.Exit(FAILED_JOB)
 
 
-def _node_log(text: str) -> Log:
+def node_log(text: str) -> Log:
     """The log of a node, named before it (`gpu-7=dmesg.txt`) or not."""
     from schedmate.hosts import host_name
     from schedmate.logparse.reading import open_log
@@ -129,7 +129,7 @@ def _node_log(text: str) -> Log:
     return log
 
 
-def _names(nodes: Iterable[str]) -> list[str]:
+def node_names(nodes: Iterable[str]) -> list[str]:
     """The names in lists of nodes as Slurm writes them."""
     from schedmate.logparse.triage.targets import expand_hosts
 

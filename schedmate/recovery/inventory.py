@@ -39,9 +39,7 @@ class Inventory:
         )
 
     @classmethod
-    def of(
-        cls, nodes: Iterable[tuple[str, Iterable[str], str | None]], *, seen: int = 0
-    ) -> Inventory:
+    def of(cls, nodes: Iterable[tuple[str, Iterable[str], str | None]]) -> Inventory:
         """From (node, its partitions, the reason why it is out of service or None)."""
         partitions: dict[str, set[str]] = {}
         out: dict[str, str] = {}
@@ -50,7 +48,7 @@ class Inventory:
                 partitions.setdefault(place, set()).add(node)
             if reason is not None:
                 out[node] = reason
-        return cls({name: frozenset(one) for name, one in partitions.items()}, out, seen)
+        return cls({name: frozenset(one) for name, one in partitions.items()}, out)
 
 
 class HasInventory(Protocol):

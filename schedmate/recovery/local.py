@@ -50,9 +50,9 @@ class LocalExecutor:
 
     # -- looking ---------------------------------------------------------
 
-    def inventory(self, *, seen: int = 0) -> Inventory:
+    def inventory(self) -> Inventory:
         """The nodes as the command `nodes` lists them now."""
-        return Inventory.of(self._nodes(), seen=seen)
+        return Inventory.of(self._nodes())
 
     def probe(self, action: Action) -> Finding:
         """Look the target up with the commands `nodes` and `job`."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from schedmate.errors import SchedmateError
+from schedmate.errors import ActionError
 
 
-class ClaimedError(SchedmateError):
+class ClaimedError(ActionError):
     """Another process is at it."""
 
 

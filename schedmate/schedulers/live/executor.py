@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from schedmate.errors import SchedmateError
+from schedmate.errors import ActionError
 from schedmate.schedulers.live.actions import Action
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Answer(NamedTuple):
     data: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple's default, which nobody changes
 
 
-class ExecutorError(SchedmateError):
+class ExecutorError(ActionError):
     """An executor cannot tell or do something now: its scheduler does not answer, a command of the
     site failed. It says nothing about whether an action was taken."""
 
 
-class RefusedError(SchedmateError):
+class RefusedError(ActionError):
     """A guard forbids an action. `wait_s` where it would allow it later [s], None where it needs
     a person. `observed` is what the record is to keep of it: what, about, data."""
 

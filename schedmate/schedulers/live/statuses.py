@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from schedmate.errors import SchedmateError
+from schedmate.errors import ActionError
 from schedmate.schedulers.live.actions import Action
 from schedmate.schedulers.live.clock import Instant
 from schedmate.schedulers.live.plans import Plan, State
@@ -17,7 +17,7 @@ Outcome = Literal[
 """What came of an attempt. None instead: undetermined, it may or may not have been taken."""
 
 
-class StateError(SchedmateError):
+class StateError(ActionError):
     """A plan, or a step of one, is not in a state that allows this."""
 
 

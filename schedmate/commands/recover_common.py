@@ -1,0 +1,86 @@
+"""What the commands of `schedmate recover` share: options, who runs them, the two files."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from schedmate.recovery.configuration import Configuration
+    from schedmate.recovery.service import Recovery
+    from schedmate.schedulers.live.record import Record
+
+VARIABLE = "SCHEDMATE_RECOVERY"
+SITE_FILE = Path("/etc/schedmate/recovery.yaml")
+
+RecoveryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--recovery",
+        metavar="FILE",
+        help=f"The administrator's recovery.yaml; else ${VARIABLE}, else {SITE_FILE} if it is "
+        "there. Without one, plans are made and nothing can be done.",
+    ),
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option("--record", metavar="FILE", help="The record, in place of recovery.yaml's."),
+]
+NoteOption = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the record.")]
+PlanId = Annotated[str, typer.Argument(metavar="ID", help="A plan, as `recover status` lists it.")]
+
+
+def person() -> str:
+    """The user who runs this; through sudo, who asked for it."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = str(os.geteuid())
+    asked = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
+    return f"{asked} (as {name})" if asked and asked != name else name
+
+
+def place_of(named: Path | None) -> Path | None:
+    """The recovery.yaml that counts: the one that is named, else the site's, if there is one."""
+    if named is not None:
+        return named
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    return SITE_FILE if SITE_FILE.is_file() else None
+
+
+def configured(named: Path | None, record: Path | None) -> Configuration:
+    """The administrator's configuration, with another record where one is named."""
+    from schedmate.recovery.configuration import load_configuration
+
+    found = load_configuration(place_of(named))
+    return found if record is None else found.model_copy(update={"record": record.absolute()})
+
+
+@contextmanager
+def to_read(configuration: Configuration, dry_run: bool) -> Iterator[Record]:
+    """The record; for a dry run only to be read, or an empty one where there is none."""
+    from schedmate.schedulers.live.record import Record
+
+    with ExitStack() as stack:
+        place = configuration.record
+        if dry_run and not place.exists():
+            place = Path(stack.enter_context(TemporaryDirectory())) / "record.db"
+            Record(place).close()
+        yield stack.enter_context(Record(place, read_only=dry_run))
+
+
+def service_of(configuration: Configuration, record: Record) -> Recovery:
+    """Recovery through the commands of recovery.yaml, if it names any."""
+    from schedmate.recovery.local import LocalExecutor
+    from schedmate.recovery.service import Recovery
+
+    executor = LocalExecutor(configuration.commands) if configuration.commands else None
+    return Recovery(configuration, record, executor, by=person())

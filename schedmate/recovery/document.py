@@ -1,0 +1,138 @@
+"""The record's plans as JSON, `schedmate.recover/v1`, for commands, agents and the dashboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from schedmate.schedulers.live.clock import Instant
+from schedmate.schedulers.live.plans import Plan, State
+from schedmate.schedulers.live.record import Record
+from schedmate.schedulers.live.statuses import Outcome, PlanStatus
+
+SCHEMA = "schedmate.recover/v1"
+
+
+class AttemptDocument(BaseModel):
+    """An action that was begun; `outcome` null: nobody knows yet what came of it."""
+
+    step: int
+    undo: bool
+    kind: str
+    target: str
+    time: float
+    by: str
+    outcome: Outcome | None
+    detail: str
+    data: dict[str, Any]
+
+
+class EventDocument(BaseModel):
+    """One line of a plan's history."""
+
+    seq: int
+    time: float
+    kind: str
+    by: str
+    text: str
+
+
+class PlanDocument(BaseModel):
+    """A plan as it stands, with what is to happen in words."""
+
+    plan: Plan
+    state: State
+    since: float
+    by: str
+    note: str
+    steps: list[str]
+    attempts: list[AttemptDocument] = []
+    history: list[EventDocument] = []
+
+
+class ChainDocument(BaseModel):
+    """What a check of the record's chain of hashes found."""
+
+    entries: int
+    head: str
+    broken: str | None
+
+
+class RecoverDocument(BaseModel):
+    """Output of `schedmate recover ... --json`."""
+
+    plans: list[PlanDocument] = []
+    why: str | None = None
+    forbidden: list[str] = []
+    stopped: str | None = None
+    wait_s: float | None = None
+    counts: dict[str, int] | None = None
+    breaker: str | None = None
+    kill_switch: bool | None = None
+    undetermined: int | None = None
+    isolated: dict[str, str] | None = None
+    chain: ChainDocument | None = None
+
+
+def plan_document(record: Record, status: PlanStatus, *, whole: bool = False) -> PlanDocument:
+    """A plan, with its attempts and its history where it is to be `whole`."""
+    found = PlanDocument(
+        plan=status.plan,
+        state=status.state,
+        since=_time(status.since),
+        by=status.by,
+        note=status.note,
+        steps=[f"{one.kind} {one.target}" for one in status.plan.actions],
+    )
+    if whole:
+        found.attempts = [
+            AttemptDocument(
+                step=one.step,
+                undo=one.undo,
+                kind=one.action.kind,
+                target=one.action.target,
+                time=_time(one.at),
+                by=one.by,
+                outcome=one.outcome,
+                detail=one.detail,
+                data=one.data,
+            )
+            for one in record.attempts(plan=status.plan.id)
+        ]
+        found.history = [
+            EventDocument(
+                seq=one.seq, time=_time(one.at), kind=one.kind, by=one.actor, text=_text(one.body)
+            )
+            for one in record.entries(about=status.plan.id)
+            if one.kind != "case"
+        ]
+    return found
+
+
+def isolated(record: Record) -> dict[str, str]:
+    """The nodes that were taken out of service and not put back by us, with the plan's id."""
+    found: dict[str, str] = {}
+    for one in record.attempts():
+        node = getattr(one.action, "node", None)
+        if node is None or one.outcome not in ("done", None):
+            continue
+        if one.action.kind == "drain":
+            found[node] = one.plan
+        elif one.action.kind == "resume" and one.outcome == "done":
+            found.pop(node, None)
+    return found
+
+
+def _text(body: dict[str, Any]) -> str:
+    if "to" in body and "from" in body:
+        return f"{body['from']} -> {body['to']}" + (f": {body['note']}" if body["note"] else "")
+    if "outcome" in body:
+        return f"{body['outcome']}" + (f": {body['detail']}" if body["detail"] else "")
+    if "action" in body:
+        return f"step {body['step']}{' undone' if body['undo'] else ''}: {body['action']['kind']}"
+    return str(body.get("detail", ""))
+
+
+def _time(at: Instant) -> float:
+    return at.time
