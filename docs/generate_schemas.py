@@ -17,6 +17,8 @@ from schedmate.logparse.failure.rules import Rule
 from schedmate.logparse.progress.ratio import Slowdown
 from schedmate.logparse.triage import json_schema as triage
 from schedmate.logparse.triage.document import JobVerdict
+from schedmate.recovery.configuration import Configuration
+from schedmate.recovery.document import RecoverDocument
 from schedmate.retrieval.calibration import Calibration
 from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.parallelism.plan import Plan
@@ -225,9 +227,26 @@ class ParallelModels(TypedDict):
     """Output of `schedmate parallel models --json`."""
 
     models: list[ParallelModel]
+class Checkpoint(TypedDict):
+    """Output of `schedmate recover checkpoint --json`; without one only `found`, false."""
+
+    found: bool
+    path: NotRequired[str]
+    layout: NotRequired[str]
+    step: NotRequired[int | None]
+    time: NotRequired[float]
+    load: NotRequired[str]
+    passed_over: NotRequired[list[str]]
+    command: NotRequired[str]
+    note: NotRequired[str]
+
+
+class RecoveryFile(Configuration):
+    """Output of `schedmate recover check --json`: a recovery.yaml with all defaults."""
 
 
 PARTS: dict[str, Any] = {
+    "checkpoint": Checkpoint,
     "config": Config,
     "doctor": Doctor,
     "error": Error,
@@ -239,6 +258,8 @@ PARTS: dict[str, Any] = {
     "parallel-planning": ParallelPlanning,
     "parallel-prediction": ParallelPrediction,
     "parallel-pruning": ParallelPruning,
+    "recover": RecoverDocument,
+    "recovery-file": RecoveryFile,
     "rules": Rules,
 }
 """Documents and what they are made of."""
