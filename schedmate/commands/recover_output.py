@@ -30,7 +30,8 @@ def show(document: RecoverDocument, *, as_json: bool, what: str, kept: bool = Tr
         for number, plan in enumerate(document.plans):
             if number:
                 screen.line()
-            _plan(screen, plan)
+            # who asked for it has read the rest when it was proposed
+            _plan(screen, plan, whole=plan.state == "proposed" or what in ("plan", "status"))
     if not document.plans and what in ("plan", "apply"):
         screen.line(document.why or "No plan is approved; nothing was done.")
     for text in document.forbidden:
@@ -45,17 +46,18 @@ def show(document: RecoverDocument, *, as_json: bool, what: str, kept: bool = Tr
         _next(document, what)
 
 
-def _plan(screen: Screen, found: PlanDocument) -> None:
+def _plan(screen: Screen, found: PlanDocument, *, whole: bool) -> None:
     plan = found.plan
     screen.line(f"{plan.id} · {found.state}", TONES.get(found.state))
     screen.line(plan.reason.summary)
-    for number, action in enumerate(plan.actions, 1):
-        screen.line(f"{action.kind} {action.target}", label=f"  {number}. ")
-        screen.line(f"only if {action.precondition}", label="     ")
+    for number, action in enumerate(plan.actions if whole else (), 1):
+        screen.line(action.in_words, label=f"  {number}. ")
+        if action.precondition:
+            screen.line(f"only if {action.precondition}", label="     ")
         back = action.undo()
         if back is not None:
-            screen.line(f"taken back by: {back.kind} {back.target}", label="     ")
-    for line in plan.reason.evidence:
+            screen.line(f"taken back by: {back.in_words}", label="     ")
+    for line in plan.reason.evidence if whole else ():
         mark = ">" if line.note == "decided" else " "
         screen.line(line.text, label=f"  {mark} {line.file}:{line.line} ")
     if found.note:

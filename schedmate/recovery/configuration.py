@@ -253,10 +253,11 @@ def _first(error: ValidationError) -> str:
     place = ".".join(str(part) for part in one["loc"])
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if one["type"] == "extra_forbidden":
-        name = str(one["loc"][-1])
-        return f"there is no key {clean(place, 100)}{did_you_mean(name, _keys())}{more}."
+        meant = did_you_mean(str(one["loc"][-1]), _keys())
+        return f"there is no key {clean(place, 100)}{more}{meant or '.'}"
     message = one["msg"].removeprefix("Value error, ")
-    return f"{clean(place, 100)}{': ' if place else ''}{clean(message, 400)}{more}."
+    sentence = f"{clean(place, 100)}{': ' if place else ''}{clean(message, 400)}{more}"
+    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def _keys() -> set[str]:

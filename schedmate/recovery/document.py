@@ -83,7 +83,7 @@ def plan_document(record: Record, status: PlanStatus, *, whole: bool = False) ->
         since=_time(status.since),
         by=status.by,
         note=status.note,
-        steps=[f"{one.kind} {one.target}" for one in status.plan.actions],
+        steps=[one.in_words for one in status.plan.actions],
     )
     if whole:
         found.attempts = [

@@ -100,7 +100,9 @@ class _Proposing:
         """The node that the verdict names, if it is one of the job's."""
         named = host_name(self.diagnosis.node)
         if named is None:
-            return None
+            # a person who looked at the only node looked at this one
+            looked = self.case.confirmed_by is not None and len(self.case.nodes) == 1
+            return self.case.nodes[0] if looked else None
         if self.case.nodes:
             return listed(named, self.case.nodes)
         # without the scheduler's word for it, only the node's own

@@ -312,13 +312,13 @@ def test_a_rejected_plan_is_not_proposed_again(site: Site) -> None:
 
 
 def test_a_person_confirms(site: Site) -> None:
-    log = ECC + "[rank3]: on node gpu-03\n"
-    found = site.plan(log, "--nodes", "gpu-03", "--confirmed-by", "the LED is red")
+    found = site.plan(ECC, "--nodes", "gpu-03", "--confirmed-by", "the LED is red")
+    assert kinds(found)[:2] == ["drain", "requeue"]
     plan = found["plans"][0]["plan"]
-    if kinds(found)[0] == "drain":
-        assert plan["reason"]["confirmed_by"] == "a person: the LED is red"
-    else:  # no node is named: a person's word is about none
-        assert plan["reason"]["nodes"] == []
+    assert plan["reason"]["confirmed_by"] == "a person: the LED is red"
+    assert plan["actions"][0]["node"] == "gpu-03"
+    several = site.plan(ECC, "--nodes", "gpu-[03-04]", "--confirmed-by", "the LED is red", job="18")
+    assert kinds(several) == ["diagnose"]  # which of them is at fault, nobody has said
 
 
 def test_what_is_no_failure_and_what_is_the_users(site: Site) -> None:
@@ -371,6 +371,7 @@ def test_screens(site: Site) -> None:
     site("apply", id_)
     one = site("status", id_)
     assert "drain node gpu-02: done" in one.out
+    assert "requeue job 17 without gpu-02" in one.out
     assert "Xid" in one.out
     assert "isolated: gpu-02" in site("status", "--all").out
 

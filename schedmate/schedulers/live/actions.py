@@ -1,10 +1,10 @@
 """The actions that schedmate may take on a cluster: a closed list, and nothing else is possible.
 
 Each action is data: its target and arguments are its fields, `precondition` says what must be true
-of the cluster before it is taken, and `undo()` is the action that takes it back, or None. An action
-is written so that its effect can be seen afterwards (`Executor.probe`), because whoever takes it
-may be killed at any moment: a drain carries a mark of its plan, a requeue the number of the run it
-ends, an order the values before and after.
+of the cluster before it is taken (empty: nothing), and `undo()` is the action that takes it back, or
+None. An action is written so that its effect can be seen afterwards (`Executor.probe`), because
+whoever takes it may be killed at any moment: a drain carries a mark of its plan, a requeue the
+number of the run it ends, an order the values before and after.
 
 Names of jobs and nodes are checked here, once, so that none can be read as an option, a pattern or
 a list by the command it is put into.
@@ -77,6 +77,11 @@ class _Action(BaseModel):
     def target(self) -> str:
         """What it acts on, in words: `node gpu-7`, `job 17`, `12 jobs`."""
         raise NotImplementedError
+
+    @property
+    def in_words(self) -> str:
+        """The whole action for people: `requeue job 17 without gpu-7`."""
+        return f"{getattr(self, 'kind')} {self.target}"  # noqa: B009 - each kind of action has it
 
     @property
     def precondition(self) -> str:
@@ -200,6 +205,10 @@ class Requeue(_Action):
         return f"job {self.job}"
 
     @property
+    def in_words(self) -> str:
+        return super().in_words + (f" without {', '.join(self.exclude)}" if self.exclude else "")
+
+    @property
     def precondition(self) -> str:
         return f"run {self.run} is the job's last, and its scheduler still knows it"
 
@@ -260,6 +269,13 @@ class Diagnose(_Action):
         return f"node {self.nodes[0]}" if one else counted(len(self.nodes), "node")
 
     @property
+    def in_words(self) -> str:
+        how = "each alone" if self.how == "each" else "by halving"
+        return f"{super().in_words} with {self.diagnostic}, {how}: {', '.join(self.nodes[:8])}" + (
+            " ..." if len(self.nodes) > 8 else ""
+        )
+
+    @property
     def precondition(self) -> str:
         return "no job runs on the nodes"
 
@@ -277,8 +293,12 @@ class Notify(_Action):
         return f"the {self.to}" + (f" of job {self.job}" if self.job and self.to == "user" else "")
 
     @property
+    def in_words(self) -> str:
+        return f"{super().in_words}: {self.text}"
+
+    @property
     def precondition(self) -> str:
-        return "none"
+        return ""
 
 
 Action = Annotated[

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from schedmate.errors import SchedmateError
-from schedmate.schedulers.live.actions import Action
+from schedmate.schedulers.live.actions import Action, Diagnose, Notify
 from schedmate.schedulers.live.executor import Answer, Executor, Finding, Guard, RefusedError
 from schedmate.schedulers.live.record import Record
 from schedmate.schedulers.live.statuses import Attempt, PlanStatus, StateError
@@ -92,7 +92,8 @@ def take_back(record: Record, id_: str, executor: Executor, guard: Guard, *, by:
                 if not _was_done(record, id_, step, action, executor, by):
                     continue
                 if back is None:
-                    left.append(f"{action.kind} of {action.target} cannot be taken back")
+                    if not isinstance(action, Diagnose | Notify):  # these changed nothing
+                        left.append(f"{action.kind} of {action.target} cannot be taken back")
                     continue
                 try:
                     _take(record, status, step, back, executor, guard, by, undo=True)
