@@ -35,7 +35,7 @@ def test_help_names_the_commands_and_exit_codes(cli: Cli, flag: str) -> None:
         assert word in result.out
 
 
-@pytest.mark.parametrize("group", ["", "history", "llm", "rules", "traces", "config"])
+@pytest.mark.parametrize("group", ["", "history", "llm", "recover", "rules", "traces", "config"])
 def test_lists_of_commands_are_not_cut_off(cli: Cli, group: str) -> None:
     listed = cli(*group.split(), "--help").out.partition("Commands:")[2].partition("\n\n")[0]
     assert listed

@@ -25,7 +25,7 @@ from schedmate.errors import NOT_TAKEN, UsageError
 from schedmate.terminal import clean
 
 app = typer.Typer(
-    help="Plan what follows a failure, approve it, carry it out within the administrator's limits.",
+    help="Plan what follows a failure, approve it, carry it out, undo it.",
     no_args_is_help=True,
 )
 
@@ -62,9 +62,10 @@ def plan(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Diagnose a failed job and propose what to do: confirm, isolate, restart, tell people.
+    """Diagnose a failed job and propose what to do.
 
-    Nothing is done. The same failed run gives the same plan, however often it is asked for.
+    Confirm, isolate, restart, tell people: in this order, as far as recovery.yaml allows. Nothing
+    is done. The same failed run gives the same plan, however often it is asked for.
     """
     from schedmate.commands.diagnose import node_log, node_names
     from schedmate.commands.recover_output import show
@@ -156,8 +157,9 @@ def apply(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Carry approved plans out, past the guards; again or after a crash, what is left of them.
+    """Carry approved plans out, past the guards.
 
+    Asked again, or after a crash, it does what is left of them.
     Exits with 7 when a plan was not carried out to its end.
     """
     from schedmate.commands.recover_output import show
@@ -197,9 +199,9 @@ def undo(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take back what was done of a plan: nodes that it isolated return to service.
+    """Take back what was done of a plan.
 
-    What somebody else has changed since is left alone; a restarted job stays restarted.
+    Nodes that it isolated return to service. What somebody else has changed since is left alone; a restarted job stays restarted.
     """
     from schedmate.commands.recover_output import show
     from schedmate.recovery.document import RecoverDocument, plan_document

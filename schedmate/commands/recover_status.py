@@ -33,8 +33,9 @@ def status(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plans that wait or run, nodes that are isolated, circuit breaker and kill switch.
+    """Plans that wait or run, and what was isolated.
 
+    Also whether the circuit breaker is open and the kill switch on.
     With --verify, exits with 7 when the record was changed.
     """
     from schedmate.commands.recover_output import show
@@ -77,7 +78,10 @@ def reset(
     recovery: RecoveryOption = None,
     record: RecordOption = None,
 ) -> None:
-    """Close the circuit breaker, once somebody has looked at the nodes that were isolated."""
+    """Close the circuit breaker.
+
+    For somebody who has looked at the nodes that were isolated; from then on they do not count.
+    """
     from schedmate.recovery.guards import breaker_is_open, reset_breaker
     from schedmate.schedulers.live.record import Record
 

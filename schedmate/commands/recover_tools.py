@@ -27,9 +27,9 @@ def checkpoint(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The newest complete checkpoint in a directory, and the command that goes on from it.
+    """Find a job's newest complete checkpoint.
 
-    Nothing is loaded. torch, torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and
+    With --command, print the command that goes on from it. Nothing is loaded. torch, torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and
     Hugging Face layouts are known. Exits with 4 when there is none.
     """
     from schedmate.recovery.checkpoints import newest, resumed
@@ -61,7 +61,7 @@ def check(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a recovery.yaml, and print what it comes to with all defaults."""
+    """Check a recovery.yaml and print it with all defaults."""
     from schedmate.recovery.configuration import load_configuration
 
     place = place_of(file)

@@ -11,6 +11,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,10 +120,11 @@ def resumed(command: str, saved: Saved) -> tuple[str, str]:
 
 def _candidates(folder: Path, layout: dict[str, Any]) -> list[_Found]:
     """The checkpoints of a layout, newest first; what its pointer names comes before all."""
-    each, steps = re.compile(layout["each"]), re.compile(layout.get("step", r"(\d+)"))
+    steps = re.compile(layout.get("step", r"(\d+)"))
     found = []
     for place in children(folder):
-        if each.fullmatch(place.name) is None or (place.is_dir() is not _of_folders(layout)):
+        named = any(fnmatchcase(place.name, pattern) for pattern in layout["each"])
+        if not named or place.is_dir() is not _of_folders(layout):
             continue
         if _of_folders(layout) and not any(True for _ in files_of(place)):
             continue

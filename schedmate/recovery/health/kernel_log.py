@@ -15,8 +15,8 @@ from schedmate.schedulers.live.executor import Ran
 from schedmate.terminal import clean
 
 _XID = re.compile(
-    r"(?P<kind>S?Xid) \(PCI:(?P<pci>[0-9a-fA-F:.]+)[^)]*\): (?P<code>\d{1,6})"
-    r"(?:, pid='?(?P<pid>\d+|<unknown>)'?)?(?:, name=(?P<name>[^,]+))?,? ?(?P<rest>.*)"
+    r"(?P<kind>S?Xid) \(PCI:(?P<pci>[0-9a-fA-F:.]{4,32}+)[^)]{0,32}+\): (?P<code>\d{1,6}+)"
+    r"(?:, pid='?(?P<pid>\d{1,10}+|<unknown>)'?)?(?:, name=(?P<name>[^,]{1,64}+))?,? ?(?P<rest>.*)"
 )
 _DRIVER = re.compile(r"NVRM|SXid|\bXid\b|fallen off the bus|nvidia-nvswitch")
 

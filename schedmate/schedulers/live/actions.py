@@ -1,73 +1,50 @@
 """The actions that schedmate may take on a cluster: a closed list, and nothing else is possible.
 
 Each action is data: its target and arguments are its fields, `precondition` says what must be true
-of the cluster before it is taken (empty: nothing), and `undo()` is the action that takes it back, or
-None. An action is written so that its effect can be seen afterwards (`Executor.probe`), because
+of the cluster before it is taken (empty: nothing), and `undo()` is the action that takes it back,
+or None. An action is written so that its effect can be seen afterwards (`Executor.probe`), because
 whoever takes it may be killed at any moment: a drain carries a mark of its plan, a requeue the
 number of the run it ends, an order the values before and after.
-
-Names of jobs and nodes are checked here, once, so that none can be read as an option, a pattern or
-a list by the command it is put into.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from schedmate.hosts import host_name
-from schedmate.terminal import clean, counted
+from schedmate.schedulers.live.names import (
+    LONGEST_NOTE,
+    REASON_PREFIX,
+    DiagnosticName,
+    JobId,
+    Mark,
+    NodeName,
+    Note,
+    Seconds,
+)
+from schedmate.terminal import counted
 
-REASON_PREFIX = "schedmate:"
-"""How the reason of every node that schedmate takes out of service begins."""
-
-LONGEST_NOTE = 255
-"""Characters of an annotation at most."""
-
-_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,252}\Z")
-_MARK = re.compile(r"[a-z0-9][a-z0-9.-]{0,58}[a-z0-9]\Z")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}\Z")
-
-
-def _job_id(text: str) -> str:
-    if not text.isascii() or _JOB.match(text) is None:
-        raise ValueError(f"{clean(text, 40)!r} cannot be the id of a job")
-    return text
-
-
-def _node_name(text: str) -> str:
-    if host_name(text) is None:
-        raise ValueError(f"{clean(text, 40)!r} cannot be the name of a node")
-    return text
-
-
-def _mark(text: str) -> str:
-    if _MARK.match(text) is None:
-        raise ValueError(f"{clean(text, 40)!r} cannot mark a drain: a-z, 0-9, '-' and '.' only")
-    return text
-
-
-def _diagnostic(text: str) -> str:
-    if _NAME.match(text) is None:
-        raise ValueError(f"{clean(text, 40)!r} cannot be the name of a diagnostic")
-    return text
-
-
-JobId = Annotated[str, AfterValidator(_job_id)]
-"""Slurm's `17` and `17_4`, Kubernetes' `namespace/name`, Ray's `raysubmit_x`; never a list."""
-
-NodeName = Annotated[str, AfterValidator(_node_name)]
-"""One machine, by the rules of host names (`schedmate.hosts`)."""
-
-Mark = Annotated[str, AfterValidator(_mark)]
-"""What tells a plan's drain from everybody else's: `ecc-error-1f0c2a9b7d3e`."""
-
-Note = Annotated[str, AfterValidator(lambda text: clean(text, LONGEST_NOTE))]
-"""One line of printable text."""
-
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
+__all__ = [
+    "ACTION",
+    "LONGEST_NOTE",
+    "REASON_PREFIX",
+    "Action",
+    "Annotate",
+    "Diagnose",
+    "Drain",
+    "Hold",
+    "JobId",
+    "Kind",
+    "Mark",
+    "NodeName",
+    "Note",
+    "Notify",
+    "Order",
+    "Release",
+    "Requeue",
+    "Resume",
+]
 
 
 class _Action(BaseModel):
@@ -258,7 +235,7 @@ class Diagnose(_Action):
     """
 
     kind: Literal["diagnose"] = "diagnose"
-    diagnostic: Annotated[str, AfterValidator(_diagnostic)]
+    diagnostic: DiagnosticName
     nodes: tuple[NodeName, ...] = Field(min_length=1)
     how: Literal["each", "halving"] = "each"
     timeout_s: Seconds = 900.0
