@@ -201,7 +201,8 @@ def undo(
 ) -> None:
     """Take back what was done of a plan.
 
-    Nodes that it isolated return to service. What somebody else has changed since is left alone; a restarted job stays restarted.
+    Nodes that it isolated return to service. What somebody else has changed since is left alone; a
+    restarted job stays restarted.
     """
     from schedmate.commands.recover_output import show
     from schedmate.recovery.document import RecoverDocument, plan_document

@@ -29,8 +29,9 @@ def checkpoint(
 ) -> None:
     """Find a job's newest complete checkpoint.
 
-    With --command, print the command that goes on from it. Nothing is loaded. torch, torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and
-    Hugging Face layouts are known. Exits with 4 when there is none.
+    With --command, print the command that goes on from it. Nothing is loaded. torch,
+    torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and Hugging Face layouts are known.
+    Exits with 4 when there is none.
     """
     from schedmate.recovery.checkpoints import newest, resumed
     from schedmate.terminal.screen import Screen

@@ -93,12 +93,13 @@ class LocalExecutor:
         for line in self._output("nodes").splitlines():
             if not line.strip():
                 continue
-            node, partitions, state, *reason = [*line.split(None, 3), ""][:4]
-            if state not in ("up", "drained", "down"):
+            words = line.split(None, 3)
+            if len(words) < 3 or words[2] not in ("up", "drained", "down"):
                 raise ExecutorError(
                     f"the command nodes said {clean(line, 80)!r}, not NODE PARTITION STATE."
                 )
-            said = " ".join(reason).strip()
+            node, partitions, state = words[:3]
+            said = words[3].strip() if len(words) > 3 else ""
             yield node, tuple(partitions.split(",")), None if state == "up" else said or state
 
     def _output(self, name: str, **words: str) -> str:

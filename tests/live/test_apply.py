@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from schedmate.schedulers.live.executor import (
     Unguarded,
 )
 from schedmate.schedulers.live.plans import Plan, Reason, mark
-from schedmate.schedulers.live.record import PlanStatus, Record, StateError
+from schedmate.schedulers.live.record import PlanStatus, Record, RecordError, StateError
 
 FREE = Unguarded()
 
@@ -230,3 +231,68 @@ def test_an_action_that_nobody_can_take_fails(cluster: FolderCluster, record: Re
     id_ = approved(record, Notify(to="operator", text="look at gpu-7"))
     result = carry_out(record, id_, Cannot(cluster.folder), FREE, by="agent")
     assert (result.stopped, result.status.note) == ("failed", "failed: no mail here")
+
+
+def fill(record: Record, *, full: bool = True) -> None:
+    """Let the disk under a record run full, as SQLite meets it: no page more than there are."""
+    pages = record.rows("PRAGMA page_count")[0][0]
+    record.rows(f"PRAGMA max_page_count = {pages if full else 1 << 20}")
+    for size in (1000, 10) if full else ():
+        with suppress(RecordError):
+            while True:
+                record.observe("filling", "x", by="agent", data={"text": "z" * size})
+
+
+class Fills(FolderCluster):
+    """Lets the disk run full while it acts."""
+
+    record: Record
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        answer = super().act(action, key=key, timeout_s=timeout_s)
+        fill(self.record)
+        return answer
+
+
+def test_a_full_disk_stops_before_the_action_and_after_it(
+    cluster: FolderCluster, record: Record
+) -> None:
+    id_ = approved(record)
+    fill(record)
+    with pytest.raises(RecordError, match="disk is full"):
+        carry_out(record, id_, cluster, FREE, by="agent")
+    assert cluster.effects() == []
+    fill(record, full=False)
+    fills = Fills(cluster.folder)
+    fills.record = record
+    with pytest.raises(RecordError, match="disk is full"):
+        carry_out(record, id_, fills, FREE, by="agent")
+    assert cluster.effects() == ["drain node gpu-7"]
+    assert len(record.undetermined()) == 1
+    fill(record, full=False)
+    assert carry_out(record, id_, cluster, FREE, by="agent").status.state == "applied"
+    assert cluster.effects() == ["drain node gpu-7", "requeue job 17"]
+    assert record.verify().broken is None
+
+
+class TwiceAnswered(FolderCluster):
+    """Answers, and somebody answers again, with something else."""
+
+    record: Record
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        answer = super().act(action, key=key, timeout_s=timeout_s)
+        (open_one,) = self.record.undetermined()
+        self.record.answer(open_one.id, "done", by="callback")
+        return Answer("failed", "no: it was refused") if action.kind == "drain" else answer
+
+
+def test_the_first_of_two_answers_stands(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    twice = TwiceAnswered(cluster.folder)
+    twice.record = record
+    assert carry_out(record, id_, twice, FREE, by="agent").status.state == "applied"
+    late = [one.body["outcome"] for one in record.entries(kind="late answer")]
+    assert late == ["failed", "done"]
+    assert [one.outcome for one in record.attempts(plan=id_)] == ["done", "done"]
+    assert cluster.effects() == ["drain node gpu-7", "requeue job 17"]

@@ -160,9 +160,12 @@ def _take(
     answer = _act(executor, action, attempt)
     if answer.outcome == "unknown":
         raise _StoppedError("unknown", answer.detail)
-    record.answer(attempt.id, answer.outcome, by=by, detail=answer.detail, data=answer.data)
-    if answer.outcome == "failed":
-        raise _StoppedError("failed", answer.detail)
+    outcome, detail = answer.outcome, answer.detail
+    if not record.answer(attempt.id, outcome, by=by, detail=detail, data=answer.data):
+        first = record.attempts(plan=id_, step=step, undo=undo)[-1]  # the first answer stands
+        outcome, detail = ("done" if first.outcome == "done" else "failed"), first.detail
+    if outcome == "failed":
+        raise _StoppedError("failed", detail)
 
 
 def _act(executor: Executor, action: Action, attempt: Attempt) -> Answer:

@@ -1,0 +1,194 @@
+"""What follows from a verdict: confirm first, isolate only what is confirmed, restart elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.jobs import Diagnosis, Recovery
+from schedmate.recovery.configuration import Configuration
+from schedmate.recovery.guards import ALLOWED_TEXT
+from schedmate.recovery.proposing import Case, propose
+from schedmate.recovery.service import Recovery as Service
+from schedmate.schedulers.live.plans import Plan
+from schedmate.schedulers.live.record import Record
+
+NODES = ("gpu-1", "gpu-2", "gpu-3")
+GPU = {"gpu": {"command": ["test"], "reads": "dcgm"}}
+
+
+def diagnosis(**parts: object) -> Diagnosis:
+    plan = Recovery(
+        id="ecc",
+        summary="Drain it.",
+        isolation="needs confirmation",
+        restart="elsewhere from checkpoint",
+        notify="operator",
+    )
+    values = {
+        "error_type": "infrastructure",
+        "error_name": "ECC Error",
+        "faulty_component": "gpu",
+        "node": "gpu-2",
+        "job_nodes": list(NODES),
+        "plan": plan,
+    }
+    return Diagnosis.model_validate(values | parts)
+
+
+def confirmed(**parts: object) -> Diagnosis:
+    plan = diagnosis().plan
+    assert plan is not None
+    sure = plan.model_copy(update={"isolation": "confirmed"})
+    return diagnosis(plan=sure, origin="node_log", file="dmesg", line=3, **parts)
+
+
+def configured(**parts: object) -> Configuration:
+    return Configuration.model_validate({"diagnostics": GPU} | parts)
+
+
+def case(found: Diagnosis, **parts: object) -> Case:
+    return Case(**({"job": "17", "run": 0, "diagnosis": found, "nodes": NODES} | parts))  # type: ignore[arg-type]
+
+
+def kinds(plan: Plan | None) -> list[str]:
+    assert plan is not None
+    return [one.kind for one in plan.actions]
+
+
+def test_text_is_tested_on_the_node_that_it_names() -> None:
+    plan = propose(case(diagnosis()), configured(), None).plan
+    assert kinds(plan) == ["diagnose"]
+    assert plan is not None
+    assert plan.actions[0].target == "node gpu-2"
+
+
+def test_the_nodes_own_log_isolates_at_once() -> None:
+    plan = propose(case(confirmed()), configured(), None).plan
+    assert kinds(plan) == ["drain", "requeue", "notify"]
+    assert plan is not None
+    assert plan.isolates == ("gpu-2",)
+    assert plan.reason.confirmed_by == "the node's own log, dmesg:3"
+
+
+def test_without_a_diagnostic_text_only_keeps_the_job_away() -> None:
+    plan = propose(case(diagnosis()), configured(diagnostics={}), None).plan
+    assert kinds(plan) == ["requeue", "notify"]
+    assert plan is not None
+    assert plan.actions[0].in_words == "requeue job 17 without gpu-2"
+    assert plan.reason.confirmed_by is None
+
+
+def test_a_rule_may_trust_text() -> None:
+    trusting = configured(rules=[{"isolate": "text"}])
+    plan = propose(case(diagnosis()), trusting, None).plan
+    assert kinds(plan)[0] == "drain"
+    assert plan is not None
+    assert plan.reason.confirmed_by == ALLOWED_TEXT
+
+
+@pytest.mark.parametrize("node", ["victim-1", "gpu-[1-3]", "ALL", "-f", "localhost", None])
+def test_a_log_can_accuse_no_node_but_those_of_its_job(node: str | None) -> None:
+    trusting = configured(rules=[{"isolate": "text"}])
+    for found in (diagnosis(node=node), confirmed(node=node)):
+        plan = propose(case(found), trusting, None).plan
+        assert plan is not None
+        assert plan.isolates == ()
+        assert not any(node in one.in_words for one in plan.actions[:1] if node)
+    # without the scheduler's list not even its own
+    alone = propose(case(diagnosis(), nodes=()), trusting, None).plan
+    assert alone is not None
+    assert alone.isolates == ()
+
+
+def test_a_verdict_that_restarts_nothing_tells_the_user() -> None:
+    plan = Recovery(id="x", summary="Fix line 3.", restart="no", notify="user")
+    found = diagnosis(error_type="script", error_name="Key Error", node=None, plan=plan)
+    made = propose(case(found), configured(), None).plan
+    assert kinds(made) == ["notify"]
+    silent = found.model_copy(update={"plan": plan.model_copy(update={"notify": "nobody"})})
+    assert propose(case(silent), configured(), None).plan is None
+
+
+def test_a_job_that_did_not_fail() -> None:
+    assert propose(case(Diagnosis(error_type="none")), configured(), None).plan is None
+
+
+def test_a_rule_decides_about_the_restart() -> None:
+    never = configured(rules=[{"isolate": "never", "restart": "no"}])
+    assert kinds(propose(case(confirmed()), never, None).plan) == ["notify"]
+
+
+def test_the_same_run_gives_the_same_plan_and_the_next_another(tmp_path: Path) -> None:
+    with Record(tmp_path / "r.db") as record:
+        service = Service(configured(), record, None, by="agent")
+        _, first = service.plan(case(confirmed()))
+        _, again = service.plan(case(confirmed(reason="read again")))
+        _, later = service.plan(case(confirmed(), run=1))
+        assert first is not None
+        assert again is not None
+        assert later is not None
+        assert first.plan == again.plan
+        assert later.plan.id != first.plan.id
+        assert service.case(first.plan.id) == case(confirmed())
+        assert len(record.plans()) == 2
+
+
+@pytest.mark.parametrize(
+    ("allowed", "state"),
+    [
+        ([], "proposed"),
+        (["isolate", "restart"], "proposed"),
+        (["isolate", "restart", "notify"], "approved"),
+    ],
+)
+def test_only_a_plan_that_is_allowed_as_a_whole_needs_no_approval(
+    tmp_path: Path, allowed: list[str], state: str
+) -> None:
+    with Record(tmp_path / "r.db") as record:
+        service = Service(configured(automatic=allowed), record, None, by="agent")
+        _, status = service.plan(case(confirmed()))
+        assert status is not None
+        assert (status.state, status.by) == (
+            state,
+            "recovery.yaml" if state != "proposed" else "agent",
+        )
+
+
+NAMES = st.none() | st.sampled_from([*NODES, "victim"]) | st.text(max_size=12)
+
+
+@given(
+    node=NAMES,
+    origin=st.sampled_from(["job_log", "node_log", "exporter", "scheduler"]),
+    isolation=st.sampled_from(["none", "needs confirmation", "confirmed"]),
+    kind=st.sampled_from(["infrastructure", "framework", "script", "unknown"]),
+    component=st.none() | st.sampled_from(["gpu", "nvlink", "network", "node", "storage"]),
+    diagnostics=st.booleans(),
+    nodes=st.sampled_from([(), NODES]),
+)
+def test_nothing_that_a_job_can_print_isolates_a_node(
+    node: str | None,
+    origin: str,
+    isolation: str,
+    kind: str,
+    component: str | None,
+    diagnostics: bool,
+    nodes: tuple[str, ...],
+) -> None:
+    plan = Recovery(id="x", summary="s", isolation=isolation, restart="elsewhere", notify="user")  # type: ignore[arg-type]
+    found = diagnosis(
+        node=node, origin=origin, plan=plan, error_type=kind, faulty_component=component
+    )
+    configuration = configured() if diagnostics else configured(diagnostics={})
+    made = propose(case(found, nodes=nodes), configuration, None).plan
+    if made is None or not made.isolates:
+        return
+    assert origin != "job_log"
+    assert isolation == "confirmed"
+    assert kind == "infrastructure"
+    assert made.isolates == (node,)
+    assert not nodes or node in nodes
