@@ -165,6 +165,22 @@ def test_no_answer_is_looked_up_the_next_time(cluster: FolderCluster, record: Re
     assert cluster.effects() == ["drain node gpu-7", "requeue job 17"]
 
 
+class Deaf(FolderCluster):
+    """Takes no action and says nothing."""
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        return Answer("unknown", "no answer within 60 s")
+
+
+def test_who_never_answers_is_not_asked_for_ever(cluster: FolderCluster, record: Record) -> None:
+    id_ = approved(record)
+    stops = [carry_out(record, id_, Deaf(cluster.folder), FREE, by="a").stopped for _ in range(6)]
+    assert stops == ["unknown"] * 5 + ["failed"]
+    assert "no answer, 5 times" in record.plan(id_).note
+    assert record.undetermined() == []
+    assert carry_out(record, id_, cluster, FREE, by="agent", retry=True).stopped is None
+
+
 class Blind(FolderCluster):
     def probe(self, action: Action) -> Finding:
         raise ExecutorError("the controller does not answer")

@@ -216,6 +216,12 @@ def test_another_database_is_refused(path: Path) -> None:
         Record(path)
 
 
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError, match="cannot be opened or written"):
+        Record(tmp_path / "file" / "record.db")
+
+
 def test_a_reader_cannot_write(path: Path) -> None:
     Record(path).close()
     with Record(path, read_only=True) as record, pytest.raises(RecordError, match="reading only"):

@@ -338,6 +338,7 @@ EVENTS = st.lists(
 WINDOW_S = 3600.0
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(events=EVENTS, at_most=st.integers(0, 4), keep=st.integers(1, 5))
 def test_no_sequence_of_events_does_more_than_allowed(
@@ -424,6 +425,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.slow
 def test_processes_at_once_do_not_share_a_budget_twice(tmp_path: Path) -> None:
     """Each has its own view of the cluster, in which all nodes are in service: only the record
     tells them of each other."""

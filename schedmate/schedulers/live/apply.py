@@ -19,6 +19,9 @@ from schedmate.schedulers.live.statuses import Attempt, PlanStatus, StateError
 TIMEOUT_S = 60.0
 """How long one action may take, where it does not say itself [s]."""
 
+MOST_TRIES = 5
+"""How often an action is begun that gets no answer and turns out not to have been taken."""
+
 Stop = Literal[
     "refused",  # a guard forbids it until a person decides
     "waits",  # a guard forbids it for now
@@ -64,7 +67,7 @@ def carry_out(
             raise StateError(f"plan {id_} is {status.state}: {_what_to_do(status)}.")
         try:
             for step, action in enumerate(status.plan.actions):
-                _take(record, status, step, action, executor, guard, by, undo=False)
+                _take(record, status, step, action, executor, guard, by, undo=False, retry=retry)
         except _StoppedError as stop:
             return _stopped(record, status, stop, by)
         return Result(record.move(id_, "applied", by=by))
@@ -126,6 +129,7 @@ def _take(
     by: str,
     *,
     undo: bool,
+    retry: bool = False,
 ) -> None:
     """One action, unless it was done before. Raises `_StoppedError` where the plan cannot go on."""
     id_ = status.plan.id
@@ -133,8 +137,11 @@ def _take(
     if before and before[-1].outcome == "done":
         return
     finding = _look(executor, action)
+    tries = sum(one.outcome in ("void", None) for one in before)
     if before and before[-1].outcome is None and _settle(record, before[-1], finding, by) == "done":
         return
+    if tries >= MOST_TRIES and not retry:
+        raise _StoppedError("failed", f"{action.in_words}: no answer, {tries} times")
     if finding.state == "moot":
         said = {"step": step, "undo": undo, "detail": finding.detail}
         record.observe("moot", id_, by=by, data=said)

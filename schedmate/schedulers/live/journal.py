@@ -248,7 +248,13 @@ class Journal:
             yield
         except sqlite3.OperationalError as error:
             raise RecordError(f"{self.path}: {_advice(error)}") from error
-        except (sqlite3.DatabaseError, OSError) as error:
+        except OSError as error:
+            said = error.strerror or error
+            raise RecordError(
+                f"{self.path}: cannot be opened or written ({said}); check the rights of its "
+                f"directory, or name another one."
+            ) from error
+        except sqlite3.DatabaseError as error:
             raise RecordError(
                 f"{self.path}: cannot be used as a record ({error}); restore a copy, or move it "
                 f"away to begin a new one"
