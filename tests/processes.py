@@ -19,6 +19,19 @@ def all_ended(session: int) -> bool:
     return True
 
 
+def ends(pid: int) -> bool:
+    """Whether a process ends by itself; one that nobody collects has ended."""
+    until = time.monotonic() + LONG_S
+    while True:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state in "ZX" or time.monotonic() > until:
+            return state in "ZX"
+        time.sleep(0.01)
+
+
 def _lives_in(stat: Path, session: int) -> bool:
     try:
         state, _, _, its_session, *_ = stat.read_text().rpartition(")")[2].split()

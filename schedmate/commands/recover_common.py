@@ -82,5 +82,7 @@ def service_of(configuration: Configuration, record: Record) -> Recovery:
     from schedmate.recovery.local import LocalExecutor
     from schedmate.recovery.service import Recovery
 
-    executor = LocalExecutor(configuration.commands) if configuration.commands else None
+    folder = record.path.with_name(record.path.name + ".claims")
+    commands = configuration.commands
+    executor = LocalExecutor(commands, folder) if commands is not None else None
     return Recovery(configuration, record, executor, by=person())

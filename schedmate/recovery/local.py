@@ -17,8 +17,9 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from schedmate.recovery.configuration import Commands
 from schedmate.recovery.diagnosing import filled
@@ -32,6 +33,7 @@ from schedmate.schedulers.live.actions import (
     Requeue,
     Resume,
 )
+from schedmate.schedulers.live.claims import claim
 from schedmate.schedulers.live.executor import Answer, ExecutorError, Finding, Ran
 from schedmate.terminal import clean
 
@@ -45,8 +47,10 @@ class LocalExecutor:
 
     name = "local"
 
-    def __init__(self, commands: Commands) -> None:
-        self.commands = commands
+    def __init__(self, commands: Commands, folder: Path | None = None) -> None:
+        """`folder` is where it is noted which commands run, so that none is run again while what
+        an executor that was killed had started still runs."""
+        self.commands, self._folder = commands, folder
 
     # -- looking ---------------------------------------------------------
 
@@ -119,7 +123,12 @@ class LocalExecutor:
         command = getattr(self.commands, action.kind, None)
         if command is None:
             return Answer("failed", f"recovery.yaml names no command {action.kind}")
-        ran = run(filled(command, key=key, **_words(action)), min(timeout_s, self.commands.timeout))
+        words = filled(command, key=key, **_words(action))
+        with ExitStack() as stack:
+            held = []
+            if self._folder is not None:
+                held.append(stack.enter_context(claim(self._folder, f"{action.kind} {key}")))
+            ran = run(words, min(timeout_s, self.commands.timeout), held)
         said = ran.detail or clean(ran.output.strip()[-300:])
         if ran.exit_code == 0:
             return Answer("done", said)
@@ -151,8 +160,9 @@ def _words(action: Action) -> dict[str, str]:
     return {}
 
 
-def run(command: tuple[str, ...], timeout_s: float) -> Ran:
-    """Run a command in a session of its own, and end all of it at the time limit."""
+def run(command: tuple[str, ...], timeout_s: float, held: Sequence[int] = ()) -> Ran:
+    """Run a command in a session of its own, and end all of it at the time limit. It inherits the
+    descriptors `held`."""
     try:
         started = subprocess.Popen(
             command,
@@ -160,6 +170,7 @@ def run(command: tuple[str, ...], timeout_s: float) -> Ran:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=held,
         )
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.schedulers.live.actions import ACTION, Annotate, Drain, Order, Requeue
@@ -44,6 +44,7 @@ def test_a_plan_is_proposed_once(path: Path) -> None:
         assert [one.kind for one in record.entries()] == ["proposed", "moved"]
 
 
+@settings(max_examples=40)
 @given(moves=st.lists(st.sampled_from(sorted(NEXT)), max_size=12))
 def test_a_state_follows_only_where_the_table_says_so(
     tmp_path_factory: pytest.TempPathFactory, moves: list[State]

@@ -7,7 +7,7 @@ command=$1
 fault=$(cat "faults/$command" 2>/dev/null)
 case $fault in
 before) echo "no route to controller"; exit 1 ;;
-hang) sleep 600 ;;
+hang) echo $$ >pid; exec sleep 600 ;;
 garbage) printf '\001\377not what\000you wait for\n'; exit 0 ;;
 esac
 case $command in

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import ends
 
 from schedmate.recovery import local
 from schedmate.recovery.configuration import Commands, Configuration
@@ -32,18 +32,7 @@ def test_what_a_command_starts_ends_with_it(tmp_path: Path) -> None:
     assert ran.exit_code is None
     assert ran.output == "ready\n"
     assert "did not end within 2 s" in ran.detail
-    pid = int((tmp_path / "pid").read_text())
-    until = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists() and "Z" not in _state(pid):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
+    assert ends(int((tmp_path / "pid").read_text()))
 
 
 def test_endless_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import jsonschema
 import pytest
 import yaml
 from cli_runner import Cli, Output
+from processes import ends
 
 SITE = str(Path(__file__).with_name("site.sh"))
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -255,20 +258,24 @@ def test_killed_and_applied_again(site: Site) -> None:
     site.fault("drain", "hang")
     command = [sys.executable, "-m", "schedmate", "recover", "apply", id_]
     command += ["--recovery", str(site.folder / "recovery.yaml")]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pid = site.folder / "pid"
     try:
-        from schedmate.schedulers.live.record import Record
-
-        with Record(site.folder / "record.db", read_only=True) as record:
-            while not record.undetermined(id_):
-                assert running.poll() is None, running.communicate()
+        while not (pid.exists() and pid.read_text().endswith("\n")):
+            assert running.poll() is None
+            time.sleep(0.01)
         twice = site("apply", id_)
         assert twice.code == 7
         assert "another process" in twice.err
     finally:
         running.kill()
-        running.communicate()
+        running.wait()
     site.fault("drain", "")
+    # what was started still runs, and may yet do what it was started for
+    assert "another process is at drain" in site("apply", id_).out
+    assert site.effects() == []
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert ends(int(pid.read_text()))
     assert site("apply", id_).code == 0
     assert site.effects() == ["drain gpu-02", "requeue 17 without gpu-02"]
 

@@ -17,9 +17,11 @@ class ClaimedError(ActionError):
 
 
 @contextmanager
-def claim(folder: Path, name: str) -> Iterator[None]:
+def claim(folder: Path, name: str) -> Iterator[int]:
     """Hold `name` in a folder; raises `ClaimedError` at once when another process (or thread) does.
 
+    Gives the descriptor of the lock: a process that inherits it holds the name as well, until it
+    ends, though the one that made it was killed.
     For processes of one machine: the folder must not be on a network file system that lacks locks.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -28,7 +30,7 @@ def claim(folder: Path, name: str) -> Iterator[None]:
     if descriptor is None:
         raise ClaimedError(f"another process is at {name}; wait for it to end, then look again.")
     try:
-        yield
+        yield descriptor
     finally:
         path.unlink(missing_ok=True)  # while it is held, so that nobody holds a file that is gone
         os.close(descriptor)

@@ -133,7 +133,7 @@ class Record(Journal):
                 self.move(id_, "expired", by="schedmate", note="nobody approved it in time")
             return [id_ for (id_,) in due]
 
-    def claim(self, name: str) -> AbstractContextManager[None]:
+    def claim(self, name: str) -> AbstractContextManager[int]:
         """Hold a plan (its id), or any other name, for this process alone, until the block or the
         process ends; raises `ClaimedError` at once where another holds it."""
         return claim(self.path.with_name(self.path.name + ".claims"), name)
