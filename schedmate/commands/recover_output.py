@@ -110,7 +110,7 @@ def _next(document: RecoverDocument, what: str) -> None:
         if one.state == "proposed":
             say(f"`schedmate recover approve {one.plan.id}` lets it be carried out.")
         elif one.state == "approved":
-            say(f"`schedmate recover apply {one.plan.id}` carries it out.")
+            say(f"`schedmate recover apply {one.plan.id}`, or the cluster's agent, carries it out.")
         elif one.state == "applied" and any(step.undo() for step in one.plan.actions):
             say(f"`schedmate recover undo {one.plan.id}` takes it back.")
 

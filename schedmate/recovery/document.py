@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from schedmate.schedulers.live.actions import Drain, Resume
 from schedmate.schedulers.live.clock import Instant
 from schedmate.schedulers.live.plans import Plan, State
 from schedmate.schedulers.live.record import Record
@@ -113,14 +114,12 @@ def plan_document(record: Record, status: PlanStatus, *, whole: bool = False) ->
 def isolated(record: Record) -> dict[str, str]:
     """The nodes that were taken out of service and not put back by us, with the plan's id."""
     found: dict[str, str] = {}
-    for one in record.attempts():
-        node = getattr(one.action, "node", None)
-        if node is None or one.outcome not in ("done", None):
-            continue
-        if one.action.kind == "drain":
-            found[node] = one.plan
-        elif one.action.kind == "resume" and one.outcome == "done":
-            found.pop(node, None)
+    both = [*record.attempts(kind="drain"), *record.attempts(kind="resume")]
+    for one in sorted(both, key=lambda one: one.id):
+        if isinstance(one.action, Drain) and one.outcome in ("done", None):
+            found[one.action.node] = one.plan
+        elif isinstance(one.action, Resume) and one.outcome == "done":
+            found.pop(one.action.node, None)
     return found
 
 

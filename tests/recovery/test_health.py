@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,6 +163,40 @@ def test_a_pci_address_has_one_spelling(text: str) -> None:
 )
 def test_exit_codes(ran: Ran, state: str) -> None:
     assert read("exit-code", ran).state == state
+
+
+WARNINGS = st.lists(
+    st.fixed_dictionaries(
+        {"warning": st.text(max_size=20), "error_severity": st.integers(0, 7)},
+        optional={"error_id": st.integers(0, 120), "error_category": st.integers(0, 12)},
+    ),
+    min_size=1,
+    max_size=3,
+)
+RESULTS = st.fixed_dictionaries(
+    {
+        "entity_group": st.sampled_from(["GPU", "NvSwitch", "CPU"]),
+        "entity_group_id": st.integers(0, 9),
+        "entity_id": st.integers(0, 9),
+        "status": st.sampled_from(["Pass", "Fail", "Warn", "Skip", "Not Run"]),
+        "warnings": WARNINGS,
+    }
+)
+
+
+@given(results=st.lists(RESULTS, min_size=1, max_size=6))
+def test_only_what_is_to_be_isolated_or_reset_blames_a_gpu(results: list[dict[str, Any]]) -> None:
+    """Documents of the shape of DCGM 4's own schema, in which every failure has a severity."""
+    tests = [{"name": "memory", "results": results, "test_summary": {"status": "Pass"}}]
+    categories = [{"category": "Hardware", "tests": tests}]
+    text = json.dumps({"DCGM Diagnostic": {"test_categories": categories}})
+    health = read("dcgm", Ran(0, text))
+    told = [one for one in results if one["status"] in ("Fail", "Warn")]
+    blamed = any(one["error_severity"] in (2, 6) for result in told for one in result["warnings"])
+    assert (health.state == "faulty") is blamed
+    if health.state == "healthy":
+        assert not told
+        assert any(one["status"] == "Pass" for one in results)
 
 
 READERS: list[Reader] = ["dcgm", "nvidia-smi", "nccl-tests", "kernel-log", "exit-code"]

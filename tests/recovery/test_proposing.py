@@ -117,6 +117,15 @@ def test_a_job_that_did_not_fail() -> None:
     assert propose(case(Diagnosis(error_type="none")), configured(), None).plan is None
 
 
+@pytest.mark.parametrize("name", ["Time Limit", "Preempted"])
+def test_what_ended_a_job_without_a_failure_restarts_nothing(name: str) -> None:
+    plan = Recovery(id="x", summary="s", restart="from checkpoint", notify="user")
+    found = Diagnosis(error_type="none", error_name=name, plan=plan)
+    assert kinds(propose(case(found), configured(), None).plan) == ["notify"]
+    allowed = configured(rules=[{"isolate": "never"}])
+    assert kinds(propose(case(found), allowed, None).plan) == ["requeue", "notify"]
+
+
 def test_a_rule_decides_about_the_restart() -> None:
     never = configured(rules=[{"isolate": "never", "restart": "no"}])
     assert kinds(propose(case(confirmed()), never, None).plan) == ["notify"]
