@@ -1,0 +1,1 @@
+"""Slurm: what its commands print (`reading/`), and what schedmate does with them."""

@@ -1,0 +1,72 @@
+"""Runs of jobs from `sacct`, between delimiters that nobody could have guessed.
+
+A user writes the name, submit line and directory of a job, with any characters, line feeds too.
+`sacct --parsable2` cannot be taken apart then; with a delimiter that is drawn for each call
+(`delimiter()`) and one behind every cell (`sacct -p`) it can, and no job can pretend to be another.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+from schedmate.schedulers.live.slurm.reading.shapes import ShapeError
+from schedmate.terminal import clean
+
+COLUMNS = (
+    "JobID", "JobIDRaw", "State", "JobName", "User", "Partition", "Submit", "Start", "End",
+    "ElapsedRaw", "TimelimitRaw", "ExitCode", "NNodes", "NodeList", "AllocTRES", "ReqTRES",
+    "TRESUsageInAve", "TRESUsageInMax", "WorkDir", "SubmitLine",
+)  # fmt: skip
+"""What is asked of every version."""
+
+NEWER = ("Restarts", "FailedNode", "StdOut")
+"""What is asked of versions that have it: 24.11, 23.02, 24.05."""
+
+Row = dict[str, str]
+
+
+def delimiter() -> str:
+    """Text that stands in no user's field but by a chance of one in 10^19."""
+    return f"\x1f{secrets.token_hex(8)}\x1f"
+
+
+def known_columns(printed: str) -> tuple[str, ...]:
+    """The columns to ask for, by what `sacct -e` prints; one that it lacks fails the command."""
+    has = {word.lower() for word in printed.split()}
+    missing = [name for name in COLUMNS if name.lower() not in has]
+    if missing:
+        raise ShapeError(f"sacct does not know {', '.join(missing)}; is this Slurm 22.05 or later?")
+    return (*COLUMNS, *(name for name in NEWER if name.lower() in has))
+
+
+def parse_rows(printed: str, columns: Iterable[str], between: str) -> list[Row]:
+    """The rows of `sacct -n -p --delimiter=BETWEEN -o COLUMNS`, keys in lower case."""
+    keys = [name.lower() for name in columns]
+    cells = printed.split(between)
+    rest = cells.pop()
+    if rest.strip() or len(cells) % len(keys):
+        raise ShapeError(f"sacct printed rows that are not whole: {clean(rest, 60)!r}.")
+    rows = []
+    for at in range(0, len(cells), len(keys)):
+        first, *others = cells[at : at + len(keys)]
+        rows.append(dict(zip(keys, (first.removeprefix("\n"), *others), strict=True)))
+    return rows
+
+
+def with_steps(rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
+    """Each run of a job with its steps; what is still pending of an array is left out."""
+    found: list[tuple[Row, list[Row]]] = []
+    for row in rows:
+        raw = row["jobidraw"]
+        if "." in raw:
+            if found and found[-1][0]["jobidraw"] == raw.partition(".")[0]:
+                found[-1][1].append(row)
+        elif "[" not in row["jobid"]:
+            found.append((row, []))
+    return found
+
+
+def complete(row: Row) -> bool:
+    """Whether a row is all that will ever be known; some seconds after an end it is not."""
+    return bool(row["submitline"] and row["workdir"]) and row["end"] not in ("", "Unknown")
