@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedmate.errors import InputError, UsageError
@@ -106,3 +107,13 @@ class Advice:
                 )
             history.add(record)
         return record.job_id
+
+    def learn(self, records: Sequence[JobRecord]) -> None:
+        """Add jobs that have ended; those of the same ids are replaced.
+
+        Raises `InputError` when the history cannot be written.
+        """
+        opened = self.open(create=True)
+        assert opened is not None
+        with self._writing:
+            opened[0].add_many(records)

@@ -35,6 +35,7 @@ COMMANDS = (
     "policies",
     "traces",
     "parallel",
+    "slurm",
     "doctor",
     "config",
 )

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from schedmate.advice import Advice
 from schedmate.analysis import Analysis
 from schedmate.errors import UsageError
-from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
+from schedmate.jobs import (
+    Diagnosis,
+    Estimate,
+    JobRecord,
+    JobSpec,
+    LaunchConfig,
+    Progress,
+    WorkloadMetadata,
+)
 from schedmate.readers import Readers
 from schedmate.settings import Settings, load_settings
 from schedmate.terminal import clean
@@ -279,6 +287,22 @@ class SchedMate:
         written or says that the job of that id has ended.
         """
         return self._advice.store(record)
+
+    def learn(self, records: Sequence[JobRecord]) -> None:
+        """Add jobs that have ended to the history; those of the same ids are replaced.
+
+        Raises `InputError` when the history cannot be written.
+        """
+        self._advice.learn(records)
+
+    def estimate(
+        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None = None
+    ) -> Estimate:
+        """An estimate from metadata that is known already, at the time `now` [s since epoch].
+
+        Raises `InputError` when the history cannot be read.
+        """
+        return self._advice.estimate(metadata, launch, now)[0]
 
     def _advise(self, spec: JobSpec, deadline: float) -> Estimate:
         began = time.perf_counter()

@@ -52,7 +52,7 @@ def import_sacct_parsable(
             report.reject(f"line {number}", f"not {len(header)} fields as in the header")
             continue
         try:
-            record = _record(job, steps)
+            record = record_of(job, steps)
         except ValueError as error:
             report.reject(f"line {number}", reason(error))
             continue
@@ -116,7 +116,11 @@ def _id(row: Row) -> str:
     return (row.get("jobid") or row.get("jobidraw") or "").strip()
 
 
-def _record(row: Row, steps: list[Row]) -> JobRecord:
+def record_of(row: Row, steps: list[Row]) -> JobRecord:
+    """The record of one run: its row, and those of its steps, keys in lower case.
+
+    Raises `ValueError` for what cannot be used.
+    """
     if not _id(row):
         raise ValueError("no JobID")
     start = parse_time(row.get("start"))

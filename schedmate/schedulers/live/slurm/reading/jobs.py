@@ -33,6 +33,8 @@ class Job(NamedTuple):
     nodes: tuple[str, ...]
     excluded: tuple[str, ...]
     comment: str
+    submitted: float | None
+    """When it was submitted, or requeued last."""
     started: float | None
     ended: float | None
     stdout: str
@@ -82,6 +84,7 @@ def _job(one: dict[str, Any]) -> Job:
         nodes=expand(text(one.get("nodes"), "nodes")),
         excluded=expand(text(one.get("excluded_nodes"), "excluded_nodes")),
         comment=text(one.get("comment"), "comment"),
+        submitted=moment(one.get("submit_time"), "submit_time"),
         started=moment(one.get("start_time"), "start_time"),
         ended=moment(one.get("end_time"), "end_time"),
         stdout=text(one.get("standard_output"), "standard_output"),

@@ -12,14 +12,14 @@ import json
 import math
 from typing import Any
 
-from schedmate.errors import SchedmateError
 from schedmate.plain import whole
+from schedmate.schedulers.live.executor import ExecutorError
 from schedmate.terminal import clean
 
 INFINITE = math.inf
 
 
-class OutageError(SchedmateError):
+class OutageError(ExecutorError):
     """The scheduler does not answer, or says that it cannot; nothing is known of its state."""
 
 

@@ -1,0 +1,137 @@
+"""What the reconcile loop needs of a cluster, whichever scheduler it has.
+
+An adapter observes (jobs, their descriptions, nodes, ended runs, logs) and is an `Executor`: it
+looks up and takes the actions of `actions.py`. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from schedmate.jobs import JobRecord, JobSpec
+from schedmate.schedulers.live.executor import Executor
+
+FAILURES = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"})
+"""Ends of a job that are looked into; a cancelled, preempted or timed-out job broke nothing."""
+
+
+class LiveJob(NamedTuple):
+    """One pending or running job, or all that is pending of an array: it is ordered as one."""
+
+    id: str
+    group: str
+    """The id that tasks of one array share; its own for a job of its own."""
+    state: Literal["PENDING", "RUNNING"]
+    user: str
+    queues: tuple[str, ...]
+    submitted: float | None
+    """[s since epoch]"""
+    started: float | None
+    """[s since epoch]"""
+    nodes: tuple[str, ...]
+    held: bool
+    reason: str
+    """Why it waits, in the scheduler's words."""
+    priority: int | None = None
+    task: int | None = None
+    """Its place in the array."""
+
+    @property
+    def key(self) -> str:
+        """What stays the same for as long as this submission is in the queue."""
+        return run_key(self.group, self.submitted)
+
+
+def run_key(group: str, submitted: float | None) -> str:
+    """A submission of a job or array: ids begin anew one day, and a requeue is another one."""
+    return f"{group}@{int(submitted or 0)}"
+
+
+class Description(NamedTuple):
+    """What the owner of a job says of it: what the advisor reads, and where it writes its log."""
+
+    spec: JobSpec
+    log: str
+    """The pattern of its log, in the scheduler's notation."""
+
+
+class LiveNode(NamedTuple):
+    """One node."""
+
+    name: str
+    healthy: bool
+    """Whether it takes jobs, or would when those on it have ended."""
+    drained: bool
+    busy: bool
+    reason: str
+    queues: tuple[str, ...]
+    gpus: int = 0
+    gpus_used: int = 0
+
+
+class EndedRun(NamedTuple):
+    """One run of a job that is over, as accounting knows it; `record` is without metadata."""
+
+    job: str
+    """The id that people and the scheduler's commands use: `17`, `12_3`."""
+    raw: str
+    """The id that is the scheduler's own: that of a task of an array is a number of its own."""
+    group: str
+    record: JobRecord
+    nodes: tuple[str, ...]
+    workdir: str
+    log: str
+    """The pattern of its log, where accounting knows it."""
+    task: int | None = None
+
+    @property
+    def key(self) -> str:
+        """As `LiveJob.key`."""
+        return run_key(self.group, self.record.submit_time)
+
+    @property
+    def run(self) -> str:
+        """What tells this run from every other one."""
+        return run_key(self.job, self.record.submit_time)
+
+
+class ClusterAdapter(Executor, Protocol):
+    """One cluster. Every method raises `ExecutorError` when its scheduler does not answer: an
+    empty answer means that there is nothing."""
+
+    cluster: str
+    """The cluster's name: part of the ids of plans and of jobs in the history."""
+
+    def jobs(self) -> list[LiveJob]:
+        """What is pending or running. Asked every few seconds: it must be cheap."""
+        ...
+
+    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+        """What these jobs are, by id; those that are not known yet, or no longer, are left out.
+
+        Jobs that have ended are still known for some minutes.
+        """
+        ...
+
+    def nodes(self) -> list[LiveNode]:
+        """All nodes."""
+        ...
+
+    def ended(self, since: float) -> list[EndedRun]:
+        """Runs that ended at `since` [s since epoch] or later, as far as all is known of them."""
+        ...
+
+    def restarts(self, run: EndedRun) -> int | None:
+        """How often the job was restarted before this run; None when the scheduler has forgotten
+        the job."""
+        ...
+
+    def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
+        """The place in the queue (`Order`'s unit) that pending jobs have now."""
+        ...
+
+    def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
+        """Where a run of a job writes its log, if that can be told."""
+        ...

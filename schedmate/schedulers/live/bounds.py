@@ -1,0 +1,159 @@
+"""What the administrator lets schedmate do on a cluster: `bounds.yaml`.
+
+Without the file it only looks: it estimates, follows logs, diagnoses failures and learns. Every
+section is documented in docs/slurm.md; examples/slurm/bounds.yaml has all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from schedmate.data import parse
+from schedmate.durations import parse_duration
+from schedmate.errors import SettingsError
+
+
+def _seconds(value: Any) -> Any:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=1e8)]
+"""A time [s]; as text also `90m`, `7d`."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class OrderBounds(_Section):
+    """Whether and how far the order of pending jobs is changed."""
+
+    allowed: bool = False
+    lowest: int = Field(-3000, ge=-(10**9), le=0, description="Least value that a job gets")
+    highest: int = Field(3000, ge=0, le=10**9, description="Greatest value that a job gets")
+    levels: int = Field(13, ge=2, le=101, description="How many different values there are")
+    shortest: Seconds = Field(300.0, description="Estimates up to this get the highest [s]")
+    longest: Seconds = Field(7 * 86_400.0, description="Estimates from this on get the lowest [s]")
+    ageing: Seconds = Field(
+        3 * 86_400.0, description="After waiting this long every job has the highest value [s]"
+    )
+    every: Seconds = Field(30.0, description="How often values are changed at most [s]")
+    queues: tuple[str, ...] = Field((), description="Partitions that are ordered; empty: all")
+
+    @model_validator(mode="after")
+    def _spread(self) -> Self:
+        if self.shortest >= self.longest:
+            raise ValueError("'shortest' must be less than 'longest'")
+        if self.lowest == self.highest:
+            raise ValueError("'lowest' must be less than 'highest'")
+        return self
+
+
+class AnnotateBounds(_Section):
+    """Whether and where an estimate is written beside each pending job."""
+
+    where: Literal["off", "comment", "admin_comment"] = "off"
+    most: int = Field(20, ge=1, le=1000, description="Lines written in one pass at most")
+
+
+class AdviseBounds(_Section):
+    """How much reading of code there is."""
+
+    seconds: Seconds = Field(5.0, description="Time spent on new jobs in one pass [s]")
+    each: Seconds = Field(10.0, description="CPU time spent on one job at most [s]")
+
+
+class LearnBounds(_Section):
+    """Whether ended jobs go into the history."""
+
+    allowed: bool = True
+    every: Seconds = Field(30.0, description="How often accounting is asked [s]")
+    overlap: Seconds = Field(
+        600.0, description="How far back it is asked again, since rows are completed late [s]"
+    )
+
+
+class FollowBounds(_Section):
+    """Whether logs of running jobs are read."""
+
+    allowed: bool = True
+    every: Seconds = Field(60.0, description="How often each log is read [s]")
+    seconds: Seconds = Field(5.0, description="Time spent on logs in one pass [s]")
+
+
+class DiagnoseBounds(_Section):
+    """Whether logs of failed jobs are read."""
+
+    allowed: bool = True
+    each: Seconds = Field(60.0, description="Time spent on one job's logs at most [s]")
+
+
+class SlurmBounds(_Section):
+    """How Slurm's commands are run."""
+
+    through: tuple[str, ...] = Field(
+        (), description="Put before each command, for example [sudo, -n, -u, schedmate]"
+    )
+    drain: tuple[str, ...] = Field(
+        (), description="The command that may drain and resume nodes; empty: none is drained"
+    )
+
+
+class Bounds(_Section):
+    """All sections of `bounds.yaml`."""
+
+    poll: Seconds = Field(10.0, description="Time between two passes [s]")
+    kill_switch: Path = Field(
+        Path("/etc/schedmate/stop"), description="While this file exists nothing is changed"
+    )
+    advise: AdviseBounds = AdviseBounds()
+    order: OrderBounds = OrderBounds()
+    annotate: AnnotateBounds = AnnotateBounds()
+    learn: LearnBounds = LearnBounds()
+    follow: FollowBounds = FollowBounds()
+    diagnose: DiagnoseBounds = DiagnoseBounds()
+    recovery: Path | None = Field(
+        None, description="recovery.yaml; without one failures are diagnosed and nothing planned"
+    )
+    slurm: SlurmBounds = SlurmBounds()
+
+
+def load_bounds(path: Path | None) -> Bounds:
+    """What a file allows; without one, nothing but looking.
+
+    Raises `SettingsError` for a file that cannot be read, that says something unknown, or that
+    others than its owner may write to.
+    """
+    if path is None:
+        return Bounds()
+    import yaml
+
+    try:
+        with path.open("rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            text = stream.read(1 << 20).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot read {path}: {error}.") from None
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SettingsError(
+            f"{path} says what may be done to the cluster, and others than its owner can write to "
+            f"it; correct that: chmod go-w {path}"
+        )
+    try:
+        found = parse(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path} is no YAML: {error}") from None
+    try:
+        bounds = Bounds.model_validate({} if found is None else found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ": ".join(str(part) for part in first["loc"]) or "it"
+        raise SettingsError(f"{path}: {place} is not as it should be: {first['msg']}.") from None
+    if bounds.recovery is not None:
+        return bounds.model_copy(update={"recovery": path.parent / bounds.recovery})
+    return bounds

@@ -1,0 +1,192 @@
+"""What an agent does with runs that have ended: learn from all, look into those that failed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from schedmate.errors import SchedmateError
+from schedmate.jobs import Diagnosis, Estimate, JobSpec, WorkloadMetadata
+from schedmate.mate import SchedMate
+from schedmate.paths import exists
+from schedmate.schedulers.live.adapter import FAILURES, ClusterAdapter, Description, EndedRun
+from schedmate.schedulers.live.bounds import Bounds
+from schedmate.schedulers.live.executor import Guard
+from schedmate.schedulers.live.memory import Known, Memory
+from schedmate.schedulers.live.ordering import moved_trust
+from schedmate.schedulers.live.plans import Plan
+from schedmate.schedulers.live.record import Record
+from schedmate.schedulers.live.report import Failed, Pass
+
+AT_ONCE = 200
+"""Runs that are learned from in one pass at most."""
+
+MARK, BEGUN = "learned until", "begun"
+
+
+class Failure(NamedTuple):
+    """A run that failed: what recovery plans from."""
+
+    cluster: str
+    run: EndedRun
+    restarts: int
+    """Restarts of the job before this run."""
+    diagnosis: Diagnosis
+    log: str | None
+
+
+class Healer(Protocol):
+    """Recovery, as the loop sees it."""
+
+    guard: Guard
+
+    def plan(self, failure: Failure, adapter: ClusterAdapter, now: float) -> Plan | None:
+        """What to do about a failure; None for nothing. It only plans."""
+        ...
+
+    def approves(self, plan: Plan) -> str | None:
+        """Who approves it without being asked (the rule of the administrator's), if anybody."""
+        ...
+
+
+class EndedRuns:
+    """Learns from each run once, whoever is killed when.
+
+    A run counts as learned from when everything of it is stored; what was done twice because of an
+    interruption has the same ids, and replaces itself.
+    """
+
+    def __init__(
+        self,
+        adapter: ClusterAdapter,
+        mate: SchedMate,
+        memory: Memory,
+        record: Record | None,
+        bounds: Bounds,
+        healer: Healer | None,
+    ) -> None:
+        self._adapter = adapter
+        self._mate = mate
+        self._memory = memory
+        self._record = record
+        self._bounds = bounds
+        self._healer = healer
+
+    def learn(self, found: Pass, now: float) -> None:
+        """Take in what has ended since the last time, or, the first time, from now on."""
+        bounds = self._bounds.learn
+        begun = self._memory.mark(BEGUN)
+        if begun is None:  # what ended before the agent began is for `import`
+            self._memory.set_mark(BEGUN, now)
+            begun = now
+        since = max(begun, (self._memory.mark(MARK) or now) - bounds.overlap)
+        runs = [run for run in self._adapter.ended(since) if (run.record.end_time or 0.0) >= begun]
+        new = self._memory.new_runs(run.run for run in runs)
+        left = [run for run in runs if run.run in new]
+        left.sort(key=lambda run: run.record.end_time or 0.0)
+        for run in left[:AT_ONCE]:
+            self._take_in(run, found, now)
+        if len(left) <= AT_ONCE:
+            self._memory.set_mark(MARK, now)
+            self._memory.forget(now)
+
+    def _take_in(self, run: EndedRun, found: Pass, now: float) -> None:
+        record, trust, user = run.record, None, run.record.user
+        known = self._memory.known(run.key)
+        if known is not None and user is not None:
+            before = self._memory.trust().get(user, 1.0)
+            trust = moved_trust(before, known.estimate, record)
+        if known is None:
+            known = self._read_late(run, now)
+        record = record.model_copy(
+            update={"metadata": known.metadata, "command": known.spec.command or record.command}
+        )
+        if self._record is not None and self._bounds.learn.allowed:
+            self._mate.learn([record])
+        if record.state in FAILURES and self._bounds.diagnose.allowed:
+            failed, plan = self.look_into(run, now, known)
+            if self._record is not None:
+                self._propose(failed, plan)
+            found.failed.append(failed)
+        self._memory.learned(run.run, now, user, trust)
+        found.learned += 1
+
+    def _read_late(self, run: EndedRun, now: float) -> Known:
+        """A job that came and went between two passes, or ended before the agent began."""
+        described = self._adapter.describe([run.raw]).get(run.raw)
+        if described is None:
+            spec = JobSpec(
+                repo=run.workdir or None,
+                command=run.record.command,
+                name=run.record.name,
+                user=run.record.user,
+                launch=run.record.launch,
+            )
+            described = Description(spec, run.log)
+        known = read_job(self._mate, run.key, described, self._bounds.advise.each, now)
+        self._memory.remember(known)
+        return known
+
+    def look_into(
+        self, run: EndedRun, now: float, known: Known | None = None
+    ) -> tuple[Failed, Plan | None]:
+        """What the logs of a run say, and what to do about it; nothing is recorded."""
+        known = known or self._memory.known(run.key) or self._read_late(run, now)
+        spec = known.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
+        path = self._adapter.log_path(run, known.log, spec)
+        diagnosis = None
+        if path is not None and exists(path):
+            deadline = self._bounds.diagnose.each
+            diagnosis = self._mate.on_failure(spec, path, deadline_s=deadline)
+        failed = Failed(
+            job=run.job,
+            run=run.run,
+            state=run.record.state,
+            nodes=run.nodes,
+            log=str(path) if path else None,
+            diagnosis=diagnosis,
+        )
+        return failed, self._plan(run, diagnosis, failed.log, now)
+
+    def _plan(
+        self, run: EndedRun, diagnosis: Diagnosis | None, log: str | None, now: float
+    ) -> Plan | None:
+        if self._healer is None or diagnosis is None:
+            return None
+        restarts = self._adapter.restarts(run)
+        if restarts is None:
+            return None  # the scheduler has forgotten it: nothing can be restarted
+        failure = Failure(self._adapter.cluster, run, restarts, diagnosis, log)
+        return self._healer.plan(failure, self._adapter, now)
+
+    def _propose(self, failed: Failed, plan: Plan | None) -> None:
+        assert self._record is not None
+        if not self._record.entries(kind="failure", about=failed.run):
+            document = failed.model_dump(mode="json", exclude_defaults=True)
+            self._record.observe("failure", failed.run, by="schedmate agent", data=document)
+        if plan is None or self._healer is None:
+            return
+        status = self._record.propose(plan, by="schedmate agent")
+        rule = self._healer.approves(plan)
+        if rule is not None and status.state == "proposed":
+            self._record.approve(plan.id, by=rule)
+        failed.plan = plan.id
+
+
+def read_job(
+    mate: SchedMate, key: str, description: Description, budget_s: float, now: float
+) -> Known:
+    """What a job's code says and what follows from it; an abstained estimate where it says nothing.
+
+    `budget_s` bounds the reading [s of CPU time], `now` is in [s since epoch].
+    """
+    spec = description.spec
+    metadata, launch = WorkloadMetadata(), spec.launch
+    try:
+        analysis = mate.analyze(spec, budget_s=budget_s)
+        metadata, estimate, launch = analysis.metadata, analysis.estimate, analysis.launch
+    except (SchedmateError, OSError) as error:
+        # the command that we made of the script is nothing that anybody typed
+        said = f"{error}".split("...` ", 1)[-1]
+        estimate = Estimate(reason=f"its code cannot be read: {said}")
+    spec = spec.model_copy(update={"launch": launch})
+    return Known(key, now, spec, metadata, estimate, description.log)

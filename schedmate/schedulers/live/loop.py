@@ -1,0 +1,344 @@
+"""The reconcile loop: observe, advise, follow and diagnose, plan, guard, act, record.
+
+`Agent.once` makes one pass; `watch.py` makes them for ever. A pass may be cut off anywhere: what it
+found out is in the `Memory`, what it began to do in the `Record`, and the next pass goes on from
+there. When the scheduler does not answer nothing is done, and it goes on as without schedmate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from schedmate.durations import format_duration
+from schedmate.errors import SchedmateError
+from schedmate.jobs import Estimate, WorkloadMetadata
+from schedmate.mate import SchedMate
+from schedmate.paths import exists
+from schedmate.schedulers.live.actions import REASON_PREFIX, Action, Annotate
+from schedmate.schedulers.live.adapter import ClusterAdapter, Description, EndedRun, LiveJob
+from schedmate.schedulers.live.apply import carry_out
+from schedmate.schedulers.live.bounds import Bounds
+from schedmate.schedulers.live.ended import EndedRuns, Healer, read_job
+from schedmate.schedulers.live.executor import ExecutorError, RefusedError
+from schedmate.schedulers.live.memory import Memory
+from schedmate.schedulers.live.ordering import check_band, in_order, to_set, value_of
+from schedmate.schedulers.live.plans import Plan, Purpose, Reason
+from schedmate.schedulers.live.record import PlanStatus, Record
+from schedmate.schedulers.live.report import Done, Estimated, Failed, Followed, Pass
+
+EXPIRY_S = 300.0
+"""After this time a change of order that was not begun is not begun any more [s]."""
+
+DESCRIBED = 20
+"""New jobs that are asked for together: each costs a command for its script."""
+
+
+class Agent:
+    """One cluster's agent. `record` is None in a dry run, which changes nothing anywhere."""
+
+    name = "schedmate agent"
+
+    def __init__(
+        self,
+        adapter: ClusterAdapter,
+        mate: SchedMate,
+        memory: Memory,
+        record: Record | None,
+        bounds: Bounds,
+        *,
+        healer: Healer | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.adapter = adapter
+        self.bounds = bounds
+        self._mate = mate
+        self._memory = memory
+        self._record = record
+        self._healer = healer
+        self._clock = clock
+        self._ended = EndedRuns(adapter, mate, memory, record, bounds, healer)
+        self._estimates: dict[str, Estimate] = {}
+        self._stale: set[str] = set()
+        self._due: dict[str, float] = {}
+
+    def once(self) -> Pass:
+        """One pass. Raises `ExecutorError` when the scheduler does not answer."""
+        began = time.perf_counter()
+        now = self._clock()
+        jobs = self.adapter.jobs()
+        found = Pass(
+            cluster=self.adapter.cluster,
+            time=now,
+            dry_run=self._record is None,
+            stopped=exists(self.bounds.kill_switch),
+            pending=sum(job.state == "PENDING" for job in jobs),
+            running=sum(job.state == "RUNNING" for job in jobs),
+        )
+        steps: list[Callable[[list[LiveJob], Pass], None]] = [
+            self._go_on,
+            self._advise,
+            self._order,
+            self._annotate,
+            self._learn,
+            self._follow,
+        ]
+        for step in steps:
+            try:
+                step(jobs, found)
+            except (SchedmateError, OSError) as error:
+                # one part that fails (a database that is down) keeps no other from its work
+                found.problems.append(f"{step.__name__.strip('_').replace('_', ' ')}: {error}")
+        if self._record is not None:
+            waiting = self._record.plans(states={"proposed"})
+            found.waiting = [one.plan.id for one in waiting]
+        found.took_s = round(time.perf_counter() - began, 3)
+        return found
+
+    def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Plan | None]:
+        """What the logs of a failed run say, and what to do about it; nothing is done."""
+        return self._ended.look_into(run, now)
+
+    # -- advice ----------------------------------------------------------
+
+    def _advise(self, jobs: list[LiveJob], found: Pass) -> None:
+        deadline = time.monotonic() + self.bounds.advise.seconds
+        keys = {job.key for job in jobs}
+        self._estimates = {key: one for key, one in self._estimates.items() if key in keys}
+        missing = [key for key in keys if key not in self._estimates]
+        self._estimates |= self._memory.estimates(missing)
+        new = {job.key: job for job in jobs if job.key not in self._estimates}
+        # what waits first: the order of what runs cannot be changed any more
+        queue = sorted(new.values(), key=lambda job: (job.state != "PENDING", job.submitted or 0.0))
+        done = 0
+        while done < len(queue) and time.monotonic() < deadline:
+            some = queue[done : done + DESCRIBED]
+            described = self.adapter.describe([job.id for job in some])
+            for job in some:
+                if time.monotonic() >= deadline:
+                    break
+                done += 1
+                if job.id in described:
+                    self._read(job, described[job.id], found)
+        found.unread = len(queue) - done
+        self._advise_again([job for job in jobs if job.state == "PENDING"], deadline, found)
+
+    def _read(self, job: LiveJob, description: Description, found: Pass) -> None:
+        known = read_job(self._mate, job.key, description, self.bounds.advise.each, self._clock())
+        self._memory.remember(known)
+        self._estimates[job.key] = known.estimate
+        found.estimated.append(Estimated(job=job.id, user=job.user, estimate=known.estimate))
+
+    def _advise_again(self, pending: Sequence[LiveJob], deadline: float, found: Pass) -> None:
+        """Estimate waiting jobs anew once more runs are known; their code is not read again."""
+        for job in pending:
+            if time.monotonic() >= deadline:
+                return
+            if job.key not in self._stale:
+                continue
+            self._stale.discard(job.key)
+            known = self._memory.known(job.key)
+            if known is None or known.metadata == WorkloadMetadata():
+                continue
+            estimate = self._mate.estimate(known.metadata, known.spec.launch, self._clock())
+            if estimate.duration_s != known.estimate.duration_s:
+                self._memory.remember(known._replace(estimate=estimate))
+                self._estimates[job.key] = estimate
+                found.estimated.append(
+                    Estimated(job=job.id, user=job.user, estimate=estimate, again=True)
+                )
+
+    # -- order and notes ---------------------------------------------------
+
+    def _order(self, jobs: list[LiveJob], found: Pass) -> None:
+        bounds = self.bounds.order
+        if not bounds.allowed or found.stopped or not self._is_due("order", bounds.every):
+            return
+        trust, given = self._memory.trust(), self._memory.given()
+        wanted = {
+            job.id: value_of(
+                bounds,
+                self._estimates.get(job.key),
+                trust=trust.get(job.user, 1.0),
+                waited_s=found.time - (job.submitted or found.time),
+            )
+            for job in jobs
+            if in_order(bounds, job)
+        }
+        differs = [job for job, value in wanted.items() if given.get(job, (0, 0))[0] != value]
+        if differs:
+            present = self.adapter.order_values(differs)
+            action = to_set({job: wanted[job] for job in differs}, present, given)
+            if action is not None:
+                if self._record is not None:
+                    self._memory.give(action.values, action.previous)
+                self._do("ordering", action, found, "shorter jobs first, by their estimates")
+        self._memory.forget_given(job.id for job in jobs)
+
+    def _annotate(self, jobs: list[LiveJob], found: Pass) -> None:
+        bounds = self.bounds.annotate
+        if bounds.where == "off" or found.stopped:
+            return
+        pending = {job.id: job for job in jobs if job.state == "PENDING"}
+        noted = self._memory.noted(job.key for job in pending.values())
+        texts = {
+            id_: note_of(self._estimates[job.key])
+            for id_, job in pending.items()
+            if job.key in self._estimates and not self._estimates[job.key].abstained
+        }
+        texts = {id_: text for id_, text in texts.items() if noted.get(pending[id_].key) != text}
+        texts = dict(list(texts.items())[: bounds.most])
+        if texts and self._do("annotation", Annotate(texts=texts), found, "estimates to be seen"):
+            self._memory.note({pending[id_].key: text for id_, text in texts.items()}, found.time)
+
+    # -- what runs and what has ended --------------------------------------
+
+    def _learn(self, jobs: list[LiveJob], found: Pass) -> None:
+        if not self._is_due("learn", self.bounds.learn.every):
+            return
+        self._ended.learn(found, self._clock())
+        if found.learned:
+            self._stale = {job.key for job in jobs if job.state == "PENDING"}
+
+    def _follow(self, jobs: list[LiveJob], found: Pass) -> None:
+        bounds = self.bounds.follow
+        if not bounds.allowed:
+            return
+        running = {job.id: job for job in jobs if job.state == "RUNNING"}
+        seen = self._memory.progress()
+        if set(seen) - set(running):
+            self._memory.only_running(running)
+        deadline = time.monotonic() + bounds.seconds
+        due = sorted(running, key=lambda id_: self._due.get(f"log of {id_}", 0.0))
+        for id_ in due:
+            if time.monotonic() >= deadline or not self._is_due(f"log of {id_}", bounds.every):
+                break
+            job = running[id_]
+            known = self._memory.known(job.key)
+            path = self.adapter.log_path(job, known.log, known.spec) if known else None
+            if known is None or path is None or not _has_text(path):
+                continue
+            progress = self._mate.on_progress(known.spec, path)
+            if progress is not None:
+                self._memory.keep_progress(id_, job.key, self._clock(), progress)
+                found.followed.append(Followed(job=id_, log=str(path), progress=progress))
+        logs = {f"log of {id_}" for id_ in running}
+        self._due = {
+            what: at for what, at in self._due.items() if what in logs or " of " not in what
+        }
+
+    # -- acting --------------------------------------------------------------
+
+    def _go_on(self, _jobs: list[LiveJob], found: Pass) -> None:
+        """Carry out what somebody approved, and what an agent began that was cut off."""
+        if self._record is None:
+            return
+        self._record.expire()
+        for status in reversed(self._record.plans(states={"approved", "applying"}, limit=1000)):
+            if status.plan.cluster == self.adapter.cluster:
+                self._carry_out(status.plan, found)
+
+    def _do(self, purpose: Purpose, action: Action, found: Pass, why: str) -> bool:
+        """Plan, approve by the bounds, carry out; whether it was done."""
+        if self._record is None:
+            found.actions.append(Done(action=action, state="would"))
+            return False
+        text = action.model_dump_json()
+        key = f"{purpose} at {found.time:.3f} {sha256(text.encode()).hexdigest()[:16]}"
+        plan = Plan.of(
+            purpose,
+            cluster=self.adapter.cluster,
+            key=key,
+            created=found.time,
+            expires=found.time + EXPIRY_S,
+            reason=Reason(summary=why),
+            actions=[action],
+        )
+        self._record.propose(plan, by=self.name)
+        self._record.approve(plan.id, by="policy: bounds.yaml")
+        return self._carry_out(plan, found)
+
+    def _carry_out(self, plan: Plan, found: Pass) -> bool:
+        assert self._record is not None
+        result = carry_out(self._record, plan.id, self.adapter, self, by=self.name)
+        for action in plan.actions:
+            found.actions.append(
+                Done(
+                    plan=plan.id,
+                    action=action,
+                    state=result.status.state,
+                    detail=result.detail,
+                )
+            )
+        if result.stopped:
+            found.problems.append(f"plan {plan.id}: {result.stopped}: {result.detail}")
+        return result.stopped is None
+
+    def take_back_order(self) -> int:
+        """Give pending jobs the value 0 again that they had before; gives how many there were.
+
+        Raises `ExecutorError` when it cannot be done now.
+        """
+        given = self._memory.given()
+        jobs = [job.id for job in self.adapter.jobs() if job.state == "PENDING"]
+        present = self.adapter.order_values(job for job in jobs if job in given)
+        action = to_set(dict.fromkeys(present, 0), present, given)
+        if action is None:
+            return 0
+        found = Pass(cluster=self.adapter.cluster, time=self._clock())
+        if not self._do("ordering", action, found, "the order is taken back"):
+            raise ExecutorError("; ".join(found.problems))
+        self._memory.forget_given([])
+        return len(action.values)
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        """The agent as a `Guard`: the kill switch, the band, and what recovery allows."""
+        if exists(self.bounds.kill_switch):
+            raise RefusedError(
+                "kill switch", f"{self.bounds.kill_switch} is there.", wait_s=self.bounds.poll
+            )
+        if status.plan.purpose == "recovery":
+            if self._healer is None:
+                raise RefusedError(
+                    "recovery", "the bounds name no recovery.yaml.", wait_s=self.bounds.poll
+                )
+            self._healer.guard.check(record, status, action, undo=undo)
+        check_band(self.bounds.order, action, undo=undo)
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        now = time.monotonic()
+        if now < self._due.get(what, 0.0):
+            return False
+        self._due[what] = now + every_s
+        return True
+
+
+def note_of(estimate: Estimate) -> str:
+    """An estimate as the line that stands beside a job."""
+    low, high = estimate.duration_p10_s, estimate.duration_p90_s
+    text = f"{REASON_PREFIX} about {format_duration(estimate.duration_s or 0.0)}"
+    if low is not None and high is not None:
+        text += f" ({format_duration(low)} to {format_duration(high)})"
+    count = len(estimate.neighbours)
+    return f"{text}, from {count} past run{'s' * (count != 1)}"
+
+
+def _has_text(path: Path) -> bool:
+    """Whether anything has been written to a log yet."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def only_agent(record: Record, cluster: str) -> Iterator[None]:
+    """The lease: held by one agent of a cluster until its process ends, however that ends.
+
+    Raises `ClaimedError` at once where another agent holds it.
+    """
+    with record.claim(f"agent of {cluster}"):
+        yield

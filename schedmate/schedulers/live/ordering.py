@@ -1,0 +1,106 @@
+"""From estimates to places in the queue, within the bounds that the administrator set.
+
+Shorter jobs first (shortest job first on the estimated run time), as a value between `lowest` and
+`highest` on a logarithmic scale of duration, in a few levels, so that one command sets many jobs
+and a job is not moved for nothing. A job that waits rises, whatever its estimate, until it has the
+highest value after `ageing`: from then on only the scheduler's own order counts, so that no stream
+of short jobs starves it. A user whose jobs run much longer than estimated gains less and less by a
+short estimate; nobody falls below where no estimate would put them for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from schedmate.jobs import Estimate, JobRecord
+from schedmate.schedulers.live.actions import Action, Order
+from schedmate.schedulers.live.adapter import LiveJob
+from schedmate.schedulers.live.bounds import OrderBounds
+from schedmate.schedulers.live.executor import RefusedError
+
+TOO_LONG = 1.5
+"""A run that took this many times the 90th percentile of its estimate counts against the user."""
+
+FALL = 0.8
+"""What trust is multiplied with then."""
+
+RISE = 0.1
+"""Which share of lost trust comes back with every job that ends within its estimate."""
+
+
+def value_of(
+    bounds: OrderBounds, estimate: Estimate | None, *, trust: float, waited_s: float
+) -> int:
+    """The place of a pending job: one of the levels between `lowest` and `highest`.
+
+    `trust` is from 0 to 1, `waited_s` the time since submission [s]. Without an estimate a job
+    begins at 0, where the scheduler alone would have it.
+    """
+    low, high = bounds.lowest, bounds.highest
+    start = 0.0
+    if estimate is not None and not estimate.abstained and estimate.duration_s:
+        span = math.log(bounds.longest / bounds.shortest)
+        length = math.log(max(estimate.duration_s, 1e-9) / bounds.shortest) / span
+        start = high - min(1.0, max(0.0, length)) * (high - low)
+        if start > 0:
+            start *= min(1.0, max(0.0, trust))
+    aged = start + (high - start) * min(1.0, max(0.0, waited_s / bounds.ageing))
+    step = (high - low) / (bounds.levels - 1)
+    level = math.floor((aged - low) / step + 1e-9)
+    return max(low, min(high, round(low + level * step)))
+
+
+def moved_trust(trust: float, estimate: Estimate, run: JobRecord) -> float:
+    """A user's trust after a run for which there was an estimate.
+
+    A run that did not complete has shown only that it takes at least as long as it ran.
+    """
+    p90, took = estimate.duration_p90_s, run.duration_s
+    if estimate.abstained or p90 is None or took is None:
+        return trust
+    if took > TOO_LONG * p90:
+        return trust * FALL
+    if run.state == "COMPLETED":
+        return trust + (1.0 - trust) * RISE
+    return trust
+
+
+def to_set(
+    wanted: Mapping[str, int],
+    present: Mapping[str, int],
+    ours: Mapping[str, tuple[int, int]],
+) -> Order | None:
+    """The action that gives pending jobs the values that are wanted for them, if any lacks its own.
+
+    `present` are the values that jobs have, `ours` those that schedmate gave last and before: a job
+    with any other value than these, or 0, belongs to somebody else and is left alone.
+    """
+    values = {
+        job: value
+        for job, value in wanted.items()
+        if job in present
+        and present[job] != value
+        and (present[job] == 0 or present[job] in ours.get(job, ()))
+    }
+    return Order(values=values, previous={job: present[job] for job in values}) if values else None
+
+
+def in_order(bounds: OrderBounds, job: LiveJob) -> bool:
+    """Whether a job is one of those that are ordered."""
+    if job.state != "PENDING" or job.held:
+        return False
+    return not bounds.queues or bool(set(bounds.queues) & set(job.queues))
+
+
+def check_band(bounds: OrderBounds, action: Action, *, undo: bool) -> None:
+    """Raise `RefusedError` for an order that the bounds do not allow."""
+    if not isinstance(action, Order):
+        return
+    if undo or not any(action.values.values()):  # back to what the scheduler alone would do
+        return
+    if not bounds.allowed:
+        raise RefusedError("bounds", "the bounds allow no change of the order (order: allowed).")
+    for job, value in action.values.items():
+        if not bounds.lowest <= value <= bounds.highest:
+            raise RefusedError("bounds", f"job {job} would get {value}, outside of the band.")

@@ -1,0 +1,73 @@
+"""Slurm's commands, run within a time and with a known environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from schedmate.schedulers.live.slurm.reading.shapes import OutageError
+from schedmate.terminal import clean
+
+TIMEOUT_S = 30.0
+"""How long a command may take [s]. With the controller down, `squeue` gives up after about 9."""
+
+_PASSED_ON = ("PATH", "SLURM_CONF", "TZ")
+
+
+class CommandError(OutageError):
+    """A command ended with an error; `said` is what it printed."""
+
+    def __init__(self, command: str, code: int, said: str) -> None:
+        super().__init__(f"{command} ended with {code}: {clean(said, 300) or 'no message'}")
+        self.code, self.said = code, said
+
+
+class Commands:
+    """Runs commands, all in one way.
+
+    `through` is put before each: `sudo -n -u schedmate-agent`, `runuser -u agent --`.
+    """
+
+    def __init__(self, through: Sequence[str] = ()) -> None:
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
+        # sudo keeps nothing of our own environment
+        words = [f"{name}={value}" for name, value in environment.items()]
+        self._before = [*through, "env", "-i", *words]
+
+    def run(self, *words: str, timeout_s: float = TIMEOUT_S) -> str:
+        """What a command prints. Raises `CommandError`, or `OutageError` when it does not end."""
+        return self._run([*self._before, *words], words[0], timeout_s)
+
+    def run_directly(self, words: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> str:
+        """The same as the agent's own user, not `through` anything: for the drain command."""
+        return self._run(list(words), words[0], timeout_s)
+
+    def _run(self, words: list[str], name: str, timeout_s: float) -> str:
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="surrogateescape",  # a directory's name may be any bytes
+                start_new_session=True,  # Ctrl-C ends the agent, not half of what it does
+            )
+        except OSError as error:
+            raise OutageError(
+                f"cannot run {words[0]}: {error.strerror}; is it installed?"
+            ) from None
+        with process:
+            try:
+                printed, said = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                raise OutageError(f"{name} did not end within {timeout_s:g} s.") from None
+        if process.returncode:
+            raise CommandError(name, process.returncode, said or printed)
+        return printed
