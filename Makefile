@@ -6,7 +6,7 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-browser lint fix types docs bench fuzz fuzz-coverage clean
+.PHONY: help demo test test-browser test-live lint fix types docs bench fuzz fuzz-coverage clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
 
 test-browser: $(VENV)/dev.stamp ## Run the tests in a browser; .ci/install browser installs it
 	$(BIN)/python -m pytest -m browser -n 2 --dist loadfile $(ARGS)
+
+test-live: $(VENV)/dev.stamp ## Run the tests on a real Slurm, as root; .ci/install live installs it
+	$(BIN)/python -m pytest -m live -n 0 $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and formatting
 	$(BIN)/ruff check .

@@ -22,13 +22,15 @@ from schedmate.recovery.document import RecoverDocument
 from schedmate.retrieval.calibration import Calibration
 from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.parallelism.plan import Plan
+from schedmate.schedulers.live.plans import Plan
+from schedmate.schedulers.live.report import Failed, Pass
 from schedmate.settings import Settings
 
 FOLDER = Path(__file__).with_name("schemas")
 
 
 class Doctor(TypedDict):
-    """Output of `schedmate doctor --json`; `ok`: no check failed."""
+    """Output of `schedmate doctor --json` and `slurm doctor --json`; `ok`: no check failed."""
 
     ok: bool
     checks: list[Check]
@@ -245,7 +247,24 @@ class RecoveryFile(Configuration):
     """Output of `schedmate recover check --json`: a recovery.yaml with all defaults."""
 
 
+class SlurmImport(TypedDict):
+    """Output of `schedmate slurm import --json`; `analysed`: those whose code was read."""
+
+    cluster: str
+    imported: int
+    analysed: int | None
+
+
+class SlurmPlan(TypedDict):
+    """Output of `schedmate slurm plan --json`; nothing of the plan is kept or done."""
+
+    cluster: str
+    failure: Failed
+    plan: Plan | None
+
+
 PARTS: dict[str, Any] = {
+    "agent-pass": Pass,
     "checkpoint": Checkpoint,
     "config": Config,
     "doctor": Doctor,
@@ -261,6 +280,9 @@ PARTS: dict[str, Any] = {
     "recover": RecoverDocument,
     "recovery-file": RecoveryFile,
     "rules": Rules,
+    "slurm-doctor": Doctor,
+    "slurm-import": SlurmImport,
+    "slurm-plan": SlurmPlan,
 }
 """Documents and what they are made of."""
 

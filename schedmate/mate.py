@@ -224,7 +224,8 @@ class SchedMate:
         `log` is a file or a directory with a file per rank. `since` [bytes] leaves out what was
         written before something changed (`Progress.log_bytes` of an earlier call);
         `progress.ratio.throughput_ratio` compares the two. `batch_size` is the global one, for
-        logs that say only samples a second. None also when `deadline_s` [s] (default: the setting)
+        logs that say only samples a second. A log that counts epochs alone has no step time, but a
+        time until the end. None also when `deadline_s` [s] (default: the setting)
         has passed and on any failure, which is logged. Never raises.
         """
         progress = self._in_time(
@@ -235,7 +236,9 @@ class SchedMate:
             ),
             deadline_s,
         )
-        return None if progress is None or progress.abstained else progress
+        if progress is None or (progress.abstained and progress.eta_s is None):
+            return None
+        return progress
 
     def on_failure(
         self,

@@ -88,6 +88,7 @@ def opened(
     bounds: Path | None, state: Path | None, history: Path | None, *, dry_run: bool = False
 ) -> Iterator[Setup]:
     """An agent with everything that it needs, closed afterwards."""
+    from schedmate.commands.slurm_recovery import SlurmRecovery, load_recovery
     from schedmate.mate import SchedMate
     from schedmate.schedulers.live.loop import Agent
     from schedmate.schedulers.live.memory import Memory
@@ -101,7 +102,10 @@ def opened(
     with ExitStack() as stack:
         adapter = connect(allowed)
         memory = stack.enter_context(Memory(folder / MEMORY, scratch=dry_run))
-        record = None if dry_run else stack.enter_context(Record(folder / RECORD))
+        recovery = load_recovery(allowed, adapter)
+        place = folder / RECORD if recovery is None else recovery.record
+        record = None if dry_run else stack.enter_context(Record(place))
         mate = stack.enter_context(SchedMate(settings))
-        agent = Agent(adapter, mate, memory, record, allowed)
+        healer = None if recovery is None else SlurmRecovery(adapter, recovery, record)
+        agent = Agent(adapter, mate, memory, record, allowed, healer=healer)
         yield Setup(allowed, adapter, mate, memory, record, agent)

@@ -146,6 +146,7 @@ class Testbed:
             f"Port={self._port + 3 + at}"
             for at, name in enumerate(self.node_names)
         )
+        self._database: subprocess.Popen[bytes] | None = None
         self.conf = root / "etc" / "slurm.conf"
         self.jobs_folder = root / "jobs"
         self.environment = {"PATH": PATH, "SLURM_CONF": str(self.conf), "LC_ALL": "C.UTF-8"}
@@ -260,7 +261,7 @@ class Testbed:
             ),
         )
         null = subprocess.DEVNULL
-        subprocess.Popen(
+        self._database = subprocess.Popen(
             words,
             env=self.environment,
             stdin=null,
@@ -299,6 +300,8 @@ class Testbed:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
+        if program == "mariadbd" and self._database is not None:
+            self._database.wait()
         file.unlink(missing_ok=True)
 
     # -- use -------------------------------------------------------------
@@ -340,6 +343,11 @@ class Testbed:
         """Rows of all runs of a job, oldest first."""
         words = ("sacct", "-D", "-X", "-n", "-P", "-j", job, "-o", fields)
         return [line.split("|") for line in self.run(*words).stdout.splitlines()]
+
+    def ended_as(self, job: str) -> str:
+        """The state of a job's last run in accounting; empty while it is not there."""
+        rows = self.accounting(job)
+        return rows[-1][0] if rows else ""
 
     def show(self, kind: str, name: str) -> dict[str, str]:
         """`scontrol show job` or `node`, as a dictionary; only of things with plain names."""

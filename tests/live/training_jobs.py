@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from slurm_testbed import Testbed
 
-EPOCH_S = {"resnet18": 0.1, "bert-base-uncased": 0.3, "gpt2": 0.6}
+EPOCH_S = {"resnet18": 0.05, "bert-base-uncased": 0.15, "gpt2": 0.3}
 """How long an epoch of each model takes [s]."""
 
 TRAIN = """\
 import argparse
+import time
 
 import torch
 import torchvision
@@ -35,12 +36,14 @@ def main():
     model = torchvision.models.get_model(args.model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     for epoch in range(args.epochs):
+        began = time.time()
         for images, labels in loader:
             loss = torch.nn.functional.cross_entropy(model(images), labels)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        print(f"Epoch [{epoch + 1}/{args.epochs}], Loss: {loss.item():.4f}")
+        spent = time.time() - began
+        print(f"Epoch [{epoch + 1}/{args.epochs}], Loss: {loss.item():.4f}, time: {spent:.2f} s")
 
 
 main()
@@ -62,7 +65,7 @@ if [ -e "broken-$SLURMD_NODENAME" ]; then cat failure.txt >&2; exit 1; fi
 epoch=1
 while [ $epoch -le "$epochs" ]; do
   sleep $pause
-  echo "Epoch [$epoch/$epochs], Loss: 0.${{epoch}}321"
+  echo "Epoch [$epoch/$epochs], Loss: 0.${{epoch}}321, time: $pause s"
   epoch=$((epoch + 1))
 done
 echo "Training complete."

@@ -76,6 +76,9 @@ class LearnBounds(_Section):
     overlap: Seconds = Field(
         600.0, description="How far back it is asked again, since rows are completed late [s]"
     )
+    spool: Path | None = Field(
+        None, description="Where an epilog drops a file for each run that ends: ask at once"
+    )
 
 
 class FollowBounds(_Section):

@@ -9,13 +9,14 @@ from schedmate.jobs import Diagnosis, Estimate, JobSpec, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.paths import exists
 from schedmate.schedulers.live.adapter import FAILURES, ClusterAdapter, Description, EndedRun
+from schedmate.schedulers.live.apply import Result
 from schedmate.schedulers.live.bounds import Bounds
-from schedmate.schedulers.live.executor import Guard
 from schedmate.schedulers.live.memory import Known, Memory
 from schedmate.schedulers.live.ordering import moved_trust
 from schedmate.schedulers.live.plans import Plan
 from schedmate.schedulers.live.record import Record
 from schedmate.schedulers.live.report import Failed, Pass
+from schedmate.schedulers.live.statuses import PlanStatus
 
 AT_ONCE = 200
 """Runs that are learned from in one pass at most."""
@@ -37,14 +38,16 @@ class Failure(NamedTuple):
 class Healer(Protocol):
     """Recovery, as the loop sees it."""
 
-    guard: Guard
-
-    def plan(self, failure: Failure, adapter: ClusterAdapter, now: float) -> Plan | None:
-        """What to do about a failure; None for nothing. It only plans."""
+    def preview(self, failure: Failure) -> Plan | None:
+        """What would be done about a failure; None for nothing. Nothing is kept."""
         ...
 
-    def approves(self, plan: Plan) -> str | None:
-        """Who approves it without being asked (the rule of the administrator's), if anybody."""
+    def propose(self, failure: Failure) -> PlanStatus | None:
+        """The same, kept: proposed, or approved at once where the administrator says so."""
+        ...
+
+    def apply(self, id_: str) -> Result:
+        """Carry an approved plan out past recovery's guards, or what is left of it."""
         ...
 
 
@@ -71,8 +74,11 @@ class EndedRuns:
         self._bounds = bounds
         self._healer = healer
 
-    def learn(self, found: Pass, now: float) -> None:
-        """Take in what has ended since the last time, or, the first time, from now on."""
+    def learn(self, found: Pass, now: float) -> list[EndedRun]:
+        """Take in what has ended since the last time, or, the first time, from now on.
+
+        Gives the runs that accounting knows all about, also those that were taken in before.
+        """
         bounds = self._bounds.learn
         begun = self._memory.mark(BEGUN)
         if begun is None:  # what ended before the agent began is for `import`
@@ -88,6 +94,7 @@ class EndedRuns:
         if len(left) <= AT_ONCE:
             self._memory.set_mark(MARK, now)
             self._memory.forget(now)
+        return runs
 
     def _take_in(self, run: EndedRun, found: Pass, now: float) -> None:
         record, trust, user = run.record, None, run.record.user
@@ -103,9 +110,9 @@ class EndedRuns:
         if self._record is not None and self._bounds.learn.allowed:
             self._mate.learn([record])
         if record.state in FAILURES and self._bounds.diagnose.allowed:
-            failed, plan = self.look_into(run, now, known)
+            failed, failure = self.look_into(run, now, known)
             if self._record is not None:
-                self._propose(failed, plan)
+                self._propose(failed, failure)
             found.failed.append(failed)
         self._memory.learned(run.run, now, user, trust)
         found.learned += 1
@@ -128,8 +135,8 @@ class EndedRuns:
 
     def look_into(
         self, run: EndedRun, now: float, known: Known | None = None
-    ) -> tuple[Failed, Plan | None]:
-        """What the logs of a run say, and what to do about it; nothing is recorded."""
+    ) -> tuple[Failed, Failure | None]:
+        """What the logs of a run say, and what recovery would plan from; nothing is recorded."""
         known = known or self._memory.known(run.key) or self._read_late(run, now)
         spec = known.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
         path = self._adapter.log_path(run, known.log, spec)
@@ -145,31 +152,21 @@ class EndedRuns:
             log=str(path) if path else None,
             diagnosis=diagnosis,
         )
-        return failed, self._plan(run, diagnosis, failed.log, now)
+        failure = None
+        if diagnosis is not None and self._healer is not None:
+            restarts = self._adapter.restarts(run)
+            if restarts is not None:  # else the scheduler has forgotten it: nothing can be done
+                failure = Failure(self._adapter.cluster, run, restarts, diagnosis, failed.log)
+        return failed, failure
 
-    def _plan(
-        self, run: EndedRun, diagnosis: Diagnosis | None, log: str | None, now: float
-    ) -> Plan | None:
-        if self._healer is None or diagnosis is None:
-            return None
-        restarts = self._adapter.restarts(run)
-        if restarts is None:
-            return None  # the scheduler has forgotten it: nothing can be restarted
-        failure = Failure(self._adapter.cluster, run, restarts, diagnosis, log)
-        return self._healer.plan(failure, self._adapter, now)
-
-    def _propose(self, failed: Failed, plan: Plan | None) -> None:
+    def _propose(self, failed: Failed, failure: Failure | None) -> None:
         assert self._record is not None
         if not self._record.entries(kind="failure", about=failed.run):
             document = failed.model_dump(mode="json", exclude_defaults=True)
             self._record.observe("failure", failed.run, by="schedmate agent", data=document)
-        if plan is None or self._healer is None:
-            return
-        status = self._record.propose(plan, by="schedmate agent")
-        rule = self._healer.approves(plan)
-        if rule is not None and status.state == "proposed":
-            self._record.approve(plan.id, by=rule)
-        failed.plan = plan.id
+        if failure is not None and self._healer is not None:
+            status = self._healer.propose(failure)
+            failed.plan = status.plan.id if status is not None else None
 
 
 def read_job(

@@ -29,6 +29,7 @@ from schedmate.schedulers.live.ordering import check_band, in_order, to_set, val
 from schedmate.schedulers.live.plans import Plan, Purpose, Reason
 from schedmate.schedulers.live.record import PlanStatus, Record
 from schedmate.schedulers.live.report import Done, Estimated, Failed, Followed, Pass
+from schedmate.schedulers.live.spool import remove, waiting
 
 EXPIRY_S = 300.0
 """After this time a change of order that was not begun is not begun any more [s]."""
@@ -99,8 +100,11 @@ class Agent:
         return found
 
     def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Plan | None]:
-        """What the logs of a failed run say, and what to do about it; nothing is done."""
-        return self._ended.look_into(run, now)
+        """What the logs of a failed run say, and what to do about it; nothing is kept or done."""
+        failed, failure = self._ended.look_into(run, now)
+        if failure is None or self._healer is None:
+            return failed, None
+        return failed, self._healer.preview(failure)
 
     # -- advice ----------------------------------------------------------
 
@@ -197,9 +201,13 @@ class Agent:
     # -- what runs and what has ended --------------------------------------
 
     def _learn(self, jobs: list[LiveJob], found: Pass) -> None:
-        if not self._is_due("learn", self.bounds.learn.every):
+        spool = self.bounds.learn.spool
+        dropped = [] if spool is None else waiting(spool)
+        if not self._is_due("learn", self.bounds.learn.every) and not dropped:
             return
-        self._ended.learn(found, self._clock())
+        runs = self._ended.learn(found, self._clock())
+        if self._record is not None:
+            remove(dropped, {run.raw for run in runs}, self._clock())
         if found.learned:
             self._stale = {job.key for job in jobs if job.state == "PENDING"}
 
@@ -234,7 +242,7 @@ class Agent:
 
     def _go_on(self, _jobs: list[LiveJob], found: Pass) -> None:
         """Carry out what somebody approved, and what an agent began that was cut off."""
-        if self._record is None:
+        if self._record is None or found.stopped:
             return
         self._record.expire()
         for status in reversed(self._record.plans(states={"approved", "applying"}, limit=1000)):
@@ -263,7 +271,12 @@ class Agent:
 
     def _carry_out(self, plan: Plan, found: Pass) -> bool:
         assert self._record is not None
-        result = carry_out(self._record, plan.id, self.adapter, self, by=self.name)
+        if plan.purpose != "recovery":
+            result = carry_out(self._record, plan.id, self.adapter, self, by=self.name)
+        elif self._healer is not None:
+            result = self._healer.apply(plan.id)
+        else:  # approved elsewhere; whoever has recovery.yaml carries it out
+            return False
         for action in plan.actions:
             found.actions.append(
                 Done(
@@ -295,17 +308,11 @@ class Agent:
         return len(action.values)
 
     def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
-        """The agent as a `Guard`: the kill switch, the band, and what recovery allows."""
+        """The agent as a `Guard` of its own plans: the kill switch and the band."""
         if exists(self.bounds.kill_switch):
             raise RefusedError(
                 "kill switch", f"{self.bounds.kill_switch} is there.", wait_s=self.bounds.poll
             )
-        if status.plan.purpose == "recovery":
-            if self._healer is None:
-                raise RefusedError(
-                    "recovery", "the bounds name no recovery.yaml.", wait_s=self.bounds.poll
-                )
-            self._healer.guard.check(record, status, action, undo=undo)
         check_band(self.bounds.order, action, undo=undo)
 
     def _is_due(self, what: str, every_s: float) -> bool:

@@ -184,7 +184,7 @@ class SlurmActs:
         if job.restarts == action.run:
             if "COMPLETING" in job.states:
                 raise OutageError(f"{seen}; its run has to end first.")
-            return Finding("changed" if job.state == "PENDING" else "ready", seen)
+            return Finding("moot" if job.state == "PENDING" else "ready", seen)
         if job.restarts > action.run + 1:
             return Finding("changed", seen)
         if job.state == "PENDING":

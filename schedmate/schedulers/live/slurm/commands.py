@@ -17,11 +17,12 @@ _PASSED_ON = ("PATH", "SLURM_CONF", "TZ")
 
 
 class CommandError(OutageError):
-    """A command ended with an error; `said` is what it printed."""
+    """A command ended with an error: `said` is what it complained of, `printed` its output."""
 
-    def __init__(self, command: str, code: int, said: str) -> None:
-        super().__init__(f"{command} ended with {code}: {clean(said, 300) or 'no message'}")
-        self.code, self.said = code, said
+    def __init__(self, command: str, code: int, said: str, printed: str = "") -> None:
+        shown = clean(said or printed, 300) or "no message"
+        super().__init__(f"{command} ended with {code}: {shown}")
+        self.code, self.said, self.printed = code, said, printed
 
 
 class Commands:
@@ -69,5 +70,5 @@ class Commands:
                 process.communicate()
                 raise OutageError(f"{name} did not end within {timeout_s:g} s.") from None
         if process.returncode:
-            raise CommandError(name, process.returncode, said or printed)
+            raise CommandError(name, process.returncode, said, printed)
         return printed

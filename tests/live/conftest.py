@@ -1,0 +1,35 @@
+"""The private Slurm, one for all tests of a process that need it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from slurm_testbed import Testbed, missing
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Testbed]:
+    """A Slurm of four nodes, up for the whole session; skips where it cannot be."""
+    why = missing()
+    if why is not None:
+        pytest.skip(why)
+    # not below pytest's folder, which is its user's alone
+    root = Path(tempfile.mkdtemp(prefix="schedmate-slurm-"))
+    root.rmdir()
+    with Testbed(root, slurmd_timeout=60) as bed:
+        yield bed
+    assert not root.exists()
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def slurm(cluster: Testbed, monkeypatch: pytest.MonkeyPatch) -> Testbed:
+    """The same, with an empty queue and all nodes in service; this process's commands find it."""
+    cluster.clear()
+    monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+    monkeypatch.setenv("PATH", f"{cluster.environment['PATH']}")
+    return cluster
