@@ -52,7 +52,7 @@ MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
 KillWait=2
-MessageTimeout=20
+MessageTimeout=10
 SlurmdTimeout={slurmd_timeout}
 SchedulerParameters={scheduler}
 SelectType=select/cons_tres
@@ -348,6 +348,11 @@ class Testbed:
         """The state of a job's last run in accounting; empty while it is not there."""
         rows = self.accounting(job)
         return rows[-1][0] if rows else ""
+
+    def settled(self, job: str) -> bool:
+        """Whether a job's last row in accounting is complete, which takes some seconds."""
+        rows = self.accounting(job, "SubmitLine,WorkDir,End")
+        return bool(rows) and all(rows[-1]) and rows[-1][2] != "Unknown"
 
     def show(self, kind: str, name: str) -> dict[str, str]:
         """`scontrol show job` or `node`, as a dictionary; only of things with plain names."""

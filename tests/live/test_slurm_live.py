@@ -292,6 +292,7 @@ def test_a_node_fault_ends_with_the_job_done_elsewhere(
     one_pass(files)
     job, node, mark = failed_job(slurm, repository)
     try:
+        until("its row", 30, lambda: slurm.settled(job))
         shown = cli("slurm", "plan", job, "--json", *files.options)
         assert shown.code == 0, shown.err
         document = json.loads(shown.out)

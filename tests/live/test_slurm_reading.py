@@ -17,6 +17,7 @@ from openapi_values import read, values
 
 from schedmate.schedulers.live.slurm.reading.accounting import (
     COLUMNS,
+    SETTLED_S,
     complete,
     delimiter,
     known_columns,
@@ -287,9 +288,11 @@ def test_steps_belong_to_the_run_above_them() -> None:
 
 def test_a_row_is_incomplete_until_its_end_and_submit_line_are_there() -> None:
     row = {"submitline": "sbatch a.sh", "workdir": "/srv", "end": "1795362349"}
-    assert complete(row)
-    assert not complete(row | {"submitline": ""})
-    assert not complete(row | {"end": "Unknown"})
+    soon, late = 1_795_362_350.0, 1_795_362_349.0 + SETTLED_S + 1
+    assert complete(row, soon)
+    assert not complete(row | {"submitline": ""}, soon)
+    assert complete(row | {"submitline": ""}, late)
+    assert not complete(row | {"end": "Unknown"}, late)
 
 
 def test_only_columns_that_this_sacct_knows_are_asked_for() -> None:

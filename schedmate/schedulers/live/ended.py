@@ -161,7 +161,7 @@ class EndedRuns:
 
     def _propose(self, failed: Failed, failure: Failure | None) -> None:
         assert self._record is not None
-        if not self._record.entries(kind="failure", about=failed.run):
+        if not any(self._record.entries(kind="failure", about=failed.run)):
             document = failed.model_dump(mode="json", exclude_defaults=True)
             self._record.observe("failure", failed.run, by="schedmate agent", data=document)
         if failure is not None and self._healer is not None:

@@ -172,14 +172,21 @@ class Agent:
             for job in jobs
             if in_order(bounds, job)
         }
-        differs = [job for job, value in wanted.items() if given.get(job, (0, 0))[0] != value]
+        sure = self._memory.surely_given()
+        differs = [
+            job
+            for job, value in wanted.items()
+            if sure.get(job, 0) != value or (job in given and job not in sure)
+        ]
         if differs:
             present = self.adapter.order_values(differs)
+            has = {job: value for job, value in present.items() if value == wanted[job]}
+            self._memory.give(has, has, sure=True)  # where an earlier pass was cut off
             action = to_set({job: wanted[job] for job in differs}, present, given)
             if action is not None:
-                if self._record is not None:
-                    self._memory.give(action.values, action.previous)
-                self._do("ordering", action, found, "shorter jobs first, by their estimates")
+                self._memory.give(action.values, action.previous, sure=False)
+                if self._do("ordering", action, found, "shorter jobs first, by their estimates"):
+                    self._memory.give(action.values, action.previous, sure=True)
         self._memory.forget_given(job.id for job in jobs)
 
     def _annotate(self, jobs: list[LiveJob], found: Pass) -> None:

@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS known (
     key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT);
 CREATE TABLE IF NOT EXISTS ended (run TEXT PRIMARY KEY, at REAL);
 CREATE TABLE IF NOT EXISTS trust (user TEXT PRIMARY KEY, value REAL, runs INTEGER);
-CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER);
+CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER,
+    sure INTEGER);
 CREATE TABLE IF NOT EXISTS noted (key TEXT PRIMARY KEY, at REAL, text TEXT);
 CREATE TABLE IF NOT EXISTS progress (job TEXT PRIMARY KEY, key TEXT, at REAL, document TEXT);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT);
@@ -175,12 +176,16 @@ class Memory:
         rows = self._db.execute("SELECT job, value, before FROM given")
         return {job: (value, before) for job, value, before in rows}
 
-    def give(self, values: Mapping[str, int], before: Mapping[str, int]) -> None:
-        """Values are about to be given to jobs."""
+    def surely_given(self) -> dict[str, int]:
+        """The values of jobs of which it is certain that they got them."""
+        return dict(self._db.execute("SELECT job, value FROM given WHERE sure"))
+
+    def give(self, values: Mapping[str, int], before: Mapping[str, int], *, sure: bool) -> None:
+        """Values are about to be given to jobs; or, `sure`, they were."""
         with self._db:
             self._db.executemany(
-                "INSERT OR REPLACE INTO given VALUES (?, ?, ?)",
-                [(job, value, before[job]) for job, value in values.items()],
+                "INSERT OR REPLACE INTO given VALUES (?, ?, ?, ?)",
+                [(job, value, before[job], sure) for job, value in values.items()],
             )
 
     def forget_given(self, but: Iterable[str]) -> None:

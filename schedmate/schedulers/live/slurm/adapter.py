@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -137,7 +138,7 @@ class SlurmAdapter(SlurmActs):
         return [
             self._ended(row, steps)
             for row, steps in with_steps(self._rows(*words))
-            if complete(row)
+            if complete(row, time.time())
         ]
 
     def _rows(self, *words: str) -> list[Row]:

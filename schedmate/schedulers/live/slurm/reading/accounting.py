@@ -23,6 +23,9 @@ COLUMNS = (
 NEWER = ("Restarts", "FailedNode", "StdOut")
 """What is asked of versions that have it: 24.11, 23.02, 24.05."""
 
+SETTLED_S = 120.0
+"""How long after an end its row may still change [s]."""
+
 Row = dict[str, str]
 
 
@@ -67,6 +70,12 @@ def with_steps(rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
     return found
 
 
-def complete(row: Row) -> bool:
-    """Whether a row is all that will ever be known; some seconds after an end it is not."""
-    return bool(row["submitline"] and row["workdir"]) and row["end"] not in ("", "Unknown")
+def complete(row: Row, now: float) -> bool:
+    """Whether a row is all that will ever be known; some seconds after an end it is not.
+
+    `now` is in [s since epoch]. What is missing after `SETTLED_S` will not come any more: the
+    database was down when the job began, for example.
+    """
+    if not row["end"].isdigit():
+        return False
+    return bool(row["submitline"] and row["workdir"]) or now - float(row["end"]) > SETTLED_S
