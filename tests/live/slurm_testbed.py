@@ -75,8 +75,16 @@ GresTypes=gpu
 NodeName=DEFAULT CPUs=64 RealMemory=4000 Gres=gpu:a100:4 State=UNKNOWN
 {nodes}
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityJobFactor=1
+JobSubmitPlugins=lua
+EpilogSlurmctld={root}/etc/epilog
 {more}
 """
+SUBMIT = """\
+function slurm_job_submit(job_desc, part_list, submit_uid) return slurm.SUCCESS end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+"""A `job_submit.lua` that does nothing; the controller reads it again when it changes."""
 DATABASE = """\
 AuthType=auth/munge
 AuthInfo=socket={root}/munge/socket
@@ -193,6 +201,9 @@ class Testbed:
         (root / "etc" / "gres.conf").write_text(
             f"NodeName={names} Name=gpu Type=a100 File={root}/dev/gpu[0-3]\n"
         )
+        (root / "etc" / "job_submit.lua").write_text(SUBMIT)
+        (root / "etc" / "epilog").write_text("#!/bin/sh\nexit 0\n")
+        (root / "etc" / "epilog").chmod(0o755)
         database = root / "etc" / "slurmdbd.conf"
         database.write_text(DATABASE.format(**self.values))
         database.chmod(0o600)

@@ -101,9 +101,7 @@ def test_past_runs_are_imported_from_accounting(
     cli: Cli, slurm: Testbed, files: AgentFiles, repository: Path
 ) -> None:
     job = submit(slurm, repository, TrainingJob("resnet18", 5))
-    until(
-        "its row", 30, lambda: max(slurm.accounting(job, "SubmitLine,End"), default=[]) > ["", ""]
-    )
+    until("its row", 30, lambda: slurm.settled(job))
     until("its end", 30, lambda: slurm.ended_as(job) == "COMPLETED")
     options = ("--history", str(files.history), "--bounds", str(files.bounds))
     for _ in range(2):  # a second time replaces

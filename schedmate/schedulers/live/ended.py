@@ -82,8 +82,8 @@ class EndedRuns:
         bounds = self._bounds.learn
         begun = self._memory.mark(BEGUN)
         if begun is None:  # what ended before the agent began is for `import`
-            self._memory.set_mark(BEGUN, now)
-            begun = now
+            begun = float(int(now))  # accounting knows whole seconds only
+            self._memory.set_mark(BEGUN, begun)
         since = max(begun, (self._memory.mark(MARK) or now) - bounds.overlap)
         runs = [run for run in self._adapter.ended(since) if (run.record.end_time or 0.0) >= begun]
         new = self._memory.new_runs(run.run for run in runs)

@@ -272,8 +272,9 @@ class Agent:
             reason=Reason(summary=why),
             actions=[action],
         )
-        self._record.propose(plan, by=self.name)
-        self._record.approve(plan.id, by="policy: bounds.yaml")
+        with self._record.writing():  # both or neither: nobody else is to approve it
+            self._record.propose(plan, by=self.name)
+            self._record.approve(plan.id, by="policy: bounds.yaml")
         return self._carry_out(plan, found)
 
     def _carry_out(self, plan: Plan, found: Pass) -> bool:

@@ -1,0 +1,160 @@
+"""What runs inside Slurm's own daemons: the submit script and the epilog of examples/slurm."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import EXAMPLES, AgentFiles
+from slurm_testbed import SUBMIT, Testbed, until
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+
+class Service:
+    """A server on a unix socket that answers every request in one way."""
+
+    def __init__(self, path: Path, answer: Callable[[dict[str, Any]], bytes]) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self._answer = answer
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        path.chmod(0o666)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self._one(connection)
+
+    def _one(self, connection: socket.socket) -> None:
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += connection.recv(65_536)
+        head, _, body = received.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].split()[0])
+        while len(body) < length:
+            body += connection.recv(65_536)
+        assert head.startswith(b"POST /v1/advise HTTP/1.1\r\n")
+        self.requests.append(json.loads(body))
+        with suppress(OSError):  # it has given up
+            connection.sendall(self._answer(self.requests[-1]))
+
+    def close(self) -> None:
+        """Stop."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+def advice(seconds: float | None, summary: str) -> bytes:
+    body = json.dumps({"duration_s": seconds, "summary": summary, "job_id": None}).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@contextmanager
+def submitting(bed: Testbed) -> Iterator[Path]:
+    """The controller asks a socket on submission; gives where."""
+    file = bed.root / "etc" / "job_submit.lua"
+    place = bed.root / "run" / "serve.sock"
+    place.unlink(missing_ok=True)
+    text = (EXAMPLES / "job_submit.lua").read_text()
+    assert '"/run/schedmate/serve.sock"' in text
+    time.sleep(1.0)  # the controller tells a change by the second in which it was made
+    file.write_text(text.replace("/run/schedmate/serve.sock", str(place)))
+    try:
+        yield place
+    finally:
+        time.sleep(1.0)
+        file.write_text(SUBMIT)
+
+
+def admin_comment(bed: Testbed, job: str) -> str:
+    (found,) = [
+        one
+        for one in json.loads(bed.run("squeue", "--json").stdout)["jobs"]
+        if str(one["job_id"]) == job
+    ]
+    return str(found["admin_comment"])
+
+
+def test_a_submission_asks_the_service_and_goes_on_without_it(slurm: Testbed) -> None:
+    with submitting(slurm) as place:
+        # nobody is there
+        assert admin_comment(slurm, slurm.submit("sleep 1")) == ""
+
+        slow = Service(place, lambda _: (time.sleep(2.0), advice(1.0, "too late"))[1])
+        began = time.monotonic()
+        late = slurm.submit("sleep 1")
+        waited = time.monotonic() - began
+        slow.close()
+        assert slow.requests
+        assert admin_comment(slurm, late) == ""
+        assert waited < 2.0  # it did not wait for the answer
+
+        place.unlink()
+        service = Service(place, lambda _: advice(7200.0, "about 2 h, from 3 past runs"))
+        odd = "echo 'it''s \"quoted\"' \\n $HOME\nsleep 1"
+        job = slurm.submit(odd, '--job-name=na"me')
+        assert admin_comment(slurm, job) == "schedmate: about 2 h, from 3 past runs"
+        asked = service.requests[-1]["job"]
+        assert asked["repo"] == str(slurm.jobs_folder)
+        assert asked["name"] == 'na"me'
+        assert odd in asked["command"].replace("'\\''", "'")
+        service.close()
+
+        place.unlink()
+        for answer in (
+            advice(None, "nothing is similar"),
+            b"HTTP/1.1 503 Service Unavailable\r\n\r\n",
+            b"nonsense",
+            b"",
+        ):
+            service = Service(place, lambda _, answer=answer: answer)  # type: ignore[misc]
+            assert admin_comment(slurm, slurm.submit("sleep 1")) == ""
+            service.close()
+            place.unlink()
+
+
+def test_an_epilog_tells_the_agent_at_once(
+    slurm: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = slurm.root / "run" / "spool"
+    spool.mkdir()
+    spool.chmod(0o1777)
+    epilog = slurm.root / "etc" / "epilog"
+    text = (EXAMPLES / "epilog-schedmate").read_text()
+    epilog.write_text(text.replace("/var/spool/schedmate}", f"{spool}}}"))
+    try:
+        files = AgentFiles(slurm, tmp_path)
+        # accounting is asked once an hour, but for what the epilog says
+        files.allow(learn={"every": "1h", "spool": str(spool)})
+        with files.opened() as setup:
+            setup.agent.once()
+            job = slurm.submit("exit 3")
+            until("the epilog", 30, lambda: (spool / f"{job}.0").exists())
+            assert (spool / f"{job}.0").read_text() == "3:0\n"
+            until("the run", 30, lambda: setup.agent.once().learned)
+            setup.agent.once()
+            assert not list(spool.iterdir())
+            # something else in it does no harm
+            (spool / "..x").write_text("x")
+            (spool / "999999.0").write_text("x")
+            assert not setup.agent.once().problems
+    finally:
+        epilog.write_text("#!/bin/sh\nexit 0\n")
+        shutil.rmtree(spool)
