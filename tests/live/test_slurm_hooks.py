@@ -146,9 +146,9 @@ def test_an_epilog_tells_the_agent_at_once(
         with files.opened() as setup:
             setup.agent.once()
             job = slurm.submit("exit 3")
-            until("the epilog", 30, lambda: (spool / f"{job}.0").exists())
+            until("the epilog", 30, (spool / f"{job}.0").exists)
             assert (spool / f"{job}.0").read_text() == "3:0\n"
-            until("the run", 30, lambda: setup.agent.once().learned)
+            until("the run", 30, lambda: setup.agent.once().learned > 0)
             setup.agent.once()
             assert not list(spool.iterdir())
             # something else in it does no harm
