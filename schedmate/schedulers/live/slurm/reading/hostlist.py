@@ -12,7 +12,8 @@ from schedmate.terminal import clean
 MOST = 100_000
 """Hosts of one list at most."""
 
-_PART = re.compile(r"\[([^\[\]]*)\]")
+_NAME = re.compile(r"(?:[^,\[\]]++|\[[^\[\]]*+\])++")
+_PART = re.compile(r"\[([^\[\]]*+)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _NONE = frozenset({"", "(null)", "None assigned", "none", "n/a", "N/A"})
 
@@ -27,7 +28,10 @@ def expand(hostlist: str) -> tuple[str, ...]:
     if text in _NONE:
         return ()
     found: list[str] = []
-    for name in re.split(r",(?![^\[\]]*\])", text):
+    names = _NAME.findall(text)
+    if ",".join(names) != text:
+        raise ShapeError(f"{clean(hostlist, 60)!r} is no list of hosts.")
+    for name in names:
         found += _one(name, hostlist)
         if len(found) > MOST:
             raise ShapeError(f"the list of hosts {clean(hostlist, 60)!r} has over {MOST:,}.")
