@@ -36,6 +36,7 @@ COMMANDS = (
     "traces",
     "parallel",
     "slurm",
+    "serve",
     "doctor",
     "config",
 )

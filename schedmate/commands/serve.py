@@ -1,0 +1,135 @@
+"""`schedmate serve`: the service and its dashboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schedmate.commands.options import HistoryOption
+from schedmate.durations import parse_duration
+from schedmate.errors import UsageError, require
+
+
+def serve(
+    socket: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Listen on a unix socket instead of --host and --port."),
+    ] = None,
+    socket_mode: Annotated[
+        str, typer.Option(metavar="OCTAL", help="Who may use the socket.")
+    ] = "660",
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on; any but 127.0.0.1 and ::1 needs --token-file."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535)] = 8765,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the bearer token that requests must show; deciding on plans always "
+            "needs one. Only its owner may be able to read it.",
+        ),
+    ] = None,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory that repositories and logs may be read below. Repeat it. Without one "
+            "no request makes the service read anything.",
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST", help="A further name under which browsers may ask for it. Repeat it."
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory of what the dashboard shows, which can be deleted."
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The record of plans, as of `schedmate recover`."),
+    ] = None,
+    in_flight: Annotated[
+        int, typer.Option(min=1, help="Most requests at once; more are refused with 503.")
+    ] = 64,
+    reading: Annotated[
+        int,
+        typer.Option(min=1, max=256, help="Most repositories and logs read at once, each alone."),
+    ] = 4,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Most requests a second of one client; 0: any number.")
+    ] = 2_000,
+    max_body: Annotated[int, typer.Option(min=1, help="Largest request [KiB].")] = 4_096,
+    deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="Longest time of one request, like 60s.")
+    ] = "60s",
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="A line in the log for each request.")
+    ] = False,
+    history: HistoryOption = None,
+) -> None:
+    """Answer schedulers over HTTP, and show a dashboard.
+
+    POST /v1/advise, /v1/track, /v1/diagnose and /v1/history; GET /v1/plans, /metrics, /healthz,
+    /readyz and /openapi.json; the dashboard is at /. Logs are lines of JSON on standard error.
+    SIGTERM ends it once what was accepted is answered.
+
+    Examples:
+
+      schedmate serve --root /home --root /scratch
+
+      schedmate serve --socket /run/schedmate/serve.sock --root /home
+    """
+    require("schedmate serve", "serve", "fastapi", "uvicorn", "prometheus_client")
+    from schedmate.serve.logs import log_as_json
+    from schedmate.serve.options import Limits, ServeOptions, checked_roots, read_token
+    from schedmate.serve.run import serve as run
+    from schedmate.settings import load_settings
+
+    settings = load_settings(history=history)
+    given = {"state": state, "record": record}
+    options = ServeOptions(
+        socket=socket,
+        socket_mode=_mode(socket_mode),
+        host=host,
+        port=port,
+        token=None if token_file is None else read_token(token_file),
+        roots=checked_roots(root or []),
+        names=frozenset(name or []),
+        limits=Limits(
+            in_flight=in_flight,
+            reading=reading,
+            rate=rate,
+            body=max_body << 10,
+            deadline_s=_positive(deadline),
+            advice_s=settings.deadline_s,
+        ),
+        **{key: path for key, path in given.items() if path is not None},
+    )
+    log_as_json(requests=log_requests)
+    run(settings, options)
+
+
+def _positive(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0 < seconds <= 3600:
+        raise UsageError("--deadline must be above zero and at most an hour.")
+    return seconds
+
+
+def _mode(text: str) -> int:
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777:
+        raise UsageError(f"--socket-mode {text!r} is no mode; write it like 660.")
+    return mode

@@ -1,0 +1,1 @@
+"""The service: schedmate's answers over HTTP, for agents and people beside a running cluster."""

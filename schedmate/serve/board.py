@@ -1,0 +1,261 @@
+"""`Board`: what the dashboard shows, one row a job, in a SQLite file of the service's own.
+
+It can be deleted at any time: what must not be lost is in the history and in the record of plans.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from schedmate.errors import InputError
+from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
+from schedmate.sqlite import Connection
+
+FILE = "board.db"
+KEPT_S = 30 * 86_400.0
+"""How long a job stays after it was last heard of [s]."""
+LISTED = 200
+"""Rows of one table of the dashboard."""
+
+Job = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """An estimate was given."""
+
+    job: JobSpec
+    estimate: Estimate
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A running job's log was read."""
+
+    job: JobSpec
+    progress: Progress
+    time: float
+    log: str
+    batch_size: int | None
+    follow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """A failed job's logs were read."""
+
+    job: JobSpec
+    diagnosis: Diagnosis
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The history has a job in some state."""
+
+    record: JobRecord
+    time: float
+
+
+Update = Advised | Tracked | Diagnosed | Heard
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A completed job and the last estimate before it began [s]."""
+
+    duration_s: float
+    estimate_s: float
+    p10_s: float
+    p90_s: float
+
+    @property
+    def place(self) -> str:
+        """Where it ended: `below` p10, `within` p10 to p90, or `above` p90."""
+        if self.duration_s < self.p10_s:
+            return "below"
+        return "above" if self.duration_s > self.p90_s else "within"
+
+
+class Board:
+    """One writer, any number of readers; both from any thread."""
+
+    def __init__(
+        self, folder: Path, on_checked: Callable[[Checked], None] = lambda _: None
+    ) -> None:
+        """Raises `InputError` where the file cannot be made or is none of ours."""
+        self._on_checked = on_checked
+        self._lock = threading.Lock()
+        path = folder / FILE
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._writer, self._reader = (_connect(path) for _ in range(2))
+            script = resources.files(__package__).joinpath("board.sql").read_text("utf-8")
+            self._writer.executescript(script)
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                f"cannot keep the dashboard's state in {path}: {error}; name another --state."
+            ) from None
+
+    def close(self) -> None:
+        """Release the file. May be repeated."""
+        with self._lock:
+            self._writer.close()
+            self._reader.close()
+
+    # -- writing ------------------------------------------------------------
+
+    def write(self, updates: Sequence[Update]) -> None:
+        """Take these in, in order."""
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            for update in updates:
+                self._take(update)
+            self._writer.execute("COMMIT")
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
+    def _take(self, update: Update) -> None:
+        if isinstance(update, Heard):
+            self._heard(update.record, update.time)
+            return
+        job, now = update.job, update.time
+        if not job.job_id:
+            return
+        self._named(job, now)
+        if isinstance(update, Advised):
+            one = update.estimate
+            self._writer.execute(
+                "UPDATE jobs SET advised = ?, estimate_s = ?, p10_s = ?, p90_s = ?, runs = ?, "
+                "reason = ? WHERE job_id = ? AND state = 'PENDING'",
+                (now, one.duration_s, one.duration_p10_s, one.duration_p90_s)
+                + (len(one.neighbours), one.reason, job.job_id),
+            )
+        elif isinstance(update, Tracked):
+            self._writer.execute(
+                "UPDATE jobs SET state = iif(state = 'PENDING', 'RUNNING', state), tracked = ?, "
+                "progress = ?, log = ?, batch_size = ?, followed = max(followed, ?) "
+                "WHERE job_id = ?",
+                (now, update.progress.model_dump_json(exclude_defaults=True), update.log)
+                + (update.batch_size, update.follow, job.job_id),
+            )
+        else:
+            failed = update.diagnosis.error_type != "none"
+            self._writer.execute(
+                "UPDATE jobs SET diagnosed = ?, diagnosis = ?, followed = 0, "
+                "state = iif(? AND state IN ('PENDING', 'RUNNING'), 'FAILED', state) "
+                "WHERE job_id = ?",
+                (now, update.diagnosis.model_dump_json(exclude_defaults=True), failed, job.job_id),
+            )
+
+    def _named(self, job: JobSpec, now: float) -> None:
+        nodes = json.dumps(job.node_names) if job.node_names else None
+        self._writer.execute(
+            "INSERT INTO jobs (job_id, name, user, gpus, nodes, state, submit_time, heard) "
+            "VALUES (?, ?, ?, ?, ?, 'PENDING', ?, ?) ON CONFLICT (job_id) DO UPDATE SET "
+            "name = coalesce(excluded.name, name), user = coalesce(excluded.user, user), "
+            "gpus = coalesce(excluded.gpus, gpus), nodes = coalesce(excluded.nodes, nodes), "
+            "submit_time = coalesce(submit_time, excluded.submit_time), heard = excluded.heard",
+            (job.job_id, job.name, job.user, job.launch.gpus, nodes, job.submit_time, now),
+        )
+
+    def _heard(self, record: JobRecord, now: float) -> None:
+        times = (record.submit_time, record.start_time, record.end_time, record.duration_s)
+        self._writer.execute(
+            "INSERT INTO jobs (job_id, name, user, gpus, state, submit_time, start_time, end_time, "
+            "duration_s, heard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (job_id) DO UPDATE SET name = coalesce(excluded.name, name), "
+            "user = coalesce(excluded.user, user), gpus = coalesce(excluded.gpus, gpus), "
+            "state = iif(excluded.state = 'PENDING', state, excluded.state), "
+            "submit_time = coalesce(excluded.submit_time, submit_time), "
+            "start_time = coalesce(excluded.start_time, start_time), "
+            "end_time = coalesce(excluded.end_time, end_time), "
+            "duration_s = coalesce(excluded.duration_s, duration_s), heard = excluded.heard",
+            (record.job_id, record.name, record.user, record.launch.gpus, record.state)
+            + (*times, now),
+        )
+        if not record.ended:
+            return
+        rows = self._writer.execute(
+            "UPDATE jobs SET followed = 0, checked = (state = 'COMPLETED' AND estimate_s > 0 AND "
+            "p10_s IS NOT NULL AND duration_s > 0) WHERE job_id = ? AND checked = 0 "
+            "RETURNING checked, duration_s, estimate_s, p10_s, p90_s",
+            (record.job_id,),
+        ).fetchall()
+        for checked, *numbers in rows:
+            if checked:
+                self._on_checked(Checked(*numbers))
+
+    def tidy(self, now: float) -> None:
+        """Drop the jobs that were not heard of for a month."""
+        self._writer.execute("DELETE FROM jobs WHERE heard < ?", (now - KEPT_S,))
+
+    # -- reading ------------------------------------------------------------
+
+    def queue(self) -> list[Job]:
+        """Pending jobs, the longest waiting first."""
+        return self._jobs(f"state = 'PENDING' ORDER BY submit_time, job_id LIMIT {LISTED}")
+
+    def running(self) -> list[Job]:
+        """Running jobs, the last heard of first."""
+        return self._jobs(f"state = 'RUNNING' ORDER BY heard DESC, job_id LIMIT {LISTED}")
+
+    def failures(self, limit: int = LISTED) -> list[Job]:
+        """Failed jobs that were diagnosed, the latest first."""
+        where = "diagnosed IS NOT NULL ORDER BY diagnosed DESC, job_id LIMIT ?"
+        return self._jobs(where, (limit,))
+
+    def followed(self, limit: int) -> list[Job]:
+        """Running jobs whose logs are to be read again, the longest ago first."""
+        where = "followed = 1 AND state = 'RUNNING' ORDER BY tracked, job_id LIMIT ?"
+        return self._jobs(where, (limit,))
+
+    def open(self, limit: int) -> list[str]:
+        """Ids of jobs that had not ended when they were last heard of, the longest ago first."""
+        sql = "SELECT job_id FROM jobs WHERE state IN ('PENDING', 'RUNNING') ORDER BY heard LIMIT ?"
+        return [row[0] for row in self._rows(sql, (limit,))]
+
+    def checked(self, limit: int = 1_000) -> list[Checked]:
+        """The completed jobs that had an estimate, the latest ended first."""
+        sql = (
+            "SELECT duration_s, estimate_s, p10_s, p90_s FROM jobs WHERE checked = 1 "
+            "ORDER BY end_time DESC LIMIT ?"
+        )
+        return [Checked(*row) for row in self._rows(sql, (limit,))]
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state", ()))
+
+    def _jobs(self, where: str, values: Iterable[Any] = ()) -> list[Job]:
+        with self._lock:
+            cursor = self._reader.execute(f"SELECT * FROM jobs WHERE {where}", tuple(values))  # noqa: S608 - our own words
+            names = [column[0] for column in cursor.description]
+            found = [dict(zip(names, row, strict=True)) for row in cursor]
+        for one in found:
+            for key in ("nodes", "progress", "diagnosis"):
+                one[key] = json.loads(one[key]) if one[key] else None
+        return found
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._reader.execute(sql, values).fetchall()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    path.touch(mode=0o600)
+    connection = sqlite3.connect(
+        path, timeout=30.0, isolation_level=None, check_same_thread=False, factory=Connection
+    )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection

@@ -1,0 +1,207 @@
+"""What every request passes before it is read: limits, access, and a line in the log after it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from schedmate.serve.access import Access, Rate
+from schedmate.serve.metrics import Metrics
+from schedmate.serve.options import ServeOptions
+from schedmate.terminal import clean
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+log = logging.getLogger("schedmate.serve.request")
+
+OPEN = frozenset({"/healthz", "/readyz"})
+"""What anybody may ask: whether it lives."""
+FOR_BROWSERS = frozenset({"/", "/login", "/logout"})
+"""Pages, which have their own way to sign in."""
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_SLACK_S = 1.0
+"""What a request gets beyond its deadline, for the answer that says so [s]."""
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class RefusedError(Exception):
+    """A request that is not taken on."""
+
+    def __init__(self, status: int, reason: str, sentence: str, retry_s: int | None = None) -> None:
+        super().__init__(sentence)
+        self.status, self.reason, self.retry_s = status, reason, retry_s
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(
+        self,
+        app: App,
+        options: ServeOptions,
+        access: Access,
+        metrics: Metrics,
+        unavailable: Callable[[], str | None],
+    ) -> None:
+        self._app = app
+        self._options = options
+        self._access = access
+        self._metrics = metrics
+        self._unavailable = unavailable
+        self._rate = Rate(options.limits.rate)
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the beginning and the end of the server."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status, started = time.perf_counter(), 500, False
+        request_id = secrets.token_hex(8)
+        self._in_flight += 1
+        self._metrics.in_flight.set(self._in_flight)
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                status, started = message["status"], True
+                mine = (*_HEADERS, (b"x-request-id", request_id.encode()))
+                message["headers"] = [*message.get("headers", ()), *mine]
+            await send(message)
+
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            self._check(scope, headers)
+            limited = _Body(receive, self._options.limits.body)
+            async with asyncio.timeout(self._options.limits.deadline_s + _SLACK_S):
+                await self._app(scope, limited, answer)
+        except RefusedError as refused:
+            self._metrics.refused.labels(refused.reason).inc()
+            await _say(answer, refused.status, str(refused), refused.retry_s, started)
+        except TimeoutError:
+            self._metrics.refused.labels("deadline").inc()
+            await _say(answer, 504, "the answer took too long; try again later.", None, started)
+        finally:
+            self._in_flight -= 1
+            self._metrics.in_flight.set(self._in_flight)
+            self._note(scope, status, time.perf_counter() - began, request_id)
+
+    def _check(self, scope: Scope, headers: dict[bytes, str]) -> None:
+        limits, path = self._options.limits, scope["path"]
+        if path in OPEN:
+            return
+        why_not = self._unavailable()
+        if why_not is not None:
+            raise RefusedError(503, "unavailable", f"the service {why_not}; try again.", 5)
+        if self._options.socket is None:
+            self._check_host(headers)
+        client = scope.get("client")
+        if not self._rate.allows(client[0] if client else "unix"):
+            raise RefusedError(429, "rate", "too many requests a second; ask less often.", 1)
+        if self._in_flight > limits.in_flight:
+            raise RefusedError(
+                503, "in flight", f"{limits.in_flight} requests are being answered; try again.", 1
+            )
+        self._check_token(path, headers)
+        if scope["method"] not in _SAFE:
+            self._check_origin(headers)
+            if path.startswith("/v1/"):
+                kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+                if kind != "application/json":
+                    raise RefusedError(415, "type", "send JSON, as Content-Type: application/json.")
+        length = headers.get(b"content-length", "0")
+        if length.isdecimal() and len(length) < 20 and int(length) > limits.body:
+            raise _too_large(limits.body)
+
+    def _check_host(self, headers: dict[bytes, str]) -> None:
+        # a page of somebody else's may have its own name lead here, and read what comes back
+        host = headers.get(b"host", "")
+        name = host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host
+        if name.lower() not in self._options.hosts:
+            raise RefusedError(
+                421, "host", f"the service is not called {clean(name, 100)!r}; see --name."
+            )
+
+    def _check_token(self, path: str, headers: dict[bytes, str]) -> None:
+        if not self._access.guarded or path in FOR_BROWSERS:
+            return
+        if self._access.bears(headers.get(b"authorization")):
+            return
+        if path.startswith("/plans/") and self._access.session(headers.get(b"cookie")) is not None:
+            return
+        raise RefusedError(
+            401, "token", "show the token of --token-file, as Authorization: Bearer TOKEN."
+        )
+
+    def _check_origin(self, headers: dict[bytes, str]) -> None:
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != headers.get(b"host", ""):
+            raise RefusedError(403, "origin", "another site's page may not ask for this.")
+        if headers.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise RefusedError(403, "origin", "another site's page may not ask for this.")
+
+    def _note(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = getattr(scope.get("route"), "path", None)
+        route = route if route is not None else "refused" if status < 500 else "none"
+        method = scope["method"] if scope["method"] in (*_SAFE, "POST") else "other"
+        self._metrics.requests.labels(route, method, status).inc()
+        self._metrics.latency.labels(route).observe(seconds)
+        if log.isEnabledFor(logging.INFO):
+            client = scope.get("client")
+            extra = {
+                "method": scope["method"],
+                "path": clean(scope["path"], 200),
+                "status": status,
+                "ms": round(1000 * seconds, 2),
+                "client": client[0] if client else "unix",
+                "request": request_id,
+            }
+            log.info("request", extra={"fields": extra})
+
+
+class _Body:
+    """The body of a request, up to a size [bytes]."""
+
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive = receive
+        self._most = most
+        self._read = 0
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        self._read += len(message.get("body", b""))
+        if self._read > self._most:
+            raise _too_large(self._most)
+        return message
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError(413, "size", f"a request may have {most:,} bytes; send less at once.")
+
+
+async def _say(
+    send: Send, status: int, sentence: str, retry_s: int | None, started: bool
+) -> None:
+    if started:  # half an answer cannot be taken back: the connection ends
+        raise ConnectionError(sentence)
+    body = json.dumps({"error": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if retry_s is not None:
+        headers.append((b"retry-after", b"%d" % retry_s))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

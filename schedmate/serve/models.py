@@ -1,0 +1,178 @@
+"""Requests and responses of the service; its OpenAPI document is made of these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from schedmate.jobs import (
+    Diagnosis,
+    Estimate,
+    JobRecord,
+    JobSpec,
+    JobState,
+    Progress,
+    WorkloadMetadata,
+)
+from schedmate.jobs.bounds import Moment, Seconds, Text
+
+LONGEST_ID = 512
+LONGEST_PATH = 4096
+MOST_LOGS = 64
+MOST_JOBS = 1_000
+
+JobId = Annotated[Text, Field(min_length=1, max_length=LONGEST_ID)]
+PathText = Annotated[str, Field(min_length=1, max_length=LONGEST_PATH)]
+Deadline = Annotated[
+    float | None,
+    Field(gt=0, le=600, description="Answer within this time [s]; the server may allow less"),
+]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Problem(BaseModel):
+    """Why a request was not answered: one sentence, with what to do next."""
+
+    error: str
+
+
+class AdviseRequest(_Message):
+    """A job before it runs.
+
+    With `metadata` nothing is read and the answer takes a millisecond. Without it the repository
+    `job.repo` is read in a confined process; that takes longer, and the path must be below one of
+    the allowed roots.
+    """
+
+    job: JobSpec
+    metadata: WorkloadMetadata | None = None
+    record: bool = Field(
+        False, description="Store the job in the history as pending; it needs `job.job_id`"
+    )
+    deadline_s: Deadline = None
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.record and not self.job.job_id:
+            raise ValueError("to be recorded, a job needs `job.job_id`")
+        return self
+
+
+class Advice(BaseModel):
+    """How long a job will run. `estimate.abstained`: nothing is known, so do as without it."""
+
+    duration_s: float | None = Field(description="The point estimate again [s], or null")
+    summary: str = Field(description="The estimate in one line, for a job's comment")
+    job_id: str | None
+    source: Literal["metadata", "static"] = Field(
+        description="Whether the request said what the job trains, or its code did"
+    )
+    recorded: bool
+    history_size: int = Field(ge=0, description="Jobs in the history that was asked")
+    metadata: WorkloadMetadata | None = Field(
+        description="What the code says; null where the request said it"
+    )
+    warnings: list[str]
+    estimate: Estimate
+
+
+class TrackRequest(_Message):
+    """The log of a running job, below one of the allowed roots."""
+
+    job: JobSpec
+    log: PathText = Field(description="A file, or a directory with a file per rank")
+    since: int = Field(0, ge=0, le=2**63 - 1, description="Leave out what came before [bytes]")
+    batch_size: int | None = Field(None, ge=1, le=10**9, description="Global batch size [samples]")
+    follow: bool = Field(
+        False, description="Read the log again and again for the dashboard, until the job ends"
+    )
+    deadline_s: Deadline = None
+
+
+class Tracked(BaseModel):
+    """How a running job is going."""
+
+    job_id: str | None
+    progress: Progress
+
+
+class DiagnoseRequest(_Message):
+    """The logs of a failed job, below allowed roots; `job.node_names` are its nodes."""
+
+    job: JobSpec
+    logs: list[PathText] = Field(min_length=1, max_length=MOST_LOGS)
+    node_logs: list[PathText] = Field(default_factory=list, max_length=MOST_LOGS)
+    deadline_s: Deadline = None
+
+
+class Diagnosed(BaseModel):
+    """What failed first in a job, whose fault it was and what to do."""
+
+    job_id: str | None
+    diagnosis: Diagnosis
+
+
+class StoreRequest(_Message):
+    """Jobs to store; one of the same id is replaced."""
+
+    jobs: list[JobRecord] = Field(min_length=1, max_length=MOST_JOBS)
+
+
+class Stored(BaseModel):
+    """So many jobs are stored, and survive the end of the process and of the machine."""
+
+    stored: int
+
+
+class FinishRequest(_Message):
+    """How a stored job ended."""
+
+    job_id: JobId
+    state: JobState = "COMPLETED"
+    duration_s: Seconds | None = None
+    end_time: Moment | None = None
+    gpu_util: float | None = Field(None, ge=0, le=100, description="[%]")
+    sm_util: float | None = Field(None, ge=0, le=100, description="[%]")
+    gpu_mem_mb: float | None = Field(None, ge=0, description="[MB]")
+
+
+class History(BaseModel):
+    """Stored jobs, the latest submitted first."""
+
+    size: int = Field(ge=0, description="Jobs in the history")
+    jobs: list[JobRecord]
+
+
+class Health(BaseModel):
+    """Whether the service lives, or can answer."""
+
+    status: Literal["ok", "unavailable"]
+    detail: str | None = Field(None, description="Why it cannot answer")
+
+
+class PlanState(BaseModel):
+    """A plan for the cluster and how far it has come."""
+
+    id: str
+    state: str
+    since: float = Field(description="When it came into this state [s since epoch]")
+    by: str
+    note: str
+    plan: dict[str, Any] = Field(description="What would be done, and why")
+
+
+class PlanList(BaseModel):
+    """Plans, the newest first."""
+
+    plans: list[PlanState]
+
+
+class Decision(_Message):
+    """Who says yes or no to a plan, and why."""
+
+    by: Annotated[Text, Field(min_length=1, max_length=100)]
+    note: Annotated[Text, Field(max_length=500)] = ""

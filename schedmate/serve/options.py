@@ -1,0 +1,118 @@
+"""How the service listens, whom it answers, and how much it takes on at once."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schedmate.errors import InputError, UsageError
+from schedmate.settings import data_dir
+
+SHORTEST_TOKEN = 16
+"""Characters of a bearer token at least."""
+PORT = 8765
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the service takes on; requests beyond are refused at once, so that the others are quick.
+
+    `in_flight`: requests being answered; `reading`: of these, such that read repositories or logs,
+    in that many processes, and as many again may wait; `rate` [requests/s] of one client, 0 for
+    any; `body` [bytes]; `deadline_s` [s]: longest time of a request, and `advice_s` of one for
+    advice; `connections`: open at once.
+    """
+
+    in_flight: int = 64
+    reading: int = 4
+    rate: float = 2_000.0
+    body: int = 4 << 20
+    deadline_s: float = 60.0
+    advice_s: float = 2.0
+    connections: int = 512
+    stop_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `schedmate serve` is told.
+
+    `socket`: path of a unix socket, else `host` and `port`. `roots`: directories that repositories
+    and logs may lie in, links resolved. `state`: directory of what the dashboard shows.
+    `record`: file of the plans (`schedmate recover`). `names`: further names of this machine, under
+    which a browser may ask for it. `follow_s`: time between two readings of followed logs [s].
+    """
+
+    state: Path = field(default_factory=lambda: data_dir() / "serve")
+    record: Path = field(default_factory=lambda: data_dir() / "record.db")
+    socket: Path | None = None
+    socket_mode: int = 0o660
+    host: str = "127.0.0.1"
+    port: int = PORT
+    token: str | None = field(default=None, repr=False)
+    roots: tuple[Path, ...] = ()
+    names: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
+    follow_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.socket is None and self.token is None and not is_loopback(self.host):
+            raise UsageError(
+                f"--host {self.host} can be reached from other machines, so the service needs "
+                "--token-file FILE; make one with `openssl rand -hex 32 > FILE && chmod 600 FILE`."
+            )
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Names under which a browser may ask for the service, in lower case."""
+        own = {"localhost", "127.0.0.1", "[::1]", "::1", self.host.lower(), f"[{self.host}]"}
+        return frozenset(own | {name.lower() for name in self.names})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host; a name other than localhost counts as outside."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(path: Path) -> str:
+    """The bearer token in a file that only its owner can read or write.
+
+    Raises `InputError` for a file that cannot be read, `UsageError` for one that others can read or
+    whose token is too short to be secret.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, encoding="utf-8") as stream:
+            found = os.fstat(descriptor)
+            text = stream.read(4096).strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InputError(
+            f"cannot read the token file {path}: {reason}; correct the path."
+        ) from None
+    if not stat.S_ISREG(found.st_mode) or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UsageError(
+            f"the token file {path} can be read by others; run `chmod 600 {path}` first."
+        )
+    if len(text) < SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
+        raise UsageError(
+            f"the token in {path} must be at least {SHORTEST_TOKEN} printable ASCII characters on "
+            f"one line; make one with `openssl rand -hex 32 > {path}`."
+        )
+    return text
+
+
+def checked_roots(paths: list[Path]) -> tuple[Path, ...]:
+    """Directories that may be read, links resolved; raises `InputError` for what is none."""
+    for path in paths:
+        if not path.is_dir():
+            raise InputError(f"--root {path} is no directory; name one that holds code or logs.")
+    return tuple(path.resolve() for path in paths)

@@ -1,0 +1,322 @@
+"""`Service`: what the routes call. It answers from threads of its own, each for one kind of work.
+
+Advice, writes to the history and updates of the dashboard have a thread each (`lane.py`);
+repositories and logs are read in confined processes (`reading.py`). None waits for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from schedmate.advice import embedder_of
+from schedmate.errors import SchedmateError
+from schedmate.jobs import (
+    Diagnosis,
+    Estimate,
+    JobRecord,
+    JobSpec,
+    LaunchConfig,
+    Progress,
+    WorkloadMetadata,
+)
+from schedmate.readers import Readers
+from schedmate.retrieval.advisor import SchedulingAdvisor
+from schedmate.retrieval.history import JobHistory
+from schedmate.serve import board as shown
+from schedmate.serve.board import Board
+from schedmate.serve.errors import AbsentError
+from schedmate.serve.lane import Lane
+from schedmate.serve.metrics import Metrics
+from schedmate.serve.models import (
+    Advice,
+    AdviseRequest,
+    DiagnoseRequest,
+    FinishRequest,
+    TrackRequest,
+)
+from schedmate.serve.options import ServeOptions
+from schedmate.serve.plans import Plans
+from schedmate.serve.reading import Reading
+from schedmate.serve.summary import summary
+from schedmate.serve.writing import Store, Write, Writer, Written
+from schedmate.settings import Settings
+
+log = logging.getLogger("schedmate.serve")
+
+BATCH = 256
+"""Writes committed together at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    metadata: WorkloadMetadata
+    launch: LaunchConfig
+    now: float | None
+
+
+class Service:
+    """Opened by `start`, which may take seconds; `close` finishes what was begun."""
+
+    def __init__(self, settings: Settings, options: ServeOptions) -> None:
+        self.settings = settings
+        self.options = options
+        self.metrics = Metrics()
+        self.plans = Plans(options.record)
+        self._stack = ExitStack()
+        self._browsing = threading.Lock()
+        self.ready = False
+        self.failure: str | None = None
+        """Why it could not start."""
+        self.stopping = False
+
+    # -- life ---------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the history, load what makes vectors, start the readers. Raises `InputError`."""
+        settings, stack = self.settings, self._stack
+        try:
+            embedder = embedder_of(settings)
+            # the writer's commits wait for the disk, so reading has connections of its own
+            writing = stack.enter_context(JobHistory.open(settings.history, embedder))
+            self._advising, self._browse = (
+                stack.enter_context(JobHistory.open(settings.history, embedder, read_only=True))
+                for _ in range(2)
+            )
+            prepare = getattr(embedder, "prepare", None)
+            if prepare is not None:
+                prepare()
+            self._advisor = SchedulingAdvisor(
+                self._advising,
+                threshold=settings.threshold,
+                k=settings.top_k,
+                method=settings.method,
+            )
+            self.board = Board(self.options.state, self._checked)
+            stack.callback(self.board.close)
+            limits = self.options.limits
+            readers = Readers(settings.memory_mb, at_once=limits.reading)
+            self.reading = Reading(readers, self.options.roots, limits.reading)
+            stack.callback(self.reading.close)
+            if self.options.roots:
+                readers.prepare()
+            self._shown: Lane[shown.Update, None] = Lane("board", self._show, batch=4 * BATCH)
+            stack.callback(self._shown.close)
+            self._writes: Lane[Write, Written] = Lane(
+                "writing", Writer(writing, self._written), batch=BATCH
+            )
+            stack.callback(self._writes.close)
+            self._advice: Lane[_Question, tuple[Estimate, int]] = Lane("advice", self._estimates)
+            stack.callback(self._advice.close)
+            self._warm()
+        except BaseException:
+            stack.close()
+            raise
+        self.ready = True
+
+    def unavailable(self) -> str | None:
+        """Why requests cannot be answered now, as the end of a sentence; None when they can."""
+        if self.stopping:
+            return "is stopping"
+        if self.failure is not None:
+            return f"could not start: {self.failure.rstrip('.')}"
+        return None if self.ready else "is starting"
+
+    def _warm(self) -> None:
+        """Import and compile now what the first estimate would have to wait for."""
+        sample = {"model_config": {"model_name": "resnet50"}, "dataset_config": {"train": "cifar"}}
+        try:
+            self._estimates([_Question(WorkloadMetadata.model_validate(sample), LaunchConfig(), 0)])
+        except SchedmateError as error:
+            # every answer will say so, and so does the log now
+            log.warning("the history cannot be asked: %s", error)
+        gc.collect()
+        gc.freeze()
+
+    def close(self) -> None:
+        """Finish what was accepted, and release everything. May be repeated."""
+        self.stopping = True
+        self._stack.close()
+
+    # -- answers ------------------------------------------------------------
+
+    async def advise(self, request: AdviseRequest, deadline: float) -> Advice:
+        """How long a job will run; `deadline` [s] by `time.monotonic`."""
+        job = request.job
+        metadata, launch, warnings = request.metadata, job.launch, []
+        if metadata is None:
+            budget_s = self.settings.budget_s
+
+            def read(readers: Readers, left_s: float) -> tuple[WorkloadMetadata, LaunchConfig]:
+                spec = job
+                if job.repo:
+                    spec = job.model_copy(update={"repo": self.reading.allowed(job.repo)})
+                found = readers.extract(spec, min(budget_s, left_s), left_s)
+                warnings.extend(found.warnings)
+                return found.metadata, found.launch
+
+            metadata, launch = await self.reading.do(read, deadline)
+        question = _Question(metadata, launch, job.submit_time)
+        estimate, size = await self._advice.do(question, deadline)
+        if request.record:
+            assert job.job_id is not None
+            record = JobRecord(
+                job_id=job.job_id,
+                name=job.name,
+                user=job.user,
+                command=job.command,
+                launch=launch,
+                metadata=metadata,
+                submit_time=time.time() if job.submit_time is None else job.submit_time,
+            )
+            await self._writes.do(Store([record], new=True), deadline)
+        self.metrics.advice.labels("abstained" if estimate.abstained else "estimated").inc()
+        self._tell(shown.Advised(job.model_copy(update={"launch": launch}), estimate, time.time()))
+        return Advice(
+            duration_s=estimate.duration_s,
+            summary=summary(estimate),
+            job_id=job.job_id,
+            source="static" if request.metadata is None else "metadata",
+            recorded=request.record,
+            history_size=size,
+            metadata=metadata if request.metadata is None else None,
+            warnings=warnings,
+            estimate=estimate,
+        )
+
+    async def track(self, request: TrackRequest, deadline: float) -> Progress:
+        """How a running job is going."""
+
+        def read(readers: Readers, left_s: float) -> Progress:
+            return readers.track(
+                self.reading.allowed(request.log),
+                since=request.since,
+                batch_size=request.batch_size,
+                wall_s=left_s,
+            )
+
+        found = await self.reading.do(read, deadline)
+        self._tell(
+            shown.Tracked(
+                request.job, found, time.time(), request.log, request.batch_size, request.follow
+            )
+        )
+        return found
+
+    async def diagnose(self, request: DiagnoseRequest, deadline: float) -> Diagnosis:
+        """What failed first in a job."""
+
+        def read(readers: Readers, left_s: float) -> Diagnosis:
+            allowed = self.reading.allowed
+            return readers.diagnose(
+                [allowed(one) for one in request.logs],
+                node_logs=[allowed(one) for one in request.node_logs],
+                nodes=request.job.node_names,
+                wall_s=left_s,
+            )
+
+        found = await self.reading.do(read, deadline)
+        self.metrics.verdicts.labels(found.error_type).inc()
+        self._tell(shown.Diagnosed(request.job, found, time.time()))
+        return found
+
+    async def store(self, jobs: Sequence[JobRecord], deadline: float) -> int:
+        """Store jobs; on return they survive a crash."""
+        return len(await self._writes.do(Store(jobs), deadline))
+
+    async def finish(self, request: FinishRequest, deadline: float) -> JobRecord:
+        """Say how a stored job ended."""
+        return (await self._writes.do(request, deadline))[0]
+
+    async def jobs(
+        self, job_id: str | None, *, limit: int, offset: int, state: str | None, user: str | None
+    ) -> tuple[int, list[JobRecord]]:
+        """How many jobs the history holds, and some of them."""
+
+        def look() -> tuple[int, list[JobRecord]]:
+            with self._browsing:
+                if job_id is None:
+                    found = self._browse.list(limit, offset, state, user)
+                elif (one := self._browse.get(job_id)) is not None:
+                    found = [one]
+                else:
+                    raise AbsentError(f"no job {job_id!r} in the history.")
+                return len(self._browse), found
+
+        return await asyncio.to_thread(look)
+
+    def text_of_metrics(self) -> bytes:
+        """What Prometheus reads."""
+        with self._browsing:
+            size = len(self._browse)
+        return self.metrics.show(self.plans.counts(), size)
+
+    # -- the dashboard ------------------------------------------------------
+
+    async def look_again(self) -> None:
+        """Read the logs that are followed, and ask the history what became of open jobs."""
+        heard = await asyncio.to_thread(self._news)
+        for one in heard:
+            self._tell(one)
+        for job in await asyncio.to_thread(self.board.followed, 32):
+            if self.stopping or not self.reading.idle:
+                return  # requests come first; the longest not looked at is the next one's first
+            spec = JobSpec(job_id=job["job_id"])
+            request = TrackRequest(job=spec, log=job["log"], batch_size=job["batch_size"])
+            try:
+                await self.track(request, time.monotonic() + self.options.limits.deadline_s)
+            except (SchedmateError, TimeoutError, OSError) as error:
+                log.info("the log of job %s was not read: %s", job["job_id"], error)
+                nothing = Progress(reason=str(error) or "it was not read in time")
+                self._tell(shown.Tracked(spec, nothing, time.time(), job["log"], None, False))
+
+    def _news(self) -> list[shown.Heard]:
+        now, found = time.time(), []
+        for job_id in self.board.open(500):
+            with self._browsing:
+                record = self._browse.get(job_id)
+            if record is not None:
+                found.append(shown.Heard(record, now))
+        return found
+
+    def _tell(self, update: shown.Update) -> None:
+        if not self._shown.tell(update):
+            self.metrics.unshown.inc()
+
+    def _show(self, updates: Sequence[shown.Update]) -> Sequence[None | Exception]:
+        try:
+            self.board.write(updates)
+        except Exception as error:  # noqa: BLE001 - the answers were given
+            log.warning("the dashboard missed %d updates: %s", len(updates), error)
+        return [None] * len(updates)
+
+    def _checked(self, one: shown.Checked) -> None:
+        self.metrics.error.observe(one.duration_s / one.estimate_s)
+        self.metrics.within.labels(one.place).inc()
+
+    # -- in the lanes -------------------------------------------------------
+
+    def _estimates(
+        self, questions: Sequence[_Question]
+    ) -> Sequence[tuple[Estimate, int] | Exception]:
+        return [
+            (
+                self._advisor.estimate(one.metadata, one.launch, one.now),
+                len(self._advising),
+            )
+            for one in questions
+        ]
+
+    def _written(self, jobs: Written) -> None:
+        self.metrics.stored.inc(len(jobs))
+        now = time.time()
+        for job in jobs:
+            self._tell(shown.Heard(job, now))
+
+
