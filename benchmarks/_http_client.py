@@ -105,6 +105,7 @@ def load(
     }
     return {
         "connections": connections,
+        "answers": len(times),
         "requests_per_s": round(len(times) / wall),
         **quantile,
         "max_ms": round(1000 * times[-1], 1),

@@ -5,7 +5,8 @@
 A history of made-up jobs (`repeated` of history_scale.py), a server over a unix socket, and a client
 (`_http_client.py`) on the same cores. The yardstick is a FastAPI endpoint that does nothing but
 take JSON and give JSON, under the same server and client, in the same run: the machine is shared,
-so compare with it rather than with another day. `advise` has its metadata given: `resubmitted` jobs
+so compare with it rather than with another day. `server_cpu_ms` is
+CPU time of the server's process per answer, which other work on the machine changes little. `advise` has its metadata given: `resubmitted` jobs
 have run before, `unseen` ones need a search for similar jobs, `mixed` is three of the first to one
 of the second. `while reading` is `mixed` again while other clients keep every reading process busy
 with a log; `storing` is one job a request, which is on disk when it is answered. `beyond` sends
@@ -51,12 +52,12 @@ uvicorn.run(app, uds=sys.argv[1], log_config=None, access_log=False)
 
 
 @contextmanager
-def served(command: list[str], path: Path) -> Iterator[str]:
-    """A server that listens on a unix socket."""
+def served(command: list[str], path: Path) -> Iterator[int]:
+    """The process id of a server that listens on a unix socket."""
     with subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL) as process:
         try:
             wait_for(path)
-            yield str(path)
+            yield process.pid
         finally:
             process.terminate()
 
@@ -76,6 +77,12 @@ def wait_for(path: Path) -> None:
             return
         time.sleep(0.1)
     raise TimeoutError("the server is not ready")
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time that a process has used, its children apart [s]."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def advise(metadata: WorkloadMetadata, number: int) -> bytes:
@@ -128,10 +135,11 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="service-load-"))
     rows: list[dict[str, Any]] = []
 
-    def measured(what: str, path: str, requests: list[bytes], **how: Any) -> None:
-        before = round(os.getloadavg()[0], 2)
-        row = {"what": what, "load_before": before}
-        row |= load(path, requests, seconds=given.seconds, **how)
+    def measured(what: str, path: Path, server: int, requests: list[bytes], **how: Any) -> None:
+        row = {"what": what, "load_before": round(os.getloadavg()[0], 2)}
+        before = cpu_s(server)
+        row |= load(str(path), requests, seconds=given.seconds, **how)
+        row["server_cpu_ms"] = round(1000 * (cpu_s(server) - before) / row.pop("answers"), 3)
         rows.append(row)
         print(json.dumps(row), flush=True)
 
@@ -145,26 +153,28 @@ def main() -> None:
             post("/v1/history", {"jobs": [{"job_id": f"new-{n}", "state": "RUNNING"}]})
             for n in range(5_000)
         ]
-        trivial = ["-c", TRIVIAL, str(folder / "trivial.sock")]
-        with served(trivial, folder / "trivial.sock") as path:
-            measured("yardstick", path, [post("/", {"name": "x", "gpus": 8})])
-        command = ["-m", "schedmate", "serve", "--socket", str(folder / "serve.sock")]
+        plain, path = folder / "trivial.sock", folder / "serve.sock"
+        trivial = ["-c", TRIVIAL, str(plain)]
+        with served(trivial, plain) as server:
+            measured("yardstick", plain, server, [post("/", {"name": "x", "gpus": 8})])
+        command = ["-m", "schedmate", "serve", "--socket", str(path)]
         command += ["--history", str(folder / "history"), "--state", str(folder / "state")]
         command += ["--root", str(folder), "--rate", "0", "--reading", "2"]
-        with served(command, folder / "serve.sock") as path:
-            measured("advise, resubmitted", path, known)
-            measured("advise, unseen", path, unseen)
-            measured("advise, mixed", path, mixed)
-            with readers(path, long_log(folder / "long.log"), 2) as done:
-                measured("advise, mixed, while reading", path, mixed)
+        with served(command, path) as server:
+            measured("advise, resubmitted", path, server, known)
+            measured("advise, unseen", path, server, unseen)
+            measured("advise, mixed", path, server, mixed)
+            with readers(str(path), long_log(folder / "long.log"), 2) as done:
+                measured("advise, mixed, while reading", path, server, mixed)
             rows[-1]["logs_read"] = done[0]
-            measured("storing", path, stored)
-            measured("advise, beyond", path, mixed, connections=160)
-        with served(trivial, folder / "trivial.sock") as path:
-            measured("yardstick again", path, [post("/", {"name": "x", "gpus": 8})])
+            measured("storing", path, server, stored)
+            measured("advise, beyond", path, server, mixed, connections=160)
+        with served(trivial, plain) as server:
+            measured("yardstick again", plain, server, [post("/", {"name": "x", "gpus": 8})])
     finally:
         shutil.rmtree(folder)
-    if given.name: record(given.name, rows, goals=GOALS, synthetic_records=given.records)
+    if given.name:
+        record(given.name, rows, goals=GOALS, synthetic_records=given.records)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 from schedmate.jobs.bounds import Text
 from schedmate.plain import plain
@@ -38,6 +38,10 @@ TaskType = Literal[
     "Tabular",
     "Science",
 ]
+
+
+STORED = "stored"
+"""The validation context of what a model was written as before: it is plain already."""
 
 
 class Evidence(BaseModel):
@@ -78,9 +82,9 @@ class _Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, given: Any) -> Any:
+    def _plain(cls, given: Any, info: ValidationInfo) -> Any:
         """What code and configurations hold that no JSON does: infinity, endless numbers."""
-        return plain(given)
+        return given if info.context == STORED else plain(given)
 
 
 class ModelConfig(_Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,8 +68,10 @@ def usable(record: JobRecord, now: float | None) -> bool:
 
 def ended(record: JobRecord) -> float:
     """When it ended, as far as is known; a run without any time is older than all others."""
-    known = (record.end_time, record.start_time, record.submit_time)
-    return next((moment for moment in known if moment is not None), float("-inf"))
+    for moment in (record.end_time, record.start_time, record.submit_time):
+        if moment is not None:
+            return moment
+    return -math.inf
 
 
 def latest_first(item: Candidate) -> tuple[float, str]:

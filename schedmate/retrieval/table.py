@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypedDict
 
 from pydantic import ValidationError
 
 from schedmate.errors import UsageError
 from schedmate.jobs import JobRecord, JobState
+from schedmate.jobs.metadata import STORED
 from schedmate.retrieval.database import Database, HistoryError
 from schedmate.retrieval.spread import LATEST, UNLEARNED, Learned, Spread, learn
 
 PAGE = 1_000
 """Jobs read at once."""
+PARSED = 1 << 13
+"""Stored jobs kept as objects: work that comes again is asked for again and again."""
 RECENT = 64
 """Resubmissions that a look-up by fingerprint returns at most."""
 
@@ -138,7 +142,7 @@ class JobTable:
 
     def _parse(self, document: str) -> JobRecord:
         try:
-            return JobRecord.model_validate_json(document)
+            return _parsed(document)
         except ValidationError as error:
             raise HistoryError(
                 f"{self.path}: a stored job cannot be read ({error.errors()[0]['msg']}); it was "
@@ -191,6 +195,11 @@ class JobTable:
 
     def _upsert(self, records: Iterable[tuple[JobRecord, int | None]]) -> None:
         self._db.execute_many(_UPSERT, [_row(record, text_id) for record, text_id in records])
+
+
+@lru_cache(maxsize=PARSED)
+def _parsed(document: str) -> JobRecord:
+    return JobRecord.model_validate_json(document, context=STORED)
 
 
 def unknown_job(job_id: str) -> HistoryError:

@@ -90,9 +90,7 @@ def routes(service: Service, access: Access) -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     ) -> Response:
         """Stored jobs, the latest submitted first, or the one with an id."""
-        size, jobs = await service.jobs(
-            job_id, limit=limit, offset=offset, state=state, user=user
-        )
+        size, jobs = await service.jobs(job_id, limit=limit, offset=offset, state=state, user=user)
         return _json(History(size=size, jobs=jobs))
 
     @router.post("/history", response_model=Stored)
@@ -111,7 +109,9 @@ def routes(service: Service, access: Access) -> APIRouter:
         open_only: Annotated[bool, Query(description="Only those with something to come")] = False,
     ) -> Response:
         """What would be, or was, done to the cluster."""
-        return _json(PlanList(plans=[_plan(one) for one in service.plans.list(open_only=open_only)]))
+        return _json(
+            PlanList(plans=[_plan(one) for one in service.plans.list(open_only=open_only)])
+        )
 
     def decide(plan: str, decision: Decision, request: Request, *, approve: bool) -> Response:
         if not access.bears(request.headers.get("authorization")):
@@ -153,5 +153,3 @@ def _plan(one: PlanStatus) -> PlanState:
 def _json(answer: BaseModel) -> Response:
     # what is a model already need not be checked and made again
     return Response(answer.model_dump_json(by_alias=True), media_type="application/json")
-
-

@@ -85,9 +85,10 @@ class Guard:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self._check(scope, headers)
-            limited = _Body(receive, self._options.limits.body)
             async with asyncio.timeout(self._options.limits.deadline_s + _SLACK_S):
-                await self._app(scope, limited, answer)
+                if scope["method"] not in _SAFE:
+                    receive = await _whole(receive, self._options.limits.body)
+                await self._app(scope, receive, answer)
         except RefusedError as refused:
             self._metrics.refused.labels(refused.reason).inc()
             await _say(answer, refused.status, str(refused), refused.retry_s, started)
@@ -172,35 +173,44 @@ class Guard:
             log.info("request", extra={"fields": extra})
 
 
-class _Body:
-    """The body of a request, up to a size [bytes]."""
+async def _whole(receive: Receive, most: int) -> Receive:
+    """The body of a request, read up to a size [bytes], for an application to receive."""
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":  # the client has left
+            return _once(message, receive)
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        more = message.get("more_body", False)
+    return _once({"type": "http.request", "body": b"".join(parts)}, receive)
 
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive = receive
-        self._most = most
-        self._read = 0
 
-    async def __call__(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
-        self._read += len(message.get("body", b""))
-        if self._read > self._most:
-            raise _too_large(self._most)
-        return message
+def _once(message: MutableMapping[str, Any], receive: Receive) -> Receive:
+    held = [message]
+
+    async def again() -> MutableMapping[str, Any]:
+        return held.pop() if held else await receive()
+
+    return again
 
 
 def _too_large(most: int) -> RefusedError:
     return RefusedError(413, "size", f"a request may have {most:,} bytes; send less at once.")
 
 
-async def _say(
-    send: Send, status: int, sentence: str, retry_s: int | None, started: bool
-) -> None:
+async def _say(send: Send, status: int, sentence: str, retry_s: int | None, started: bool) -> None:
     if started:  # half an answer cannot be taken back: the connection ends
         raise ConnectionError(sentence)
     body = json.dumps({"error": sentence}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if retry_s is not None:
         headers.append((b"retry-after", b"%d" % retry_s))
+    if status == 413:  # what is left of the body is not waited for
+        headers.append((b"connection", b"close"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from schedmate.errors import InputError
 from schedmate.paths import exists, resolved
 from schedmate.readers import Readers
 from schedmate.serve.errors import BusyError, OutsideError
@@ -76,7 +77,9 @@ class Reading:
             # what is there and what is not is no business of whoever asks for other places
             if exists(place):
                 return str(place)
-            raise FileNotFoundError(clean(path, 200))
+            raise InputError(
+                f"{clean(path, 200)}: there is nothing of that name; correct the path."
+            )
         roots = ", ".join(map(str, self._roots))
         raise OutsideError(
             f"{clean(path, 200)!r} is not below a directory that may be read ({roots}); the "

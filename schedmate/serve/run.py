@@ -110,5 +110,3 @@ def _remove_stale(path: Path) -> None:
                 path.unlink(missing_ok=True)
             else:
                 raise InputError(f"another service answers at {path}; stop it first.")
-
-

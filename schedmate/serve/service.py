@@ -7,7 +7,6 @@ repositories and logs are read in confined processes (`reading.py`). None waits 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import threading
 import time
@@ -136,8 +135,6 @@ class Service:
         except SchedmateError as error:
             # every answer will say so, and so does the log now
             log.warning("the history cannot be asked: %s", error)
-        gc.collect()
-        gc.freeze()
 
     def close(self) -> None:
         """Finish what was accepted, and release everything. May be repeated."""
@@ -318,5 +315,3 @@ class Service:
         now = time.time()
         for job in jobs:
             self._tell(shown.Heard(job, now))
-
-
