@@ -47,6 +47,7 @@ def create_app(service: Service) -> App:
     _health(api, service)
     for kind in (SchedmateError, TimeoutError, OSError):
         api.add_exception_handler(kind, _failed)
+    api.add_exception_handler(Exception, _broken)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(HTTPException, _not_found)
     return Guard(api, service.options, access, service.metrics, service.unavailable)
@@ -76,7 +77,7 @@ async def _look(service: Service, starting: asyncio.Task[None]) -> None:
         await asyncio.shield(starting)
     except SchedmateError as error:
         service.failure = str(error)
-        log.error("the service cannot start: %s", error)  # noqa: TRY400 - one sentence, no trace
+        log.error("the service cannot start: %s", error)
         return
     log.info("ready")
     while True:
@@ -122,6 +123,10 @@ async def _failed(_: Request, error: Exception) -> Response:
     if status >= 500 and status not in (503, 504):
         log.error("a request failed: %s", sentence)
     return _problem(status, sentence)
+
+
+async def _broken(_: Request, _error: Exception) -> Response:
+    return _problem(500, "internal error; the service's log has more.")
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

@@ -32,7 +32,7 @@ _SLACK_S = 1.0
 """What a request gets beyond its deadline, for the answer that says so [s]."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),  # with less, browsers do not say where a form is from
     (b"cache-control", b"no-store"),
 )
 
@@ -95,6 +95,10 @@ class Guard:
         except TimeoutError:
             self._metrics.refused.labels("deadline").inc()
             await _say(answer, 504, "the answer took too long; try again later.", None, started)
+        except Exception:
+            log.exception("a request failed")
+            if not started:
+                await _say(answer, 500, "internal error; the service's log has more.", None, False)
         finally:
             self._in_flight -= 1
             self._metrics.in_flight.set(self._in_flight)

@@ -286,7 +286,7 @@ class Service:
         if not self._shown.tell(update):
             self.metrics.unshown.inc()
 
-    def _show(self, updates: Sequence[shown.Update]) -> Sequence[None | Exception]:
+    def _show(self, updates: Sequence[shown.Update]) -> Sequence[Exception | None]:
         try:
             self.board.write(updates)
         except Exception as error:  # noqa: BLE001 - the answers were given

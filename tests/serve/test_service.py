@@ -357,3 +357,14 @@ def test_logs_are_json_and_say_nothing_of_the_query() -> None:
     document = json.loads(line)
     assert (document["message"], document["status"]) == ("a b c", 200)
     assert "\n" not in line
+
+
+def test_what_nobody_foresaw_is_logged_and_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served(tmp_path) as one:
+        monkeypatch.setattr(one.service.plans, "list", lambda **_: 1 // 0)
+        answer = one.get("/v1/plans")
+        assert one.get("/v1/history").status_code == 200
+    assert (answer.status_code, set(answer.json())) == (500, {"error"})
+    assert "ZeroDivisionError" in caplog.text

@@ -1,0 +1,277 @@
+"""The dashboard: what it shows, who may decide, and how it looks in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served import TOKEN, Served, served, wait_until
+
+from schedmate.jobs import (
+    Diagnosis,
+    Estimate,
+    EvidenceLine,
+    JobRecord,
+    JobSpec,
+    LaunchConfig,
+    Neighbour,
+    Progress,
+)
+from schedmate.schedulers.live.actions import Drain
+from schedmate.schedulers.live.plans import Plan, Reason
+from schedmate.schedulers.live.record import Record
+from schedmate.serve import board
+
+REPORT = Path(__file__).parent.parent / "report"
+sys.path.insert(0, str(REPORT))
+from browser import MISSING, Browser, browser  # noqa: E402
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202e\x1b[31m"
+MEASURE, CONTRAST = ((REPORT / f"{name}.js").read_text() for name in ("measure", "contrast"))
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4021, GPU has fallen off the bus."
+
+
+def estimate(seconds: float) -> Estimate:
+    near = Neighbour(job_id="old", similarity=1, weight=1, duration_s=1, adjusted_duration_s=1)
+    return Estimate(
+        duration_s=seconds, duration_p10_s=0.8 * seconds, duration_p50_s=seconds,
+        duration_p90_s=1.3 * seconds, neighbours=[near] * 5, method="weighted", abstained=False,
+    )  # fmt: skip
+
+
+def updates(now: float) -> list[board.Update]:
+    """A cluster's morning: jobs that wait, run, failed and ended, some with hostile names."""
+    names = ["resnet50-imagenet", "llama-7b-sft", "gpt2-small", HOSTILE, "bert-large-squad"]
+    found: list[board.Update] = []
+    for n in range(9):
+        job = JobSpec(
+            job_id=f"48210{n}", name=names[n % 5], user=["ann", "bob", HOSTILE][n % 3],
+            launch=LaunchConfig(gpus=2 ** (n % 6)), submit_time=now - 300.0 * (n + 1),
+        )  # fmt: skip
+        told = (
+            estimate(3600.0 * (n + 1)) if n % 4 else Estimate(reason="no similar job: " + HOSTILE)
+        )
+        found.append(board.Advised(job, told, now))
+    for n in range(4):
+        job = JobSpec(job_id=f"48190{n}", name=names[n], user="carol", launch=LaunchConfig(gpus=8))
+        progress = Progress(
+            step_time_s=0.41 * (n + 1), iteration=1200 * (n + 1), total_iterations=10_000,
+            eta_s=3600.0 * (4 - n), loss=None if n == 3 else 2.31, loss_state="nan" if n == 3 else None,
+        )  # fmt: skip
+        found.append(board.Tracked(job, progress, now - 5, "/logs/x.out", None, False))
+    for n, (kind, name) in enumerate(
+        [
+            ("infrastructure", "NVLink Error"),
+            ("framework", "Out of Memory"),
+            ("script", "Key Error"),
+        ]
+    ):
+        job = JobSpec(job_id=f"48170{n}", user="dan", node_names=["gpu-7", f"gpu-{n}"])
+        lines = [
+            EvidenceLine(file="/logs/rank3.out", line=8123 + n, text=XID, note="decided"),
+            EvidenceLine(file="/logs/rank3.out", line=8130 + n, text=HOSTILE + " x" * 80),
+        ]
+        said = Diagnosis(
+            error_type=kind, error_name=name, node="gpu-7" if n == 0 else None, line=8123 + n,  # type: ignore[arg-type]
+            file="/logs/rank3.out", rank=3, evidence=lines, rule="xid-79",
+            reason="The GPU fell off the bus, as the kernel of the node says.",
+        )  # fmt: skip
+        found.append(board.Diagnosed(job, said, now - 60.0 * n))
+    for n in range(30):
+        job = JobSpec(job_id=f"done-{n}", submit_time=now - 9_000)
+        found.append(board.Advised(job, estimate(1_000.0), now - 8_000))
+        record = JobRecord(
+            job_id=f"done-{n}", state="COMPLETED", duration_s=600.0 + 40 * n, end_time=now - n
+        )
+        found.append(board.Heard(record, now))
+    return found
+
+
+def proposed(path: Path) -> Plan:
+    evidence = EvidenceLine(file="kern.log", line=77, text=XID, origin="node_log")
+    plan = Plan.of(
+        "recovery", cluster="alpha", key="job 17 run 0", created=time.time(),
+        reason=Reason(
+            summary=f"GPU 3 of gpu-7 fell off the bus {HOSTILE}", verdict="NVLink Error", job="481700",
+            confirmed_by="the kernel log of gpu-7", evidence=(evidence,),
+        ),
+        actions=[Drain(node="gpu-7", mark="nvlink-error")],
+    )  # fmt: skip
+    with Record(path) as record:
+        record.propose(plan, by="agent")
+    return plan
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service with a token, over TCP, that has something to show."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    proposed(folder / "record.db")
+    with served(folder, port=0, token=TOKEN) as one:
+        one.service.board.write(updates(time.time()))
+        yield one
+
+
+@contextmanager
+def signed_in(one: Served) -> Iterator[Any]:
+    """A client with a session."""
+    with one.client() as client:
+        answer = client.post("/login", data={"token": TOKEN})
+        assert answer.status_code == 303
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        yield client
+
+
+def test_what_jobs_are_called_is_only_text(shown: Served) -> None:
+    page = shown.get("/", token=TOKEN)
+    assert page.status_code == 200
+    assert "<img" not in page.text
+    assert page.text.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in page.text
+    assert "\x1b" not in page.text
+    assert "\u202e" not in page.text
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_it_shows_the_board(shown: Served) -> None:
+    text = shown.get("/", token=TOKEN).text
+    for words in (
+        "9 waiting, 4 running, 1 plan to decide", "2 h 00 min", "1 h 36 min to 2 h 36 min",
+        "no similar job", "1,200 of 10,000", "from its log", "NVLink Error", "8123",
+        "take node gpu-7 out of service", "Confirmed by the kernel log", "ended within",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_it_takes_a_session_of_its_own_to_decide(shown: Served, tmp_path: Path) -> None:
+    [plan] = [one.plan.id for one in shown.service.plans.list() if one.state == "proposed"]
+    with shown.client() as stranger:
+        assert stranger.get("/").headers["location"] == "/login"
+        assert stranger.post("/login", data={"token": "guess"}).status_code == 403
+        refused = stranger.post(f"/plans/{plan}", data={"decision": "approve", "by": "eve"})
+        assert refused.status_code == 401
+    with signed_in(shown) as client:
+        csrf = re.search(r'name="csrf" value="([^"]+)"', client.get("/").text)
+        assert csrf is not None
+        for form, origin, status in (
+            ({"by": "ann", "decision": "approve"}, None, 403),
+            ({"by": "ann", "decision": "approve", "csrf": "x"}, None, 403),
+            ({"by": "ann", "decision": "approve", "csrf": csrf[1]}, "http://evil.example", 403),
+            ({"by": " ", "decision": "approve", "csrf": csrf[1]}, None, 422),
+            ({"by": "ann", "decision": "burn", "csrf": csrf[1]}, None, 422),
+        ):
+            headers = {"Origin": origin} if origin else {}
+            answer = client.post(f"/plans/{plan}", data=form, headers=headers)
+            assert answer.status_code == status
+        assert client.get("/v1/plans").status_code == 401  # a session is for pages only
+        assert client.post("/logout").status_code == 303
+        assert client.get("/").status_code == 303
+    assert shown.service.plans.list()[0].state == "proposed"
+
+
+def test_an_empty_dashboard_without_a_token_says_what_to_do(tmp_path: Path) -> None:
+    with served(tmp_path) as one:
+        text = one.get("/").text
+        assert "/v1/advise" in text
+        assert "nothing to sign in with" in one.get("/login").text
+        proposed(tmp_path / "record.db")
+        assert "schedmate recover approve" in one.get("/").text
+        with one.client() as client:
+            form = {"decision": "approve", "by": "x"}
+            refused = client.post("/plans/0123456789ab", data=form)
+        assert refused.headers["location"] == "/login"
+
+
+def test_followed_logs_are_read_again_until_the_job_ends(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("".join(f"step {n}/1000 loss 2.5 step_time 2.0 s\n" for n in range(1, 50)))
+    with served(tmp_path, roots=(tmp_path.resolve(),), follow_s=0.05) as one:
+        body = {"job": {"job_id": "5"}, "log": str(log), "follow": True}
+        assert one.post("/v1/track", body).status_code == 200
+
+        def at() -> int:
+            running = one.service.board.running()
+            return running[0]["progress"]["iteration"] if running else 0
+
+        wait_until(lambda: at() == 49)
+        with log.open("a") as stream:
+            stream.write("".join(f"step {n}/1000 loss 2 step_time 2.0 s\n" for n in range(50, 90)))
+        wait_until(lambda: at() == 89)
+        ended = {"jobs": [{"job_id": "5", "state": "COMPLETED", "duration_s": 180.0}]}
+        one.post("/v1/history", ended)
+        wait_until(lambda: not one.service.board.running())
+        assert one.service.board.followed(10) == []
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if MISSING is not None:
+        pytest.skip(f"{MISSING}; .ci/install browser installs it")
+    with browser(tmp_path_factory.mktemp("browser")) as one:
+        yield one
+
+
+def visit(window: Browser, one: Served) -> None:
+    window.call("POST", "/url", {"url": f"http://127.0.0.1:{one.address}/"})
+    if window.run("return location.pathname") == "/login":
+        window.type("input[name=token]", TOKEN)
+        window.click("button.yes")
+        window.wait_for("return document.querySelector('#queue') !== null")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_it_fits_and_can_be_read(
+    window: Browser, shown: Served, width: int, scheme: str, tmp_path: Path
+) -> None:
+    window.resize(width, prefers_color_scheme=scheme)
+    visit(window, shown)
+    assert window.run(MEASURE, False) == []
+    assert window.run(CONTRAST) == []
+    # nothing was refused by the policy, and nothing hostile ran
+    assert [one for one in window.messages() if "favicon" not in one] == []
+    picture = window.devtools("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+    (tmp_path / f"dashboard-{width}-{scheme}.png").write_bytes(base64.b64decode(picture))
+
+
+@pytest.mark.browser
+def test_a_plan_is_approved_in_the_browser(window: Browser, tmp_path: Path) -> None:
+    plan = proposed(tmp_path / "record.db")
+    with served(tmp_path, port=0, token=TOKEN) as one:
+        window.resize(1280)
+        visit(window, one)
+        window.type("input[name=by]", "ann")
+        window.type("input[name=note]", "saw the Xid")
+        window.click(f"#p-{plan.id} button[value=approve]")
+        window.wait_for("return document.querySelector('article.plan') === null")
+        [status] = one.service.plans.list()
+    assert (status.state, status.by, status.note) == ("approved", "ann (dashboard)", "saw the Xid")
+
+
+@pytest.mark.browser
+def test_it_keeps_itself_up_to_date(window: Browser, tmp_path: Path) -> None:
+    with served(tmp_path, port=0) as one:
+        window.resize(1280)
+        visit(window, one)
+        one.service.board.write(updates(time.time()))
+        window.run("return renew()")
+        window.wait_for("return document.querySelectorAll('#queue tbody tr').length === 9")
+        window.click("#queue thead th:nth-child(3) button")
+        window.click("#failures details:nth-of-type(2) summary")
+        window.run("return renew()")
+        window.wait_for(
+            "return document.querySelector('#queue th:nth-child(3)').getAttribute('aria-sort')"
+            " === 'ascending' && document.querySelectorAll('#failures details[open]').length === 2"
+        )
