@@ -2,15 +2,16 @@
 
     python benchmarks/service_load.py [--records 100000] [--seconds 10]
 
-A history of made-up jobs (`repeated` of history_scale.py), a server over a unix socket, and a client
-(`_http_client.py`) on the same cores. The yardstick is a FastAPI endpoint that does nothing but
-take JSON and give JSON, under the same server and client, in the same run: the machine is shared,
-so compare with it rather than with another day. `server_cpu_ms` is
-CPU time of the server's process per answer, which other work on the machine changes little. `advise` has its metadata given: `resubmitted` jobs
-have run before, `unseen` ones need a search for similar jobs, `mixed` is three of the first to one
-of the second. `while reading` is `mixed` again while other clients keep every reading process busy
-with a log; `storing` is one job a request, which is on disk when it is answered. `beyond` sends
-from more connections than requests are taken on at once: the rest is refused with 503.
+A history of made-up jobs (`repeated` of history_scale.py), a server over a unix socket, and a
+client (`_http_client.py`) on the same cores. The yardstick is a FastAPI endpoint that does nothing
+but take JSON and give JSON, under the same server and client, in the same run: the machine is
+shared, so compare with it rather than with another day. `server_cpu_ms` is CPU time of the server's
+process for each answer, which other work on the machine changes less. `advise` has its metadata
+given: `resubmitted` jobs have run before (200 workloads, again and again), `unseen` ones need a
+search for similar jobs, `mixed` is three of the first to one of the second. `while reading` is
+`mixed` again while two other clients have a long log read all the time. `storing` is one job a
+request, which is on disk when it is answered. `beyond` sends from more connections than requests
+are taken on at once: the rest is refused with 503.
 """
 
 from __future__ import annotations

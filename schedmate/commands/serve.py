@@ -92,11 +92,12 @@ def serve(
     from schedmate.serve.logs import log_as_json
     from schedmate.serve.options import Limits, ServeOptions, checked_roots, read_token
     from schedmate.serve.run import serve as run
-    from schedmate.settings import load_settings
+    from schedmate.settings import data_dir, load_settings
 
     settings = load_settings(history=history)
-    given = {"state": state, "record": record}
     options = ServeOptions(
+        state=state or data_dir() / "serve",
+        record=record or data_dir() / "record.db",
         socket=socket,
         socket_mode=_mode(socket_mode),
         host=host,
@@ -112,7 +113,6 @@ def serve(
             deadline_s=_positive(deadline),
             advice_s=settings.deadline_s,
         ),
-        **{key: path for key, path in given.items() if path is not None},
     )
     log_as_json(requests=log_requests)
     run(settings, options)

@@ -137,16 +137,20 @@ class Board:
             self._writer.execute(
                 "UPDATE jobs SET advised = ?, estimate_s = ?, p10_s = ?, p90_s = ?, runs = ?, "
                 "reason = ? WHERE job_id = ? AND state = 'PENDING'",
-                (now, one.duration_s, one.duration_p10_s, one.duration_p90_s)
-                + (len(one.neighbours), one.reason, job.job_id),
+                (
+                    *(now, one.duration_s, one.duration_p10_s, one.duration_p90_s),
+                    *(len(one.neighbours), one.reason, job.job_id),
+                ),
             )
         elif isinstance(update, Tracked):
             self._writer.execute(
                 "UPDATE jobs SET state = iif(state = 'PENDING', 'RUNNING', state), tracked = ?, "
                 "progress = ?, log = ?, batch_size = ?, followed = max(followed, ?) "
                 "WHERE job_id = ?",
-                (now, update.progress.model_dump_json(exclude_defaults=True), update.log)
-                + (update.batch_size, update.follow, job.job_id),
+                (
+                    *(now, update.progress.model_dump_json(exclude_defaults=True), update.log),
+                    *(update.batch_size, update.follow, job.job_id),
+                ),
             )
         else:
             failed = update.diagnosis.error_type != "none"
@@ -180,8 +184,10 @@ class Board:
             "start_time = coalesce(excluded.start_time, start_time), "
             "end_time = coalesce(excluded.end_time, end_time), "
             "duration_s = coalesce(excluded.duration_s, duration_s), heard = excluded.heard",
-            (record.job_id, record.name, record.user, record.launch.gpus, record.state)
-            + (*times, now),
+            (
+                *(record.job_id, record.name, record.user, record.launch.gpus, record.state),
+                *(*times, now),
+            ),
         )
         if not record.ended:
             return

@@ -25,53 +25,59 @@ class Metrics:
     """The counters of one service, in a registry of its own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        make = {"namespace": "schedmate", "registry": self.registry}
+        self.registry = one = CollectorRegistry()
         self.requests = Counter(
-            "http_requests",
+            "schedmate_http_requests",
             "Requests by route and status",
             ("route", "method", "status"),
-            namespace="schedmate",
-            registry=self.registry,
+            registry=one,
         )
         self.latency = Histogram(
-            "http_request_seconds",
+            "schedmate_http_request_seconds",
             "Time of requests by route [s]",
             ("route",),
             buckets=_SECONDS,
-            namespace="schedmate",
-            registry=self.registry,
+            registry=one,
         )
-        self.in_flight = Gauge("http_requests_in_flight", "Requests being answered", **make)
+        self.in_flight = Gauge(
+            "schedmate_http_requests_in_flight", "Requests being answered", registry=one
+        )
         self.refused = Counter(
-            "http_refused", "Requests that were not taken on", ("reason",),
-            namespace="schedmate", registry=self.registry,
-        )  # fmt: skip
+            "schedmate_http_refused",
+            "Requests that were not taken on",
+            ("reason",),
+            registry=one,
+        )
         self.advice = Counter(
-            "advice", "Estimates given, and jobs of which nothing is known", ("outcome",),
-            namespace="schedmate", registry=self.registry,
-        )  # fmt: skip
+            "schedmate_advice",
+            "Estimates given, and jobs of which nothing is known",
+            ("outcome",),
+            registry=one,
+        )
         self.error = Histogram(
-            "estimate_error_ratio",
+            "schedmate_estimate_error_ratio",
             "Run time of completed jobs over the last estimate before they began",
             buckets=_RATIOS,
-            **make,
+            registry=one,
         )
         self.within = Counter(
-            "estimates_checked", "Completed jobs that had an estimate, by where they ended",
-            ("place",), namespace="schedmate", registry=self.registry,
-        )  # fmt: skip
-        self.verdicts = Counter(
-            "verdicts", "Diagnoses by type of error", ("error_type",),
-            namespace="schedmate", registry=self.registry,
-        )  # fmt: skip
-        self.stored = Counter("history_stored_jobs", "Jobs stored in the history", **make)
-        self.history = Gauge("history_jobs", "Jobs in the history", **make)
-        self.plans = Gauge(
-            "plans", "Plans by state", ("state",), namespace="schedmate", registry=self.registry
+            "schedmate_estimates_checked",
+            "Completed jobs that had an estimate, by where in its interval they ended",
+            ("place",),
+            registry=one,
         )
+        self.verdicts = Counter(
+            "schedmate_verdicts", "Diagnoses by type of error", ("error_type",), registry=one
+        )
+        self.stored = Counter(
+            "schedmate_history_stored_jobs", "Jobs stored in the history", registry=one
+        )
+        self.history = Gauge("schedmate_history_jobs", "Jobs in the history", registry=one)
+        self.plans = Gauge("schedmate_plans", "Plans by state", ("state",), registry=one)
         self.unshown = Counter(
-            "dashboard_dropped", "Updates of the dashboard that were dropped under load", **make
+            "schedmate_dashboard_dropped",
+            "Updates of the dashboard that were dropped under load",
+            registry=one,
         )
         for outcome in ("estimated", "abstained"):
             self.advice.labels(outcome)

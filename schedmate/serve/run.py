@@ -48,7 +48,7 @@ def serve(settings: Settings, options: ServeOptions) -> None:
         service = Service(settings, options)
         limits = options.limits
         config = uvicorn.Config(
-            create_app(service),  # type: ignore[arg-type] - uvicorn's own types are narrower
+            create_app(service),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -146,8 +146,11 @@ class Service:
     async def advise(self, request: AdviseRequest, deadline: float) -> Advice:
         """How long a job will run; `deadline` [s] by `time.monotonic`."""
         job = request.job
-        metadata, launch, warnings = request.metadata, job.launch, []
-        if metadata is None:
+        launch = job.launch
+        warnings: list[str] = []
+        if request.metadata is not None:
+            metadata = request.metadata
+        else:
             budget_s = self.settings.budget_s
 
             def read(readers: Readers, left_s: float) -> tuple[WorkloadMetadata, LaunchConfig]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from schedmate.durations import format_duration
@@ -189,14 +190,15 @@ def _accuracy(checked: Sequence[Checked]) -> dict[str, Any] | None:
     ratios = [one.duration_s / one.estimate_s for one in checked]
     places = Counter(one.place for one in checked)
     errors = [abs(ratio - 1) for ratio in ratios]
-    bars = []
-    for low, high in zip(BINS, BINS[1:], strict=False):
-        count = sum(low <= ratio < high for ratio in ratios)
-        label = f"over {low:g}" if high == BINS[-1] else f"{low:g} to {high:g}"
-        bars.append({"label": label, "count": count})
-    most = max(bar["count"] for bar in bars)
-    for bar in bars:
-        bar["part"] = 100 * bar["count"] / most
+    counts = [sum(low <= ratio < high for ratio in ratios) for low, high in pairwise(BINS)]
+    bars = [
+        {
+            "label": f"over {low:g}" if high == BINS[-1] else f"{low:g} to {high:g}",
+            "count": count,
+            "part": 100 * count / max(counts),
+        }
+        for (low, high), count in zip(pairwise(BINS), counts, strict=True)
+    ]
     return {
         "jobs": len(checked),
         "median_error": 100 * statistics.median(errors),

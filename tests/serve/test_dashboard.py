@@ -63,7 +63,8 @@ def updates(now: float) -> list[board.Update]:
         job = JobSpec(job_id=f"48190{n}", name=names[n], user="carol", launch=LaunchConfig(gpus=8))
         progress = Progress(
             step_time_s=0.41 * (n + 1), iteration=1200 * (n + 1), total_iterations=10_000,
-            eta_s=3600.0 * (4 - n), loss=None if n == 3 else 2.31, loss_state="nan" if n == 3 else None,
+            eta_s=3600.0 * (4 - n), loss=None if n == 3 else 2.31,
+            loss_state="nan" if n == 3 else None,
         )  # fmt: skip
         found.append(board.Tracked(job, progress, now - 5, "/logs/x.out", None, False))
     for n, (kind, name) in enumerate(
@@ -99,7 +100,8 @@ def proposed(path: Path) -> Plan:
     plan = Plan.of(
         "recovery", cluster="alpha", key="job 17 run 0", created=time.time(),
         reason=Reason(
-            summary=f"GPU 3 of gpu-7 fell off the bus {HOSTILE}", verdict="NVLink Error", job="481700",
+            summary=f"GPU 3 of gpu-7 fell off the bus {HOSTILE}", verdict="NVLink Error",
+            job="481700",
             confirmed_by="the kernel log of gpu-7", evidence=(evidence,),
         ),
         actions=[Drain(node="gpu-7", mark="nvlink-error")],

@@ -100,7 +100,7 @@ class TestAnswers:
         )
         assert again.status_code == 409
         assert "COMPLETED" in again.json()["error"]
-        wait_until(lambda: one.service.board.checked())
+        wait_until(one.service.board.checked)
         [checked] = one.service.board.checked()
         assert (checked.duration_s, checked.place) == (700.0, "within")
         text = one.get("/metrics").text
