@@ -49,11 +49,12 @@ Stats = create_model(  # type: ignore[call-overload]
 
 
 class History(TypedDict):
-    """Output of `schedmate history list`, `show`, `finish` and `stats` with `--json`."""
+    """Output of `schedmate history list`, `show`, `finish`, `stats` and `copy` with `--json`."""
 
     jobs: NotRequired[list[JobRecord]]
     job: NotRequired[StoredJob]
     stats: NotRequired[Stats]
+    copied: NotRequired[int]
 
 
 class HistoryImport(TypedDict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedmate.errors import InputError, UsageError
@@ -57,18 +58,21 @@ class Advice:
             if self._closed:
                 raise UsageError("this SchedMate is closed; make a new one.")
             if self._opened is None:
-                from schedmate.retrieval.history import DATABASE, JobHistory
+                from schedmate.retrieval.history import DATABASE
+                from schedmate.retrieval.stores import open_history
 
-                if not create and not (self.settings.history / DATABASE).exists():
+                settings, place = self.settings, self.settings.history
+                here = not isinstance(place, str)
+                if here and not create and not (Path(place) / DATABASE).exists():
                     return None
                 from schedmate.retrieval.advisor import SchedulingAdvisor
 
-                settings = self.settings
-                history = JobHistory.open(
-                    settings.history,
+                history = open_history(
+                    place,
                     embedder_of(settings),
                     create=create,
-                    read_only=not create and not os.access(settings.history, os.W_OK),
+                    read_only=not create and here and not os.access(place, os.W_OK),
+                    poll=True,
                 )
                 advisor = SchedulingAdvisor(
                     history,

@@ -15,9 +15,9 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -27,6 +27,7 @@ from pydantic_settings import (
 )
 
 from schedmate.errors import SettingsError
+from schedmate.places import Place, is_remote, place_of
 
 UNREAD_FILE = "schedmate.toml"
 """What earlier versions read from the current directory; whoever has one is told how to name it."""
@@ -65,9 +66,9 @@ class Settings(BaseSettings):
         frozen=True, extra="forbid", env_prefix=ENV_PREFIX, allow_inf_nan=False
     )
 
-    history: Path = Field(
+    history: Annotated[Place, BeforeValidator(place_of)] = Field(
         default_factory=lambda: data_dir() / "history",
-        description="Directory of the job history",
+        description="Directory of the job history, or postgresql://USER@HOST/DATABASE",
     )
     embedder: str = Field(
         "bundled",
@@ -146,8 +147,8 @@ class Settings(BaseSettings):
 
     @field_validator("history", "trajectories", mode="after")
     @classmethod
-    def _expand_home(cls, value: Path) -> Path:
-        return value.expanduser()
+    def _expand_home(cls, value: Place) -> Place:
+        return value if isinstance(value, str) else value.expanduser()
 
     @classmethod
     def settings_customise_sources(
@@ -274,7 +275,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error}") from None
     for name in ("history", "trajectories"):
-        if isinstance(values.get(name), str):
+        if isinstance(values.get(name), str) and not is_remote(values[name]):
             # A relative path in a file means relative to that file.
             values[name] = path.parent / Path(values[name]).expanduser()
     return values

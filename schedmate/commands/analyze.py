@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
-from schedmate.commands.options import PlainOption
+from schedmate.commands.options import HistoryOption, PlainOption
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
@@ -65,9 +65,7 @@ def analyze(
     record: Annotated[
         bool, typer.Option("--record", help="Store the job in the history as pending.")
     ] = False,
-    history: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory of the job history.")
-    ] = None,
+    history: HistoryOption = None,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Most neighbours an estimate uses.")
     ] = None,

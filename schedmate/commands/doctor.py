@@ -10,7 +10,6 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -22,6 +21,7 @@ from schedmate.errors import INTERNAL, SchedmateError, installing
 from schedmate.plain import dumps
 
 if TYPE_CHECKING:
+    from schedmate.places import Place
     from schedmate.retrieval.embedders import Embedder
     from schedmate.retrieval.history import JobHistory
     from schedmate.settings import Settings
@@ -210,9 +210,12 @@ def _embedder(settings: Settings) -> Generator[Check, None, Embedder | None]:
     return embedder
 
 
-def _history(place: Path, embedder: Embedder | None) -> Generator[Check, None, None]:
+def _history(place: Place, embedder: Embedder | None) -> Generator[Check, None, None]:
     from schedmate.retrieval.history import DATABASE, JobHistory
 
+    if isinstance(place, str):
+        yield from _shared(place, embedder)
+        return
     if not (place / DATABASE).exists():
         fix = "schedmate history import FILE, or schedmate analyze --record"
         yield Check("history", "warning", f"there is none at {place} yet", fix)
@@ -243,6 +246,25 @@ def _history(place: Path, embedder: Embedder | None) -> Generator[Check, None, N
         )
     else:
         yield Check("history rights", "ok", f"{place} can be read and written")
+
+
+def _shared(url: str, embedder: Embedder | None) -> Iterator[Check]:
+    """A history in PostgreSQL: whether it answers, and how old the copy of it is."""
+    from schedmate.places import shown
+    from schedmate.retrieval.shared import SharedHistory
+
+    with SharedHistory.connect(url, embedder, create=False, poll=False) as history:
+        stats = history.stats()
+        fact = f"{shown(url)}: {stats['jobs']:,} records, read from a copy at {history.path}"
+        mismatch = history.mismatch() if embedder else None
+        if history.reached:
+            yield Check("history", "ok", fact)
+        else:
+            fix = "see that the database runs and can be reached; advice goes on meanwhile"
+            yield Check("history", "warning", f"{fact}; the database does not answer", fix)
+        if mismatch is not None:
+            yield Check("vectors", "failed", mismatch, "schedmate history rebuild")
+        yield _index(history, stats["workloads"])
 
 
 def _index(history: JobHistory, workloads: int) -> Check:

@@ -16,7 +16,7 @@ from schedmate.commands.options import HistoryOption, JsonOption
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
 from schedmate.plain import dumps
-from schedmate.terminal import clean, progress, say
+from schedmate.terminal import clean, counted, progress, say
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobRecord, JobState
@@ -230,6 +230,43 @@ def export(
     with opened(history, read_only=True) as store, open_output(output) as stream:
         for record in store.export():
             stream.write(record.model_dump_json(by_alias=True, exclude_none=True) + "\n")
+
+
+@app.command()
+def copy(
+    to: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|URL", help="Another directory, or postgresql://USER@HOST/DATABASE."
+        ),
+    ],
+    history: HistoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy every job into another history, made if there is none.
+
+    From a directory into PostgreSQL, and back with --history postgresql://... Jobs of the same id
+    are replaced there; nothing changes here. Stopped, it can be run again.
+    """
+    from schedmate.advice import embedder_of
+    from schedmate.retrieval.stores import open_history
+    from schedmate.settings import load_settings
+
+    target = load_settings(history=to)
+    if target.history == load_settings(history=history).history:
+        raise UsageError("a history cannot be copied into itself; name another one.")
+    with (
+        opened(history, read_only=True) as source,
+        open_history(target.history, embedder_of(target)) as store,
+        progress("copying", len(source)) as advance,
+    ):
+        total = len(source)
+        done = store.add_many(
+            source.export(), lambda count: advance(count, f"{count:,} of {total:,} jobs")
+        )
+    if as_json:
+        typer.echo(dumps({"schema": SCHEMA, "copied": done}))
+    say(f"{counted(done, 'job')} copied; set `history` to use them.")
 
 
 def _get(store: JobHistory, job: str) -> JobRecord:

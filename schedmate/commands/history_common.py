@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(
-    directory: Path | None,
+    place: str | None,
     *,
     create: bool = False,
     read_only: bool = False,
@@ -24,10 +23,10 @@ def opened(
     The embedder is loaded only with `embed`, since it may be slow, or a server that is down.
     """
     from schedmate.advice import embedder_of
-    from schedmate.retrieval.history import JobHistory
+    from schedmate.retrieval.stores import open_history
     from schedmate.settings import load_settings
 
-    settings = load_settings(history=directory)
+    settings = load_settings(history=place)
     embedder = embedder_of(settings) if embed else None
-    with JobHistory.open(settings.history, embedder, create=create, read_only=read_only) as store:
+    with open_history(settings.history, embedder, create=create, read_only=read_only) as store:
         yield store

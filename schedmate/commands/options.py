@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 HistoryOption = Annotated[
-    Path | None, typer.Option("--history", metavar="DIR", help="Directory of the job history.")
+    str | None,
+    typer.Option(
+        "--history",
+        metavar="DIR|URL",
+        help="Directory of the job history, or postgresql://USER@HOST/DATABASE.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]

@@ -121,7 +121,7 @@ class JobHistory(JobTable):
     ) -> int:
         """Store jobs in batches, each of them whole or not at all; returns how many."""
         total = 0
-        for batch in _batches(records):
+        for batch in batches(records):
             self._store(batch)
             total += len(batch)
             if on_progress is not None:
@@ -232,7 +232,8 @@ def _unknown(texts: Texts, records: Sequence[JobRecord]) -> Sequence[str]:
     return [text for text in rendered if text not in known]
 
 
-def _batches(records: Iterable[JobRecord]) -> Iterator[Sequence[JobRecord]]:
+def batches(records: Iterable[JobRecord]) -> Iterator[Sequence[JobRecord]]:
+    """The records, as many at a time as are written in one transaction."""
     batch: list[JobRecord] = []
     for record in records:
         batch.append(record)

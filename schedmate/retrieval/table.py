@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypedDict
 
@@ -179,17 +179,8 @@ class JobTable:
             rows = self._db.query("SELECT document, text_id FROM jobs WHERE job_id = ?", (job_id,))
             if not rows:
                 raise unknown_job(job_id)
-            held = self._parse(rows[0][0])
-            if duration_s is None and end_time is not None and held.start_time is not None:
-                duration_s = max(0.0, end_time - held.start_time)
             changes = {"duration_s": duration_s, "end_time": end_time, **usage}
-            given = {key: value for key, value in changes.items() if value is not None}
-            try:
-                record = JobRecord.model_validate(held.model_dump() | given | {"state": state})
-            except ValidationError as error:
-                first = error.errors()[0]
-                place = ".".join(map(str, first["loc"]))
-                raise UsageError(f"job {job_id}: {place}: {first['msg']}") from None
+            record = finished(self._parse(rows[0][0]), changes, state)
             self._upsert([(record, rows[0][1])])
         return record
 
@@ -200,6 +191,20 @@ class JobTable:
 @lru_cache(maxsize=PARSED)
 def _parsed(document: str) -> JobRecord:
     return JobRecord.model_validate_json(document, context=STORED)
+
+
+def finished(held: JobRecord, changes: Mapping[str, Any], state: str) -> JobRecord:
+    """A job that has ended, with the changes that are not None; see `JobTable.finish`."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    ended = given.get("end_time")
+    if "duration_s" not in given and ended is not None and held.start_time is not None:
+        given["duration_s"] = max(0.0, ended - held.start_time)
+    try:
+        return JobRecord.model_validate(held.model_dump() | given | {"state": state})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"job {held.job_id}: {place}: {first['msg']}") from None
 
 
 def unknown_job(job_id: str) -> HistoryError:

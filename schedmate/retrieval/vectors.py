@@ -83,9 +83,10 @@ class Vectors:
         problem = self.mismatch()
         if problem is not None:
             raise HistoryError(problem)
-        return self._in_use()
+        return self.in_use()
 
-    def _in_use(self) -> Texts:
+    def in_use(self) -> Texts:
+        """The renderings in use, whatever embedder they are of."""
         held = self.manifest()
         return Texts(self._db, int(held["generation"]), int(held["dim"]))
 
@@ -128,18 +129,18 @@ class Vectors:
             if not allowed or not (anew or self._due()):  # another process is at it, or was
                 return
             with self._db.reading():
-                texts = self._in_use()
+                texts = self.in_use()
                 built, last_id = VectorIndex(folder, texts, anew=anew).build()
             name = snapshot.write(folder, texts.generation, last_id, built)
             with self._db.writing():
-                if self._in_use().generation == texts.generation:  # no rebuild has ended meanwhile
-                    self._remember({"index": name})
-            snapshot.tidy(folder, self._in_use().snapshot() or "")
+                if self.in_use().generation == texts.generation:  # no rebuild has ended meanwhile
+                    self.remember({"index": name})
+            snapshot.tidy(folder, self.in_use().snapshot() or "")
         self._index = None
 
     def _due(self) -> bool:
         with self._db.reading():
-            texts = self._in_use()
+            texts = self.in_use()
             return texts.newest() - snapshot.held(self._db.folder, texts.snapshot()) >= TAIL
 
     # -- rebuilding ---------------------------------------------------------
@@ -154,14 +155,15 @@ class Vectors:
             if pending != wanted:
                 self._db.execute("DELETE FROM texts WHERE generation = ?", (generation,))
                 generation = max(generation, int(held["generation"])) + 1
-                self._remember({"pending": f"{generation} {wanted}"})
+                self.remember({"pending": f"{generation} {wanted}"})
         return Texts(self._db, generation, self.embedder.dim)
 
     def switch(self, texts: Texts) -> None:
         """Use a generation that now has every job's text; part of a `writing` block."""
         self._db.execute("DELETE FROM texts WHERE generation != ?", (texts.generation,))
         self._db.execute("DELETE FROM manifest WHERE key IN ('pending', 'index')")
-        self._remember({**self._wanted(), "generation": str(texts.generation)})
+        self.remember({**self._wanted(), "generation": str(texts.generation)})
 
-    def _remember(self, values: Mapping[str, str]) -> None:
+    def remember(self, values: Mapping[str, str]) -> None:
+        """Set values of the manifest; part of a `writing` block."""
         self._db.execute_many("INSERT OR REPLACE INTO manifest VALUES (?, ?)", values.items())

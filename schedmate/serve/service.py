@@ -28,6 +28,7 @@ from schedmate.jobs import (
 from schedmate.readers import Readers
 from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.stores import open_history
 from schedmate.serve import board as shown
 from schedmate.serve.board import Board
 from schedmate.serve.errors import AbsentError
@@ -83,9 +84,9 @@ class Service:
         try:
             embedder = embedder_of(settings)
             # the writer's commits wait for the disk, so reading has connections of its own
-            writing = stack.enter_context(JobHistory.open(settings.history, embedder))
+            writing = stack.enter_context(open_history(settings.history, embedder, poll=True))
             self._advising, self._browse = (
-                stack.enter_context(JobHistory.open(settings.history, embedder, read_only=True))
+                stack.enter_context(JobHistory.open(writing.path, embedder, read_only=True))
                 for _ in range(2)
             )
             prepare = getattr(embedder, "prepare", None)
