@@ -37,6 +37,7 @@ COMMANDS = (
     "parallel",
     "slurm",
     "serve",
+    "fleet",
     "doctor",
     "config",
 )

@@ -1,0 +1,15 @@
+"""`schedmate fleet`: clusters that are full yet idle; the commands are in `fleet_*.py`."""
+
+from __future__ import annotations
+
+import typer
+
+from schedmate.commands.fleet_snapshots import check, convert, synthesize
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Why idle GPUs of a cluster cannot be had, and how to win them back: diagnosis, "
+    "defragmentation and placement on a snapshot.",
+)
+for command in (check, convert, synthesize):
+    app.command()(command)

@@ -1,0 +1,96 @@
+"""Snapshots from files: `read` finds out what they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from schedmate.errors import InputError, similar_file
+from schedmate.schedulers.fleet import document
+from schedmate.schedulers.fleet.readers import kubernetes, openb, slurm
+from schedmate.schedulers.fleet.snapshot import FleetSnapshot
+
+_MAGIC = b"PAR1"
+
+
+def read(path: Path) -> FleetSnapshot:
+    """The snapshot in a file, or in a folder of Kubernetes or Slurm exports.
+
+    Files: `schedmate.fleet/v1` as JSON, JSON lines or Parquet, or a list of `kubectl get -o json`.
+    Raises `InputError` where there is none.
+    """
+    try:
+        if path.is_dir():
+            return _folder(path)
+        with path.open("rb") as stream:
+            if stream.read(4) == _MAGIC:
+                return document.read_parquet(path)
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"there is no snapshot {path}{similar_file(path) or '.'}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is no text; a snapshot is JSON, JSON lines or Parquet.") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+    if path.suffix == ".jsonl" or _is_lines(text):
+        return document.read_lines(path, text.splitlines())
+    head = text[:4096]
+    if '"schedmate.fleet/' in head or '"items"' not in text:
+        return document.read_json(path, text)
+    return kubernetes.read(_items([(path, text)]), path.name)
+
+
+def _folder(path: Path) -> FleetSnapshot:
+    if openb.is_openb(path):
+        raise InputError(
+            f"{path} is the trace openb, which is many snapshots; choose one with `schedmate fleet "
+            "convert --at` or `--fill`."
+        )
+    files = [(one, one.read_text("utf-8")) for one in sorted(path.glob("*.json"))]
+    topology = path / "topology.conf"
+    if not files:
+        raise InputError(
+            f"{path} has no JSON files; put the exports of kubectl or scontrol there (see "
+            "docs/fleet.md)."
+        )
+    loaded = [(one, _parsed(one, text)) for one, text in files]
+    if any("items" in says for _, says in loaded):
+        return kubernetes.read(
+            (item for _, says in loaded for item in says.get("items", ())), path.name
+        )
+    nodes = [node for _, says in loaded for node in says.get("nodes", ())]
+    jobs = [job for _, says in loaded for job in says.get("jobs", ())]
+    if not nodes:
+        raise InputError(
+            f"{path}: none of its files has nodes; see docs/fleet.md for what to export."
+        )
+    conf = topology.read_text("utf-8") if topology.exists() else None
+    return slurm.read(nodes, jobs, conf, path.name)
+
+
+def _items(files: list[tuple[Path, str]]) -> Iterator[Any]:
+    for path, text in files:
+        yield from _parsed(path, text).get("items", ())
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        says = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no whole JSON: {error}; export it again.") from None
+    if not isinstance(says, dict):
+        raise InputError(f"{path} is no object; see docs/fleet.md for what to export.")
+    return says
+
+
+def _is_lines(text: str) -> bool:
+    """Whether the first line is an object by itself and another follows."""
+    first, _, rest = text.lstrip().partition("\n")
+    if not rest.lstrip().startswith("{"):
+        return False
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
