@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from schedmate.commands.fleet_defrag import defrag, verify
 from schedmate.commands.fleet_diagnose import diagnose
 from schedmate.commands.fleet_snapshots import check, convert, synthesize
 
@@ -12,5 +13,5 @@ app = typer.Typer(
     help="Why idle GPUs of a cluster cannot be had, and how to win them back: diagnosis, "
     "defragmentation and placement on a snapshot.",
 )
-for command in (check, convert, diagnose, synthesize):
+for command in (check, convert, diagnose, defrag, verify, synthesize):
     app.command()(command)

@@ -57,7 +57,7 @@ def _bars(shapes: list[Shape]) -> tuple[axes.Floats, Axis]:
     names = tuple(str(one.request) for one in shapes)
     count = len(shapes)
     # a bar begins where its number is the nearest, so that it goes by its name
-    edges = np.arange(count + 1) - 0.45
+    edges = np.arange(count + 1, dtype=np.float64) - 0.45
     at = tuple(map(float, range(count)))
     return edges, Axis("request", -0.6, count - 0.35, at, "count", names=names)
 

@@ -1,0 +1,226 @@
+"""Iterative partitioned consolidation (Section 4.1): which tasks to move to empty nodes.
+
+The nodes are partitioned anew in each round, the groups are searched in parallel, and what they
+find is put together in the order of the groups: for a seed the result is the same on any number of
+cores. Tasks and nodes are positions in the snapshot.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schedmate.pool import unordered
+from schedmate.schedulers.fleet.ejection import Move, Rules, Vacating
+from schedmate.schedulers.fleet.parts import Floats, Part, Space
+from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot, Ints
+
+Progress = Callable[[int, str], None]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a migration costs and an emptied node is worth, in GPU hours."""
+
+    overlap_s: float = 300.0
+    """Time for which a task holds GPUs on both nodes [s]: start, pull of the image, warm-up."""
+    per_move_gpu_h: float = 0.01
+    """Of any migration, whatever it holds."""
+    worth_h: float = 24.0
+    """Hours for which GPUs of an emptied node are worth more than scattered ones: to the next
+    run."""
+
+    def of_moves(self, snapshot: FleetSnapshot) -> Floats:
+        """Of moving each task [GPU seconds]: what it did since its checkpoint is done again."""
+        tasks = snapshot.tasks
+        again = tasks.gpus / MILLI * (tasks.checkpoint_age_s + self.overlap_s)
+        return np.asarray(again + self.per_move_gpu_h * 3600.0, dtype=np.float64)
+
+    def of_nodes(self, snapshot: FleetSnapshot) -> Floats:
+        """What each node is worth when it is emptied [GPU seconds]."""
+        return np.asarray(snapshot.nodes.gpus * self.worth_h * 3600.0, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to search."""
+
+    rules: Rules = field(default_factory=lambda: Rules(order="cost"))
+    rounds: int = 5
+    """At most; a search ends when two rounds in a row find nothing."""
+    group: int = 500
+    """Nodes of a group."""
+    by_type: bool = True
+    """Whether every second round partitions each GPU type by itself."""
+    seed: int = 0
+
+
+PUBLISHED = Options(Rules(), by_type=False)
+"""Algorithm 1 as published."""
+BEST_FIT = Options(Rules(depth=1), by_type=False)
+"""The same without ejection chains."""
+RANDOM_EVICTION = Options(Rules(depth=1, place="random"), by_type=False)
+"""What it replaced: evicted tasks go to any node with room."""
+METHODS = {
+    "schedmate": Options(),
+    "published": PUBLISHED,
+    "best-fit": BEST_FIT,
+    "random-eviction": RANDOM_EVICTION,
+}
+
+
+@dataclass
+class Found:
+    """The moves of a search, in an order that can be carried out one by one."""
+
+    moves: list[Move]
+    emptied: list[int]
+    rounds: list[int]
+    """Nodes emptied in each round."""
+
+
+@dataclass(frozen=True)
+class _Item:
+    number: int
+    part: Part
+    rules: Rules
+    seed: int
+
+
+def search(
+    snapshot: FleetSnapshot,
+    options: Options,
+    costs: Costs | None = None,
+    *,
+    processes: int = 1,
+    progress: Progress = lambda _done, _text: None,
+) -> Found:
+    """Moves that empty nodes. `progress` is told the groups that are done."""
+    state = _State(snapshot, options, costs or Costs())
+    if processes == 1:
+        done = 0
+        while groups := state.next_round():
+            found = {}
+            for item in state.items(groups):
+                found[item.number] = _vacate(item)
+                done += 1
+                progress(done, state.said())
+            state.finish(groups, found)
+        return state.found
+    # one pool for all rounds: the items of a round are drawn when the one before is finished
+    finished: queue.Queue[bool] = queue.Queue()
+    current: list[list[Ints]] = []
+
+    def items() -> Iterator[_Item]:
+        while groups := state.next_round():
+            current.append(groups)
+            yield from state.items(groups)
+            finished.get()
+
+    results: dict[int, _Result] = {}
+    answers = unordered(_vacate, items(), processes, _ready)
+    for done, (item, result) in enumerate(answers, start=1):
+        # a process that was ended by the system leaves its group as it is
+        results[item.number] = result if result is not None else ([], [], [], [])
+        progress(done, state.said())
+        if len(results) == len(current[-1]):
+            state.finish(current[-1], results)
+            results = {}
+            finished.put(True)
+    return state.found
+
+
+_Result = tuple[list[Move], list[int], list[int], list[int]]
+
+
+def _ready() -> None:
+    """A process of the pool needs nothing but the code."""
+
+
+def _vacate(item: _Item) -> _Result:
+    one = Vacating(item.part, item.rules, item.seed)
+    one.run()
+    return one.moves, one.emptied, one.room.at, one.room.device
+
+
+class _State:
+    """Where tasks are after each round."""
+
+    def __init__(self, snapshot: FleetSnapshot, options: Options, costs: Costs) -> None:
+        self.snapshot, self.options = snapshot, options
+        self.space = Space(snapshot, costs.of_moves(snapshot))
+        self.at = snapshot.tasks.node.astype(np.int64)
+        self.device = snapshot.tasks.device.astype(np.int64)
+        self.found = Found([], [], [])
+        # nothing is won by moving tasks to a node that is empty
+        self.used = snapshot.task_count > 0
+
+    def said(self) -> str:
+        return f"{len(self.found.emptied):,} nodes emptied"
+
+    def next_round(self) -> list[Ints]:
+        """The groups of the next round; none when the search is over."""
+        rounds, options = self.found.rounds, self.options
+        if len(rounds) >= options.rounds or rounds[-2:] == [0, 0]:
+            return []
+        draw = np.random.default_rng((options.seed, len(rounds)))
+        nodes = draw.permutation(np.flatnonzero(self.used))
+        if options.by_type and len(rounds) % 2:
+            kind = self.snapshot.nodes.gpu_type[nodes]
+            pools = [nodes[kind == code] for code in range(len(self.snapshot.gpu_types))]
+        else:
+            pools = [nodes]
+        groups = []
+        for pool in pools:
+            if len(pool) > 1:
+                parts = np.array_split(pool, -(-len(pool) // options.group))
+                groups += [np.sort(part) for part in parts]
+        return groups
+
+    def items(self, groups: list[Ints]) -> Iterator[_Item]:
+        owner = np.full(len(self.snapshot.nodes), -1)
+        for number, nodes in enumerate(groups):
+            owner[nodes] = number
+        # tasks by group, in order of their position
+        of = owner[self.at]
+        order = np.argsort(of, kind="stable")
+        starts = np.searchsorted(of[order], np.arange(len(groups) + 1))
+        for number, nodes in enumerate(groups):
+            tasks = order[starts[number] : starts[number + 1]]
+            part = self.space.part(nodes, tasks, self.at, self.device)
+            seed = len(self.found.rounds) * 1_000_003 + number + self.options.seed * 7_919
+            yield _Item(number, part, self.options.rules, seed)
+
+    def finish(self, groups: list[Ints], results: dict[int, _Result]) -> None:
+        """Take over what a round found, group by group."""
+        count = 0
+        owner = np.full(len(self.snapshot.nodes), -1)
+        for number, nodes in enumerate(groups):
+            owner[nodes] = number
+        of = owner[self.at]
+        order = np.argsort(of, kind="stable")
+        starts = np.searchsorted(of[order], np.arange(len(groups) + 1))
+        for number, nodes in enumerate(groups):
+            moves, emptied, at, device = results[number]
+            if not moves:
+                continue
+            tasks = order[starts[number] : starts[number + 1]]
+            self.found.moves += [
+                Move(
+                    int(tasks[move.task]),
+                    int(nodes[move.source]),
+                    int(nodes[move.target]),
+                    move.device,
+                    int(nodes[move.frees]),
+                )
+                for move in moves
+            ]
+            self.found.emptied += nodes[emptied].tolist()
+            self.used[nodes[emptied]] = False
+            count += len(emptied)
+            self.at[tasks] = nodes[np.array(at)]
+            self.device[tasks] = np.array(device)
+        self.found.rounds.append(count)

@@ -1,0 +1,184 @@
+"""Whether a plan is safe on a snapshot, decided from the definitions and by none of the search.
+
+`faults` says everything that is wrong. A plan is safe when for any set of migrations that fail, at
+any moment while old and new instances both hold what they hold, no node has more on it than it has,
+no two tasks share a node of which one avoids the other, and nobody is where they may not be.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from schedmate.schedulers.fleet.faults import fitting
+from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
+
+
+class Planned(NamedTuple):
+    """One migration of a plan, as its document has it."""
+
+    task: int
+    source: int
+    target: int
+    device: int
+    wave: int
+    after: Sequence[int]
+    """Positions in the list of all migrations."""
+
+
+def faults(snapshot: FleetSnapshot, moves: Sequence[Planned], emptied: Iterable[int]) -> list[str]:
+    """What is wrong with a plan, in sentences without a full stop; nothing where it is safe."""
+    found = [*_order(snapshot, moves), *_rights(snapshot, moves)]
+    # what follows needs every move to be about something
+    if not found:
+        found = [*_rooms(snapshot, moves), *_ends(snapshot, moves, emptied)]
+    return found
+
+
+def _order(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
+    """Each move starts where its task is, and needs only moves of earlier waves."""
+    names = snapshot.tasks.name
+    at: dict[int, int] = {}
+    last: dict[int, int] = {}
+    wave = 0
+    for k, move in enumerate(moves):
+        name = names[move.task]
+        if move.wave < wave:
+            yield f"migration {k} of task {name!r} comes after a later wave"
+        wave = max(wave, move.wave)
+        where = at.get(move.task, int(snapshot.tasks.node[move.task]))
+        if move.source != where:
+            yield (
+                f"migration {k} takes task {name!r} from {snapshot.nodes.name[move.source]!r}, "
+                f"and it is on {snapshot.nodes.name[where]!r}"
+            )
+        if move.target == where:
+            yield f"migration {k} moves task {name!r} to the node that it is on"
+        for one in move.after:
+            if not 0 <= one < len(moves) or moves[one].wave >= move.wave:
+                yield f"migration {k} of task {name!r} waits for {one}, which is not before it"
+        if move.task in last and last[move.task] not in move.after:
+            yield f"migration {k} of task {name!r} does not wait for the one before it"
+        at[move.task], last[move.task] = move.target, k
+
+
+def _rights(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
+    """Nobody is moved who is locked, nor to where they may not be."""
+    nodes, tasks = snapshot.nodes, snapshot.tasks
+    fits = fitting(snapshot.require_sets, snapshot.label_sets)
+    for k, move in enumerate(moves):
+        name, target = tasks.name[move.task], nodes.name[move.target]
+        if tasks.locked[move.task]:
+            yield f"migration {k} moves task {name!r}, which is locked"
+        if not fits[tasks.require[move.task], nodes.labels[move.target]]:
+            yield f"migration {k} moves task {name!r} to {target!r} without the labels it requires"
+        pinned = tasks.gpus[move.task] > 0 and not tasks.any_type[move.task]
+        home = nodes.gpu_type[tasks.node[move.task]]
+        if pinned and nodes.gpu_type[move.target] != home:
+            yield f"migration {k} moves task {name!r} to {target!r}, which has other GPUs"
+        fraction = 0 < tasks.gpus[move.task] < MILLI
+        if fraction and not 0 <= move.device < nodes.gpus[move.target]:
+            yield f"migration {k} of task {name!r} does not say to which GPU of {target!r} it goes"
+
+
+def _rooms(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
+    """The most that can be on a node when a move comes fits there.
+
+    Moves onto a node happen wave by wave, in a wave in any order or at once. Whatever failed, when
+    a move comes its list is complete: what its list takes away is gone. Let the moves onto a node
+    be in order, and look at any moment: the last of those that did come is the i-th. So nothing is
+    there but tasks of the beginning without those that the i-th list takes away, and the first i
+    moves' tasks. Lists that do not grow are credited with what all later ones have, too.
+    """
+    onto: dict[int, list[int]] = defaultdict(list)
+    off: dict[int, list[int]] = defaultdict(list)
+    for k, move in enumerate(moves):
+        onto[move.target].append(k)
+        off[move.source].append(k)
+    first: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    device = snapshot.tasks.device
+    for t, n in enumerate(snapshot.tasks.node.tolist()):
+        if n in onto:
+            first[n].append((t, int(device[t])))
+    for n, coming in onto.items():
+        lists = [set(moves[k].after) & set(off[n]) for k in coming]
+        # the order within a wave is free: that with growing lists is looked for
+        order = sorted(range(len(coming)), key=lambda i: (moves[coming[i]].wave, len(lists[i])))
+        credited = [lists[i] for i in order]
+        for i in range(len(order) - 2, -1, -1):
+            credited[i] = credited[i] & credited[i + 1]
+        for i in range(len(order)):
+            gone = credited[i]
+            present = [(t, d) for t, d in first[n] if not any(_took(moves[j], t) for j in gone)]
+            for earlier in order[: i + 1]:
+                move = moves[coming[earlier]]
+                left = any(_took(moves[j], move.task) and j > coming[earlier] for j in gone)
+                if not left:
+                    present.append((move.task, move.device))
+            fault = _crowded(snapshot, n, present)
+            if fault:
+                move = moves[coming[order[i]]]
+                yield (
+                    f"when task {snapshot.tasks.name[move.task]!r} comes to "
+                    f"{snapshot.nodes.name[n]!r} in wave {move.wave}, {fault}"
+                )
+                break
+
+
+def _took(move: Planned, task: int) -> bool:
+    return move.task == task
+
+
+def _crowded(snapshot: FleetSnapshot, n: int, present: list[tuple[int, int]]) -> str:
+    """What is wrong with these tasks, fractions on these GPUs, on one node at once; or nothing."""
+    nodes, tasks = snapshot.nodes, snapshot.tasks
+    ids = [t for t, _ in present]
+    if len(set(ids)) < len(ids):
+        return "the same task may be there twice"
+    gpus: dict[int, int] = defaultdict(int)
+    whole = 0
+    for t, d in present:
+        need = int(tasks.gpus[t])
+        if need >= MILLI:
+            whole += need // MILLI
+        elif need:
+            gpus[d] += need
+    if whole + len(gpus) > nodes.gpus[n]:
+        return f"{whole + len(gpus)} of its {nodes.gpus[n]} GPUs may be needed"
+    if any(held > MILLI for held in gpus.values()):
+        return "more than one GPU may be needed of one GPU"
+    for what, column, capacity in (
+        ("CPUs", tasks.cpus, nodes.cpus),
+        ("memory", tasks.memory, nodes.memory),
+    ):
+        needed = sum(int(column[t]) for t in ids)
+        # a snapshot's own rounding, one unit a task, is no fault of the plan
+        if needed > capacity[n] + len(ids):
+            return f"{needed / capacity[n]:.1%} of its {what} may be needed"
+    groups: dict[int, list[int]] = defaultdict(list)
+    for t in ids:
+        if tasks.group[t] != NONE:
+            groups[int(tasks.group[t])].append(t)
+    for t in ids:
+        for group in snapshot.avoid_sets[tasks.avoid[t]]:
+            if any(other != t for other in groups.get(group, ())):
+                return (
+                    f"{tasks.name[t]!r} may meet group {snapshot.groups[group]!r}, which it avoids"
+                )
+    return ""
+
+
+def _ends(
+    snapshot: FleetSnapshot, moves: Sequence[Planned], emptied: Iterable[int]
+) -> Iterable[str]:
+    """The nodes that the plan says it empties are empty in the end, if nothing fails."""
+    at = dict(enumerate(snapshot.tasks.node.tolist()))
+    for move in moves:
+        at[move.task] = move.target
+    used = set(at.values())
+    for n in emptied:
+        if n in used:
+            yield f"node {snapshot.nodes.name[n]!r} is not empty in the end"
+        elif not snapshot.task_count[n]:
+            yield f"node {snapshot.nodes.name[n]!r} was empty before"
