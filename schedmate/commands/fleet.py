@@ -6,6 +6,7 @@ import typer
 
 from schedmate.commands.fleet_defrag import defrag, verify
 from schedmate.commands.fleet_diagnose import diagnose
+from schedmate.commands.fleet_place import place
 from schedmate.commands.fleet_snapshots import check, convert, synthesize
 
 app = typer.Typer(
@@ -13,5 +14,5 @@ app = typer.Typer(
     help="Why idle GPUs of a cluster cannot be had, and how to win them back: diagnosis, "
     "defragmentation and placement on a snapshot.",
 )
-for command in (check, convert, diagnose, defrag, verify, synthesize):
+for command in (check, convert, diagnose, defrag, verify, place, synthesize):
     app.command()(command)

@@ -76,20 +76,20 @@ class Vacating:
                 self.vacate(n)
 
     def vacate(self, n: int) -> bool:
-        """Move everything off a node, or nothing."""
+        """Move everything off a node, or nothing; while it is tried it takes no tasks."""
+        was_open = self.room.open[n]
         self.room.close(n)
-        if not self.room.enough(self.room.tasks[n]):
-            self.room.reopen(n)
-            return False
         mark = len(self.moves)
         self._frees = n
-        for t in self._leaving(n):
-            if not self.eject(t, self.rules.depth, ()):
-                self.undo(mark)
-                self.room.reopen(n)
-                return False
-        self.emptied.append(n)
-        return True
+        if self.room.enough(self.room.tasks[n]) and all(
+            self.eject(t, self.rules.depth, ()) for t in self._leaving(n)
+        ):
+            self.emptied.append(n)
+            return True
+        self.undo(mark)
+        if was_open:
+            self.room.reopen(n)
+        return False
 
     def eject(self, t: int, depth: int, path: tuple[int, ...]) -> bool:
         """Move a task to a node with room, or make room on one by a chain of at most `depth`.

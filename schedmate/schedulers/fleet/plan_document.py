@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, SchedmateError
 from schedmate.schedulers.fleet.budget import Choice
 from schedmate.schedulers.fleet.plan import Plan
 from schedmate.schedulers.fleet.snapshot import NONE, FleetSnapshot
-from schedmate.schedulers.fleet.verify import Planned
+from schedmate.schedulers.fleet.verify import Planned, faults
 
 SCHEMA = "schedmate.fleet-plan/v1"
 
@@ -27,6 +27,15 @@ class ReadPlan(NamedTuple):
 def planned(plan: Plan) -> list[Planned]:
     """The moves of a plan as the checker takes them."""
     return [Planned(s.task, s.source, s.target, s.device, s.wave, s.after) for s in plan.steps]
+
+
+def proved(plan: Plan) -> None:
+    """Raise `SchedmateError` for a plan that is not safe: none is given out that is not proved."""
+    if wrong := faults(plan.snapshot, planned(plan), plan.emptied):
+        raise SchedmateError(
+            f"the plan found is not safe ({wrong[0]}), so it is not given out; report this with "
+            "the snapshot."
+        )
 
 
 def document(choice: Choice, seconds: float, method: str, seed: int) -> dict[str, Any]:
