@@ -1,0 +1,361 @@
+"""Fleets: how fast they are loaded, diagnosed, defragmented and placed, and how much is won.
+
+    python benchmarks/fleet.py                  # speed and growth, synthetic fleets
+    python benchmarks/fleet.py gain             # against what there was, synthetic fleets
+    python benchmarks/fleet.py optimum          # against the integer program, 25 nodes
+    python benchmarks/fleet.py openb FOLDER     # openb's nodes and pods (alibaba gpu-v2023)
+    python benchmarks/fleet.py place            # several jobs, synthetic fleet
+
+Every fleet named synthetic is drawn by `schedmate fleet synthesize`; openb's nodes and pods are
+recorded, where each pod is was decided here. CPU seconds are those of the process and its children,
+wall seconds are of a shared machine. Every plan was proved by the checker.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _record import record
+
+from schedmate.schedulers.fleet import document, topology
+from schedmate.schedulers.fleet.bound import most_emptied
+from schedmate.schedulers.fleet.budget import choose
+from schedmate.schedulers.fleet.defrag import METHODS, Costs, search
+from schedmate.schedulers.fleet.diagnosis import diagnose
+from schedmate.schedulers.fleet.parts import Space
+from schedmate.schedulers.fleet.plan import Plan, make_plan
+from schedmate.schedulers.fleet.plan_document import planned
+from schedmate.schedulers.fleet.readers import openb, read
+from schedmate.schedulers.fleet.requests import DEFAULT, Request
+from schedmate.schedulers.fleet.snapshot import FleetSnapshot
+from schedmate.schedulers.fleet.synthesize import ORIGIN, synthesize
+from schedmate.schedulers.fleet.verify import faults
+
+SIZES = (1_000, 10_000, 37_707)
+SEEDS = (0, 1, 2)
+HALF_EMPTY = "only its HP tasks and CPU tasks"
+
+
+def speed() -> None:
+    """Each size in a process of its own, so that its memory is its own."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for size in SIZES:
+            path = Path(folder) / f"{size}.json"
+            document.write(synthesize(size, seed=0), path)
+            done = subprocess.run(
+                [sys.executable, __file__, "one", str(path)],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            rows.append({"nodes": f"{size:,}", **json.loads(done.stdout)})
+    record("fleet_speed", rows, trace=f"{ORIGIN}; seed 0", load="a JSON document")
+
+
+def one(path: Path) -> dict[str, Any]:
+    """Seconds of each step on one snapshot, and the memory it takes."""
+    before = _peak_mb()
+    row: dict[str, Any] = {}
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        began, wall = _cpu_s(), time.monotonic()
+        found = work()
+        row[f"{name} CPU s"] = round(_cpu_s() - began, 2)
+        row[f"{name} wall s"] = round(time.monotonic() - wall, 2)
+        return found
+
+    snapshot = timed("load", lambda: read(path))
+    row = {"GPUs": snapshot.gpus, "tasks": len(snapshot.tasks), **row}
+    row["load MB"] = _peak_mb() - before
+    timed("diagnose", lambda: diagnose(snapshot, DEFAULT))
+    found = timed("defrag, 1 process", lambda: search(snapshot, METHODS["schedmate"]))
+    again = timed("2 processes", lambda: search(snapshot, METHODS["schedmate"], processes=2))
+    assert found == again
+    plan = timed("plan", lambda: choose(make_plan(snapshot, found.moves), Costs()).plan)
+    assert timed("proof", lambda: faults(snapshot, planned(plan), plan.emptied)) == []
+    timed("place 256", lambda: topology.several([256], _room(snapshot).room))
+    row["emptied"] = len(plan.emptied)
+    row["peak MB"] = _peak_mb()
+    return row
+
+
+def gain() -> None:
+    """Emptied nodes, slack nodes, migrations and their cost, by method and seed."""
+    rows = []
+    for size, kept in ((37_707, "all tasks"), (8_000, "all tasks"), (8_000, HALF_EMPTY)):
+        for seed in SEEDS:
+            snapshot = synthesize(size, seed=seed)
+            if kept == HALF_EMPTY:
+                snapshot = without_spot(snapshot)
+            most = volume_bound(snapshot)
+            for name in METHODS:
+                row = {"nodes": f"{size:,}", "tasks": kept, "seed": seed, "method": name}
+                rows.append(row | _gain(snapshot, name, seed) | {"bound by volume": most})
+    record(
+        "fleet_gain",
+        rows,
+        trace=ORIGIN,
+        bound="by volume: for each GPU type its idle GPUs over the GPUs of a node, less nodes "
+        "that are empty already, and at most its nodes without locked tasks",
+    )
+
+
+def _gain(
+    snapshot: FleetSnapshot, method: str, seed: int, budget: int | None = None
+) -> dict[str, Any]:
+    began = _cpu_s()
+    found = search(snapshot, replace(METHODS[method], seed=seed))
+    took = _cpu_s() - began
+    choice = choose(make_plan(snapshot, found.moves), Costs(), budget)
+    plan = choice.plan
+    assert faults(snapshot, planned(plan), plan.emptied) == []
+    before, after = snapshot.slack(), snapshot.slack(plan.node_after())
+    return {
+        "emptied": len(plan.emptied),
+        "GPUs of these": int(snapshot.nodes.gpus[plan.emptied].sum()),
+        "slack before": before,
+        "after": after,
+        "change": f"{after / before - 1:+.1%}" if before else "",
+        "migrations": len(plan.steps),
+        "waves": plan.waves,
+        "cost GPU h": round(choice.cost_gpu_h),
+        "CPU s": round(took, 1),
+    }
+
+
+def volume_bound(snapshot: FleetSnapshot) -> int:
+    """No migration empties more: GPUs stay in their type, and each node has as many as another."""
+    nodes, total = snapshot.nodes, 0
+    locked = np.bincount(
+        snapshot.tasks.node, weights=snapshot.tasks.locked, minlength=len(nodes)
+    ).astype(bool)
+    used = snapshot.task_count > 0
+    for code in range(len(snapshot.gpu_types)):
+        mine = nodes.gpu_type == code
+        size = int(nodes.gpus[mine].min())
+        idle = (nodes.gpus[mine] * 1000 - snapshot.gpus_held[mine]).sum() // (1000 * size)
+        total += min(int(idle) - int((mine & ~used).sum()), int((mine & used & ~locked).sum()))
+    return total
+
+
+def without_spot(snapshot: FleetSnapshot) -> FleetSnapshot:
+    """The fleet when its spot tasks with GPUs have gone."""
+    tasks = snapshot.tasks
+    keep = ~tasks.low_priority | (tasks.gpus == 0)
+    columns: dict[str, Any] = {
+        one.name: getattr(tasks, one.name)[keep] for one in fields(tasks) if one.name != "name"
+    }
+    names = [tasks.name[t] for t in np.flatnonzero(keep)]
+    return replace(snapshot, tasks=replace(tasks, name=names, **columns))
+
+
+def optimum(count: int = 20) -> None:
+    """Nodes of one type, 25 at a time, beside the best of the integer program."""
+    rows = []
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    for kind in ("all tasks", HALF_EMPTY, *(["openb, 80 % full"] if folder else [])):
+        sums = dict.fromkeys(("optimum", "bound", *METHODS), 0.0)
+        took, variables, constraints = 0.0, [], []
+        draw = np.random.default_rng(0)
+        for k in range(count):
+            part_of = _twenty_five(kind, k, draw, folder)
+            every = np.arange(25)
+            space = Space(part_of)
+            at = part_of.tasks.node.astype(np.int64)
+            device = part_of.tasks.device.astype(np.int64)
+            began = time.monotonic()
+            best = most_emptied(space.part(every, space.tasks_on(every), at, device), 60.0)
+            took += time.monotonic() - began
+            variables.append(best.variables)
+            constraints.append(best.constraints)
+            sums["optimum"] += best.emptied
+            sums["bound"] += best.most
+            for name, options in METHODS.items():
+                plan = make_plan(part_of, search(part_of, replace(options, seed=k)).moves)
+                assert faults(part_of, planned(plan), plan.emptied) == []
+                sums[name] += len(plan.emptied)
+        rows.append(
+            {
+                "25 nodes of": kind,
+                "instances": count,
+                "variables": round(float(np.mean(variables))),
+                "constraints": round(float(np.mean(constraints))),
+                "HiGHS wall s": round(took, 1),
+                **{name: round(value, 2) for name, value in sums.items()},
+                "of the optimum": f"{sums['schedmate'] / sums['optimum']:.1%}",
+            }
+        )
+    record("fleet_optimum", rows, trace=f"{ORIGIN}; openb: recorded pods, placed at random here",
+           counts="emptied nodes over all instances; bound: HiGHS after at most 60 s")  # fmt: skip
+
+
+def _twenty_five(
+    kind: str, seed: int, draw: np.random.Generator, folder: Path | None
+) -> FleetSnapshot:
+    if kind.startswith("openb"):
+        assert folder is not None
+        whole = _openb(folder, 0.8, "random", seed)
+        pool = np.flatnonzero(whole.nodes.gpus == 8)
+    else:
+        whole = _fleet(kind)
+        sizes = np.bincount(whole.nodes.gpu_type[whole.nodes.gpus == 8])
+        code = int(draw.choice(np.flatnonzero(sizes > 60)))
+        pool = np.flatnonzero(whole.nodes.gpu_type == code)
+    return part(whole, np.sort(draw.permutation(pool)[:25]))
+
+
+_FLEETS: dict[Any, FleetSnapshot] = {}
+
+
+def _fleet(kind: str) -> FleetSnapshot:
+    if kind not in _FLEETS:
+        whole = synthesize(8_000, seed=1)
+        _FLEETS[kind] = without_spot(whole) if kind == HALF_EMPTY else whole
+    return _FLEETS[kind]
+
+
+def _openb(folder: Path, filled: float, placement: str, seed: int) -> FleetSnapshot:
+    key = (filled, placement, seed % 3)
+    if key not in _FLEETS:
+        _FLEETS[key] = openb.read(folder, filled=filled, placement=placement, seed=seed % 3 + 42)
+    return _FLEETS[key]
+
+
+def part(snapshot: FleetSnapshot, nodes: np.ndarray[Any, Any]) -> FleetSnapshot:
+    """A snapshot of some nodes."""
+    from schedmate.schedulers.fleet.builder import Builder
+
+    chosen = {snapshot.nodes.name[n] for n in nodes}
+    builder = Builder("part")
+    for row in document.node_rows(snapshot):
+        if row["name"] in chosen:
+            builder.node(row)
+    for row in document.task_rows(snapshot):
+        if row["node"] in chosen:
+            builder.task(row)
+    return builder.build(snapshot.origin)
+
+
+def on_openb(folder: Path) -> None:
+    """Recorded nodes and pods, placed here; fragment rates for a whole node of eight GPUs."""
+    rows = []
+    for filled, placement in ((0.6, "random"), (0.8, "random"), (1.0, "random"), (1.0, "best-fit")):
+        for seed in (42, 43, 44):
+            snapshot = openb.read(folder, filled=filled, placement=placement, seed=seed)
+            for method, budget in (
+                *((name, None) for name in METHODS),
+                ("schedmate", 50),
+                ("schedmate", 500),
+            ):
+                row: dict[str, Any] = {
+                    "pods ask for": f"{filled:.0%}",
+                    "placed": placement,
+                    "seed": seed,
+                    "method": method,
+                    "budget": budget or "",
+                }
+                began = time.monotonic()
+                found = search(snapshot, replace(METHODS[method], seed=seed))
+                plan = choose(make_plan(snapshot, found.moves), Costs(), budget).plan
+                row["wall s"] = round(time.monotonic() - began, 1)
+                assert faults(snapshot, planned(plan), plan.emptied) == []
+                after = moved(snapshot, plan)
+                row |= {
+                    "migrations": len(plan.steps),
+                    "emptied": len(plan.emptied),
+                    "slack": f"{snapshot.slack()} -> {after.slack()}",
+                }
+                for text in ("8G", "1G"):
+                    before_rate, after_rate = (_rate(s, text) for s in (snapshot, after))
+                    row[f"fragment rate {text}"] = f"{before_rate:.3f} -> {after_rate:.3f}"
+                rows.append(row)
+    record(
+        "fleet_openb",
+        rows,
+        trace="openb: recorded nodes and pods (alibaba gpu-v2023), pods drawn and placed here",
+        fragment_rate="idle GPUs that the request cannot get, over all idle GPUs; 8G: on nodes "
+        "with eight",
+    )
+
+
+def _rate(snapshot: FleetSnapshot, text: str) -> float:
+    large = snapshot.nodes.gpus >= int(text[0])
+    shape = diagnose(snapshot, [Request.parse(text)]).shapes[0]
+    idle = (snapshot.nodes.gpus * 1000 - snapshot.gpus_held)[large].sum() / 1000
+    return float(shape.node_lost[large].sum() / idle) if idle else 0.0
+
+
+def moved(snapshot: FleetSnapshot, plan: Plan) -> FleetSnapshot:
+    """The snapshot when all of a plan is done."""
+    device = snapshot.tasks.device.copy()
+    for step in plan.steps:
+        device[step.task] = step.device
+    tasks = replace(snapshot.tasks, node=plan.node_after().astype(np.int32), device=device)
+    return replace(snapshot, tasks=tasks)
+
+
+def placing() -> None:
+    """Jobs of several sizes at once on the synthetic fleet."""
+    rows = []
+    for seed in SEEDS:
+        snapshot = synthesize(37_707, seed=seed)
+        room = _room(snapshot).room
+        for sizes in ([256], [128] * 4, [256, 128, 128, 64, 64, 32, 32, 32]):
+            largest = sorted(sizes, reverse=True)
+            methods: dict[str, Callable[[], list[topology.Allocation]]] = {
+                "Algorithm 2 as printed": partial(
+                    topology.allocate, largest, room, topology.published
+                ),
+                "largest first, fewest switches": partial(
+                    topology.allocate, largest, room, topology.fewest
+                ),
+                "searched orders": partial(topology.several, sizes, room),
+            }
+            for name, work in methods.items():
+                began = time.process_time()
+                found = work()
+                rows.append(
+                    {
+                        "seed": seed,
+                        "jobs": " ".join(map(str, sizes)),
+                        "method": name,
+                        "without room": sum(not one.parts for one in found),
+                        "switches": sum(len(one.parts) for one in found),
+                        "entropy": round(sum(one.entropy for one in found), 4),
+                        "CPU s": round(time.process_time() - began, 3),
+                    }
+                )
+    record("fleet_place", rows, trace=ORIGIN, request="H20 GPUs with 12 CPUs each")
+
+
+def _room(snapshot: FleetSnapshot) -> topology.Capacity:
+    return topology.capacity(snapshot, "H20", 12_000)
+
+
+def _cpu_s() -> float:
+    sums = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in sums)
+
+
+def _peak_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    what = sys.argv[1] if len(sys.argv) > 1 else "speed"
+    if what == "one":
+        print(json.dumps(one(Path(sys.argv[2]))))
+    elif what == "openb":
+        on_openb(Path(sys.argv[2]))
+    else:
+        {"speed": speed, "gain": gain, "optimum": optimum, "place": placing}[what]()
