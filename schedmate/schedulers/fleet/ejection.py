@@ -7,6 +7,7 @@ what it has at the source: make before break, one after the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nsmallest
 from random import Random
 from typing import NamedTuple
 
@@ -158,20 +159,22 @@ class Vacating:
         here = room.at[t]
         least = -(-need // MILLI)
         found: list[tuple[float, int]] = []
-        reach = room.reaches[part.reach[t]]
+        enough = 4 * self.rules.breadth
         for free in range(len(room.buckets[0]) - 1, -1, -1):
-            for kind in reach:
+            for kind in room.reaches[part.reach[t]]:
                 for n in room.buckets[kind][free]:
-                    if n == here or n in path or part.gpus[n] * MILLI < need:
+                    size = part.gpus[n]
+                    if n == here or size < least or n in path:
                         continue
-                    lacks = max(0, least - free) / part.gpus[n] if part.gpus[n] else 0.0
-                    lacks += max(0, cpus - room.cpus[n]) / max(part.cpus[n], 1)
-                    lacks += max(0, memory - room.memory[n]) / max(part.memory[n], 1)
+                    lacks = (least - free) / size if free < least else 0.0
+                    if (more := cpus - room.cpus[n]) > 0:
+                        lacks += more / (part.cpus[n] or 1)
+                    if (more := memory - room.memory[n]) > 0:
+                        lacks += more / (part.memory[n] or 1)
                     found.append((lacks, n))
-            if len(found) > 4 * self.rules.breadth:
+            if len(found) > enough:
                 break
-        found.sort()
-        return [n for _, n in found[: self.rules.breadth]]
+        return [n for _, n in nsmallest(self.rules.breadth, found)]
 
     def _make_room(self, t: int, n: int, depth: int, path: tuple[int, ...]) -> bool:
         """Move tasks off a node until `t` fits, largest useful first."""

@@ -188,14 +188,14 @@ class Room:
         return NOWHERE
 
     def _beside(self, t: int, reach: Sequence[int], banned: Sequence[int]) -> int:
-        need, found, lowest = self.part.need[t], NOWHERE, MILLI
+        need, found, most = self.part.need[t], NOWHERE, MILLI + 1
         for kind in reach:
             for n in self.sharing[kind]:
-                if n in banned:
-                    continue
-                left = min((f - need for f in self.shared[n].values() if f >= need), default=MILLI)
-                if left < lowest and self.fits(t, n):
-                    found, lowest = n, left
+                for free in self.shared[n].values():
+                    if need <= free < most and n not in banned and self.fits(t, n):
+                        found, most = n, free
+            if most == need:
+                break
         return found
 
     def enough(self, tasks: Iterable[int]) -> bool:
