@@ -14,9 +14,10 @@ from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Loan
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.outcome.besides import besides
 from schedmate.schedulers.sim.outcome.laws import check_laws
+from schedmate.schedulers.sim.outcome.spent import spent
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.terms import Terms
-from tests.schedulers.worlds import Scripted, job, nodes, of, run
+from tests.schedulers.worlds import CHEAP, Scripted, job, nodes, of, run
 
 
 def two(first_s: float = 50.0) -> Workload:
@@ -104,6 +105,10 @@ def test_a_move_that_makes_before_it_breaks_costs_the_handover_alone() -> None:
     assert outcome.ledger.holds == [Hold(0, 20.0, 25.0, ((1, 3),), True)]
     assert workload.jobs[0].moves == 1
     assert besides(workload, outcome)["moving_gpu_h"] == pytest.approx(10.0 / 3600)
+    became = spent(workload, outcome, CHEAP.restart)
+    assert became is not None
+    assert became.restarts.sum() == 2.0
+    assert became.other.sum() == 0.0
     broken = run(two(), Scripted({20.0: lambda view: [Migrate(job(view, "0"), ((1, 3),))]}), "3x2")
     assert of(broken, 0) == [(0.0, 20.0, "run"), (20.0, 55.0, "run")]
 
@@ -310,3 +315,15 @@ def test_the_audit_finds_who_takes_what_was_not_lent() -> None:
     outcome.ledger.loans.clear()
     with pytest.raises(LawBrokenError, match="two jobs that do not share|nobody lends"):
         audit(workload, cluster, outcome)
+
+
+def test_a_policy_that_evicts_and_starts_without_end_is_told() -> None:
+    class Restless(Scripted):
+        def decide(self, view: View):  # type: ignore[no-untyped-def]
+            if view.now >= 20.0 and view.running.any():
+                one = next(iter(view.running))
+                return [Evict(one), Start(one, one.allocation)]
+            return super().decide(view)
+
+    with pytest.raises(DecisionError, match="without end at 20 s"):
+        run(two(), Restless({}), "1x2")

@@ -50,6 +50,7 @@ class Decisions:
         self._execution = execution
         self._executor = executor
         self._in_vain = 0
+        self._asked = (float("-inf"), 0)
         self._policy = policy
         self._view = execution.view
         self._space = execution.space
@@ -189,7 +190,8 @@ class Decisions:
             self._check_settled(job)
         job.evictions += 1
         # Of a pair, the one that stays keeps the GPUs; else they are free for others now.
-        self._execution.dirty |= job.partner is None
+        if job.partner is None:
+            self._ask_again()
         self._execution.evict(job, decision.grace_s)
 
     def _preempt(self, decision: Preempt) -> None:
@@ -203,7 +205,7 @@ class Decisions:
     def _drop(self, decision: Drop) -> None:
         if not decision.job.allocation and decision.job not in self._view.pending:
             raise _RefusedError("the job neither waits nor runs")
-        self._execution.dirty = True
+        self._ask_again()
         self._execution.drop(decision.job, decision.why)
 
     def _reallocate(self, decision: Resize | Migrate) -> None:
@@ -231,6 +233,19 @@ class Decisions:
             raise _RefusedError(self._why_not(job, allocation))
         job.moves += 1
         self._execution.begin(job, allocation)
+
+    def _ask_again(self) -> None:
+        """The policy decides once more at this instant, with what this decision leaves."""
+        if self._execution.dirty:
+            return
+        now = self._view.now
+        self._asked = (now, self._asked[1] + 1 if self._asked[0] == now else 1)
+        if self._asked[1] > _MOST_ASKED:
+            raise DecisionError(
+                f"policy {self._policy.name} evicts and starts the same jobs without end at "
+                f"{now:g} s."
+            )
+        self._execution.dirty = True
 
     def _fits_instead(self, job: Job, allocation: Allocation) -> bool:
         """Whether the job could have these GPUs once it has left its own."""
@@ -276,6 +291,9 @@ class Decisions:
 
 _MOST_IN_VAIN = 1000
 """Times in a row that everything is refused, after which an executor is given up."""
+
+_MOST_ASKED = 10_000
+"""Times at one instant after which a policy that evicts is taken never to be content."""
 
 _BOOKED = (Preempt, Borrow, Profile)
 """Decisions that a policy books itself, besides those to start."""

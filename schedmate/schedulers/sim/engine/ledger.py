@@ -77,9 +77,9 @@ class Ledger:
     evictions: dict[int, Eviction] = field(default_factory=dict)
     """By position of the segment that ended so."""
     holds: list[Hold] = field(default_factory=list)
-    handovers: dict[int, float] = field(default_factory=dict)
-    """By position of the segment that began with it: the pause of a job that was brought up
-    beforehand [s]."""
+    handovers: dict[tuple[int, float], float] = field(default_factory=dict)
+    """By position in the workload and time: the pause of a job that went where it had been brought
+    up [s]."""
     loans: list[Loan] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     dropped: dict[int, Dropped] = field(default_factory=dict)

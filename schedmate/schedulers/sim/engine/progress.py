@@ -53,7 +53,6 @@ class Progress:
         "epoch",
         "events",
         "fails_at",
-        "handing_over",
         "kind",
         "observers",
         "physics",
@@ -98,8 +97,6 @@ class Progress:
         """Work done before the present allocation."""
         self.fails_at: dict[int, float] = {}
         self.profiled_at: dict[int, float] = {}
-        self.handing_over: dict[int, float] = {}
-        """The pause with which a job began that was brought up beforehand [s]."""
         self.previous: dict[int, Allocation] = {}
         """GPUs last held by a job that goes on from where it was."""
         self.booked = False
@@ -121,7 +118,8 @@ class Progress:
         self, job: Job, allocation: Allocation, kind: int = RUN, *, most_s: float = NEVER
     ) -> None:
         """The job gets GPUs, which are booked. It goes on within `most_s`, if it did before [s]."""
-        index, now = job.index, self.view.now
+        view = self.view
+        index, now = job.index, view.now
         job.allocation = allocation
         job.started = self._since[index] = now
         # While it runs, what it uses can be seen.
@@ -137,19 +135,19 @@ class Progress:
             # What all the rest comes to for most jobs, in half the time.
             self._speed[index] = 1.0
             heappush(self.events, (now + (self._work[index] - done), END, index, self.epoch[index]))
-            self.view.running.add(job, now)
-            if self.view.holders is not None:
-                self.view.holders.add(job)
+            view.running.add(job, now)
+            if view.holders is not None:
+                view.holders.add(job)
             return
         restart_s = self.physics.restart_s(index, allocation, previous)
         if restart_s > most_s:
-            restart_s = self.handing_over[index] = most_s
+            restart_s = self.underway.ledger.handovers[index, now] = most_s
         if restart_s:
             if not 0.0 < restart_s < NEVER:
                 raise PhysicsError(f"job {job.id} cannot take {restart_s} s to start.")
             self._since[index] = now + restart_s
-        if self.view.holders is not None:
-            self.view.holders.add(job)
+        if view.holders is not None:
+            view.holders.add(job)
         self.run(job)
         for observer in self.observers:
             observer.started(job)
@@ -208,7 +206,8 @@ class Progress:
 
     def release(self, job: Job) -> None:
         """Take a job off its GPUs; a partner runs on alone."""
-        index, now, segments = job.index, self.view.now, self.segments
+        view, segments = self.view, self.segments
+        index, now = job.index, view.now
         started, allocation, partner = job.started, job.allocation, job.partner
         segments.jobs.append(index)
         segments.starts.append(started)
@@ -216,9 +215,9 @@ class Progress:
         segments.works.append(self.done[index] - self.done_before[index])
         segments.allocations.append(allocation)
         segments.kinds.append(self.kind.pop(index, RUN) if self.kind else RUN)
-        self.view.running.remove(job)
-        if self.view.holders is not None:
-            self.view.holders.remove(job)
+        view.running.remove(job)
+        if view.holders is not None:
+            view.holders.remove(job)
         self.epoch[index] += 1
         job.service_s += now - started
         job.stopped = now
@@ -226,8 +225,6 @@ class Progress:
             job.profiling = False
             del self.profiled_at[index]
         status = job.status
-        if self.handing_over and index in self.handing_over:
-            self.underway.ledger.handovers[len(segments) - 1] = self.handing_over.pop(index)
         if partner is None:
             if status is not None:
                 self.underway.give(job, allocation)

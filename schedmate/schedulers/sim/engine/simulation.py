@@ -53,9 +53,6 @@ from schedmate.schedulers.sim.world.maintenance import Maintenance
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 from schedmate.schedulers.space import Space
 
-_MOST_ASKED = 10_000
-"""Decisions at one instant after which a policy is taken never to be content."""
-
 _UNDER_WAY = frozenset((LEFT, MOVED, LEND, RECLAIM, REORDER))
 
 
@@ -114,6 +111,9 @@ class Simulation:
             observers=observers,
         )
         self._decisions = Decisions(self._execution, policy, executor)
+        # Whether there can be news of nodes, or answers to decisions.
+        changing = bool(maintenance) or parameters.node_mtbf_s is not None
+        self._hears = changing or executor is not None
         self.view.lost = self._execution.lost_s
         if executor is not None:
             self.view.can = executor.can
@@ -207,24 +207,17 @@ class Simulation:
     def _decide(self) -> bool:
         """Ask the policy until nothing changes by it; whether it decided anything."""
         execution, view, space, decided = self._execution, self.view, self.view.space, False
-        asked = 0
         while execution.dirty:
             execution.dirty = False
-            asked += 1
-            if asked > _MOST_ASKED:
-                raise DecisionError(
-                    f"policy {self.policy.name} decided {_MOST_ASKED:,} times at {view.now:g} s, "
-                    "each time something else: it starts and stops the same jobs."
-                )
             space.begin()
             if decisions := self.policy.decide(self.view):
-                if view.news or view.answers:
+                if self._hears:
                     view.news, view.answers = [], []
                 self._decisions.carry_out(decisions)
                 decided = True
             else:
                 space.rollback()
-                if view.news or view.answers:
+                if self._hears:
                     view.news, view.answers = [], []
         return decided
 
@@ -262,7 +255,7 @@ class Simulation:
                 if self._advice_is_late and self._wait(job):
                     continue
             came = True
-            if job.index in initial:
+            if initial and job.index in initial:
                 execution.resume(job, initial[job.index])
             elif execution.attended:
                 execution.submit(job)

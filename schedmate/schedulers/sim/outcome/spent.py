@@ -96,8 +96,10 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
             restarts[position] = min(restart(int(requests.gpus[index])), length[position])
         if not profiling[position]:
             ran.add(index)
-    for position, pause_s in outcome.ledger.handovers.items():
-        restarts[position] = min(pause_s, length[position])
+    if handovers := outcome.ledger.handovers:
+        for position, began in enumerate(zip(segments.jobs, segments.starts, strict=True)):
+            if began in handovers:
+                restarts[position] = min(handovers[began], length[position])
     for position, (failure, again) in outcome.failures.items():
         failures[position] = failure.done - (failure.saved if again is None else again.work)
     useful = np.array(segments.works) - failures
