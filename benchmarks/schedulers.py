@@ -204,7 +204,7 @@ def rules(workload: Workload, pairs: Path, scores: Path) -> None:
         ),
         ("Tiresias", f"{tiresias}:promote=8", "promotion after eight times", "promote=0"),
         ("Tiresias", f"{tiresias}:history={history}", "Gittins index (history: the oracle)", ""),
-        ("Tiresias", f"{tiresias}:consolidate=^$", "spread wherever GPUs are free (no cost)", ""),
+        ("Tiresias", f"{tiresias}:consolidate=(?!)", "spread wherever GPUs are free (no cost)", ""),
     ]
     rows = []
     for family, whole, rule, without in variants:

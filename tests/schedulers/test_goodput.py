@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,3 +159,39 @@ def test_a_similar_job_hands_on_what_it_learnt() -> None:
     assert new.goodputs(shape)[0] == pytest.approx(old.goodputs(shape)[0])
     assert new.knows("a")
     assert not new.knows("b")
+
+
+def test_the_scheduler_may_count_on_less_than_the_job_then_trains_with() -> None:
+    whole, asked = agent(), agent(offered_batch=128)
+    for one in (whole, asked):
+        for each in observed(TRUTH, SHAPES, [8, 32]):
+            one.observe("a", each)
+    shapes = (Shape("a", 1, 1), Shape("a", 4, 16))
+    # Of both, fifty sizes are compared.
+    assert (asked.goodputs(shapes) <= 1.01 * whole.goodputs(shapes)).all()
+    assert asked.goodputs(shapes)[1] < 0.9 * whole.goodputs(shapes)[1]
+    for shape in shapes:
+        assert asked.batch(shape) == whole.batch(shape)
+
+
+def test_with_an_oracle_the_first_batch_on_a_new_type_is_the_smallest() -> None:
+    one = agent(ratios={"a": 100.0, "b": 300.0})
+    for each in observed(TRUTH, SHAPES, [8, 32]):
+        one.observe("a", each)
+    # 32 samples in all; at least four a replica, and two replicas already have them.
+    assert one.batch(Shape("b", 1, 2)) == (16, 0)
+    assert one.batch(Shape("b", 2, 16)) == (4, 0)
+    assert one.batch(Shape("nowhere", 1, 1)) is None
+    chosen = one.batch(Shape("a", 1, 2))
+    assert chosen is not None
+    assert 2 * chosen.size * (chosen.steps + 1) > 32
+
+
+def test_the_rate_of_a_job_grows_with_its_gpus() -> None:
+    one = agent(fixed_batch=64)
+    assert math.isnan(one.rate(1))
+    assert agent(ratios={"a": 100.0, "b": 300.0}).rate(2) == pytest.approx(600 / 32)
+    for each in observed(TRUTH, [(1, 1)], [8, 64]):
+        one.observe("a", each)
+    assert one.rate(4) == pytest.approx(4 * one.rate(1))
+    assert one.rate(1) == pytest.approx(float(one.models["a"].samples_s(1, 1, 64, 0)) / 64)

@@ -341,6 +341,20 @@ def test_jobs_without_a_model_get_what_they_ask_for() -> None:
     assert any("no performance model" in what for what in run.numbers["warnings"])
 
 
+def test_gradients_of_any_size_are_read(toys: Path) -> None:
+    # Those of BERT in Sia's tables have a variance above 1e16.
+    (table,) = (toys.parent.parent / "traces" / "toy").glob("validation-64.csv")
+    head, *rows = table.read_text().splitlines()
+    place = head.split(",").index("grad_var")
+    changed = [row.split(",") for row in rows]
+    for cells in changed:
+        cells[place] = str(float(cells[place]) * 1e17)
+    table.write_text("\n".join([head, *(",".join(cells) for cells in changed)]) + "\n")
+    tables = read_trace(toys).tables
+    assert tables is not None
+    assert tables.applications["toy"].variance.max() > 1e16
+
+
 def test_missing_and_broken_tables_are_named(cli: Cli, tmp_path: Path, toys: Path) -> None:
     alone = elastic_tables.workload(tmp_path / "elsewhere" / "w.csv")
     (tmp_path / "traces" / "toy").rename(tmp_path / "traces" / "hidden")
