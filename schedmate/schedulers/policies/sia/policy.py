@@ -160,10 +160,11 @@ class Sia(Policy):
                 if (shape.gpu_type, shape.gpus) == (now.gpu_type, now.gpus):
                     held = one
         factor = 1.0 if held < 0 else restart_factor(job, view.now)
-        positive = goodputs[goodputs > 0]
-        least = float(positive.min()) if len(positive) else 1.0
+        values = goodputs.tolist()
+        least = min((one for one in values if one > 0), default=1.0)
+        kinds = {gpu_type: kind for kind, gpu_type in enumerate(types)}
         choices = []
-        for one, (shape, goodput) in enumerate(zip(shapes, goodputs.tolist(), strict=True)):
+        for one, (shape, goodput) in enumerate(zip(shapes, values, strict=True)):
             worth = goodput / least * (1.0 if one == held else factor)
             if goodput <= 0:
                 cost = math.inf
@@ -174,7 +175,7 @@ class Sia(Policy):
                 cost = -min(round(worth**self.p, self.decimals), _MOST) - self.lambda_n
             if held >= 0 and one != held:
                 cost += self.lambda_a
-            choices.append(Choice(types.index(shape.gpu_type), shape.gpus, cost))
+            choices.append(Choice(kinds[shape.gpu_type], shape.gpus, cost))
         return choices
 
 
@@ -184,6 +185,8 @@ def _goodputs(job: Job, shapes: tuple[Shape, ...], view: View) -> Floats:
     if agent is None:
         return np.ones(len(shapes))
     goodputs = agent.goodputs(shapes)
+    if agent.models and len(goodputs) and 0 <= goodputs.min() and goodputs.max() < math.inf:
+        return goodputs
     known = np.isfinite(goodputs) & (goodputs >= 0)
     if not agent.models:
         least: dict[str, int] = {}

@@ -34,6 +34,7 @@ class Steps:
 
     def __init__(self, placements: Path, scalability: Path, *, pipeline: bool) -> None:
         self.pipeline = pipeline
+        self._times: dict[tuple[tuple[int, ...], int], tuple[float, float]] = {}
         self.by_placement: dict[str, Floats] = {}
         rows = _rows(placements, ("placement", "local_bsz", "step_time", "sync_time"))
         grouped: dict[str, list[list[float]]] = {}
@@ -67,12 +68,15 @@ class Steps:
         Interpolated in the batch size; a placement that was not measured takes the mean of those
         next to it in (nodes, replicas).
         """
-        table = self.by_placement.get(_turned("".join(map(str, counts))))
-        if table is not None:
-            return self._split(*_at(table, batch))
-        nodes, gpus = len(counts), sum(counts)
-        step, sync = self._between(min(nodes, 16), gpus, batch)
-        return self._split(step, sync)
+        found = self._times.get((counts, batch))
+        if found is None:
+            table = self.by_placement.get(_turned("".join(map(str, counts))))
+            if table is None:
+                at = self._between(min(len(counts), 16), sum(counts), batch)
+            else:
+                at = _at(table, batch)
+            found = self._times[counts, batch] = self._split(*at)
+        return found
 
     def _split(self, step: float, sync: float) -> tuple[float, float]:
         if self.pipeline:
@@ -106,6 +110,7 @@ class Application:
         self.slowdown = float(facts["slowdown"])
         self.rescale_s = float(facts["rescale_s"])
         self.told_s = float(facts.get("told_s", self.rescale_s))
+        self._noise: dict[tuple[float, int], tuple[float, float]] = {}
         self.counts_on_asked = bool(facts.get("counts_on_asked", True))
         pipeline = bool(facts.get("pipeline"))
         self.steps: dict[str, Steps] = {}
@@ -151,8 +156,12 @@ class Application:
 
     def noise(self, batch: float, epoch: int) -> tuple[float, float]:
         """Squared norm and variance of the gradient at this global batch size."""
-        squared = np.interp(batch, self.batches, self.squared[:, epoch])
-        return float(squared), float(np.interp(batch, self.batches, self.variance[:, epoch]))
+        found = self._noise.get((batch, epoch))
+        if found is None:
+            squared = np.interp(batch, self.batches, self.squared[:, epoch])
+            variance = np.interp(batch, self.batches, self.variance[:, epoch])
+            found = self._noise[batch, epoch] = float(squared), float(variance)
+        return found
 
     def duration_s(self, gpus: int, batch: int) -> float:
         """Time from begin to end on so many GPUs of the first type by name, at this batch size [s].
