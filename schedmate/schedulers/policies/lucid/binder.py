@@ -23,6 +23,10 @@ class Bound(set[int]):
         self.coming: float | None = None
         """GPUs that the forecast says will be asked for; None: not yet computed."""
 
+    def pass_by(self, lane: Hashable) -> None:
+        """The first of a lane that was not passed yet is disposed of."""
+        self.first[lane] = self.first.get(lane, 0) + 1
+
 
 class Rules(NamedTuple):
     """The settings of `Lucid` that the binder needs, by the same names."""

@@ -150,6 +150,7 @@ class Lucid(Policy):
                 return False
             if job.index in bound:
                 # It goes along with one that came before it.
+                bound.pass_by(self.lane(job))
                 return True
             if profiles:
                 found = self._profile(view, job, bool(burst))
@@ -157,6 +158,8 @@ class Lucid(Policy):
                 found = self._run(view, job, bound)
             if found:
                 decisions.extend(found)
+                if self.pair_waiting and self.packs and not profiles:
+                    bound.pass_by(self.lane(job))
             elif profiles or not self.backfill:
                 stopped.add(group)
             return bool(found)
@@ -220,7 +223,7 @@ class Lucid(Policy):
         bound.add(job.index)
         if use is None or not self.pair_waiting or len(allocation) > 1:
             return [start]
-        other = waiting_partner(self._behind(view, job, use), job, use, bound, self.rules)
+        other = waiting_partner(self._behind(view, job, use, bound), job, use, bound, self.rules)
         if other is None or self._too_much(view, use, other, bound):
             return [start]
         bound.add(other.index)
@@ -242,10 +245,13 @@ class Lucid(Policy):
     def _partner(self, view: View, job: Job, use: Use, capacity: int, bound: Bound) -> Job | None:
         return running_partner(view, job, use, capacity, bound, self.rules)
 
-    def _behind(self, view: View, job: Job, use: Use) -> Iterator[tuple[Job, Use | None]]:
+    def _behind(
+        self, view: View, job: Job, use: Use, bound: Bound
+    ) -> Iterator[tuple[Job, Use | None]]:
         """Waiting jobs that ask for the same and whose scores fit, shortest first."""
         room, base = self.capacity - self.scorer.score(use), super().lane(job)
-        lanes = [view.pending.lane((RUN, base, score)) for score in range(room + 1)]
+        keys = [(RUN, base, score) for score in range(room + 1)]
+        lanes = [view.pending.lane(key, bound.first.get(key, 0)) for key in keys]
         for other in merge(*lanes, key=lambda one: (predicted_s(one), one.index)):
             yield other, self.use_of(other)
 

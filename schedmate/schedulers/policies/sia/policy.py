@@ -185,7 +185,7 @@ def _goodputs(job: Job, shapes: tuple[Shape, ...], view: View) -> Floats:
     if agent is None:
         return np.ones(len(shapes))
     goodputs = agent.goodputs(shapes)
-    if agent.models and len(goodputs) and 0 <= goodputs.min() and goodputs.max() < math.inf:
+    if agent.models and len(goodputs) and goodputs.min() >= 0 and goodputs.max() < math.inf:
         return goodputs
     known = np.isfinite(goodputs) & (goodputs >= 0)
     if not agent.models:
