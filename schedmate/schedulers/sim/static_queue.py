@@ -8,6 +8,7 @@ counts as a reason for the engine, so that whoever adds to jobs, parameters or p
 
 from __future__ import annotations
 
+import gc
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
@@ -72,7 +73,7 @@ def simulate(
         return None
     lanes: dict[Hashable, int] = {}
     lane = [lanes.setdefault(policy.lane(job), len(lanes)) for job in asking]
-    submit_s = requests.submit_s.tolist()
+    submit_s = array("d", requests.submit_s.tobytes())
     told = Told(estimator, workload, requests)
     queue = Queue(submit_s, workload.duration_s, kind, asking, lane, lambda job: (job,))
     if not rank.predicted or told.means is None:
@@ -86,7 +87,13 @@ def simulate(
     else:
         told.means.used = True
         queue = _by_means(queue, rank, requests, told.means)
-    ran = run(queue, space, progress)
+    collecting = gc.isenabled()
+    gc.disable()  # nothing here is cyclic garbage, and looking for it takes long
+    try:
+        ran = run(queue, space, progress)
+    finally:
+        if collecting:
+            gc.enable()
     return _outcome(workload, ran, told)
 
 

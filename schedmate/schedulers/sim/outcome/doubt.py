@@ -27,7 +27,7 @@ _RECORDED = {
     *("bad_estimates", "told_s", "counts"),
 }
 """What of a run is known here."""
-_AT_ONCE = 1 << 23
+_AT_ONCE = 1 << 20
 """Rows that are sorted at once."""
 
 

@@ -118,14 +118,8 @@ def numbers(cells: Sequence[str]) -> Floats | None:
 
 def moments(cells: Sequence[str]) -> Floats | None:
     """The cells as dates in UTC [s since 1970]; None when one is none, or names a zone."""
+    read = map(datetime.fromisoformat, map(str.strip, cells))
     try:
-        return np.fromiter(map(_seconds, cells), np.float64, len(cells))
-    except ValueError:
+        return np.array([(moment - _EPOCH).total_seconds() for moment in read], np.float64)
+    except (ValueError, TypeError):  # a zone, with which it cannot be taken from one without
         return None
-
-
-def _seconds(cell: str) -> float:
-    moment = datetime.fromisoformat(cell.strip())
-    if moment.tzinfo is not None:
-        raise ValueError(cell)
-    return (moment - _EPOCH).total_seconds()
