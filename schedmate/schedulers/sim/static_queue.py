@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from schedmate.plain import LONGEST_S
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policy import Policy, StaticRank
+from schedmate.schedulers.policy import NEVER, Policy, StaticRank
 from schedmate.schedulers.sim.engine.record import Outcome, Segments
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.requests import Requests
@@ -167,7 +167,7 @@ def _by_means(queue: Queue, rank: StaticRank, requests: Requests, means: Means) 
 
     def key(job: int) -> tuple[Any, ...]:
         predicted = told[job]
-        if predicted != predicted:
+        if predicted == NEVER:
             predicted = counted[job]
         value = rank.submit * submit_s[job] + rank.predicted * predicted
         return (-priority[job], value * gpus[job] if rank.by_gpus else value, job)

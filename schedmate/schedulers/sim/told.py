@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from math import nan
+from math import inf, nan
 from typing import overload
 
 import numpy as np
@@ -54,9 +54,9 @@ class Told:
         return np.where(np.isnan(self._known), other, self._known)
 
     def by(self, ran: Ran) -> Sequence[float]:
-        """What was said of each job in this run; NaN: nothing [s]."""
+        """What was said of each job in this run; infinity: nothing [s]."""
         if self.means is None:
-            return array("d", self._known.tobytes())
+            return array("d", np.where(np.isnan(self._known), inf, self._known).tobytes())
         return self.means.told if self.means.used else Later(self.means, ran)
 
     def bad(self, ran: Ran) -> int:
@@ -88,8 +88,8 @@ class Means:
         limits = requests.column("time_limit_s")
         self.otherwise = [np.inf if one is None else one for one in limits]
         """What a rank takes of a job of which nothing is said [s]."""
-        self.told = array("d", [nan]) * len(gpus)
-        """What was said of each; NaN: nothing [s]."""
+        self.told = array("d", [inf]) * len(gpus)
+        """What was said of each; infinity: nothing [s]."""
         self.bad = 0
         self.used = False
 

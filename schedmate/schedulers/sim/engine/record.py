@@ -108,6 +108,6 @@ class Outcome(NamedTuple):
     ledger: Ledger = Ledger()
     """What happened besides jobs that ran."""
     told_s: Sequence[float] = ()
-    """What the policy was told last of how long each job takes; NaN: nothing [s]."""
+    """What the policy was told last of how long each job takes; infinity: nothing [s]."""
     counts: Mapping[str, Sequence[int]] = {}
     """Of each job: `preemptions`, `evictions` and `failures`; none where there were none."""

@@ -10,7 +10,6 @@ import gc
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from math import nan
 from operator import attrgetter
 
 from schedmate.errors import UsageError
@@ -163,7 +162,7 @@ class Simulation:
             self._bad_estimates,
             execution.underway.ledger,
             told_s=array(
-                "d", (nan if job.forecast is None else job.forecast.duration_s for job in jobs)
+                "d", (NEVER if job.forecast is None else job.forecast.duration_s for job in jobs)
             ),
             counts={name: array("q", map(attrgetter(name), jobs)) for name in COUNTED},
         )

@@ -82,7 +82,7 @@ def _jobs(run: Run, workload: Workload) -> Table:
         "end_s": lambda: outcome.end,
         "jct_s": lambda: per_job.jct_s,
         "queue_s": lambda: per_job.queue_s,
-        "predicted_s": lambda: outcome.told_s,
+        "predicted_s": lambda: _told(outcome.told_s),
         "duration_s": lambda: workload.duration_s,
         "packed": lambda: per_job.packed,
         "preemptions": lambda: per_job.preemptions,
@@ -95,6 +95,12 @@ def _jobs(run: Run, workload: Workload) -> Table:
         return np.array(list(values) if isinstance(values, Sequence) else values, JOBS[name])
 
     return Later({name: partial(made, name) for name in JOBS})
+
+
+def _told(said: Sequence[float]) -> NDArray[np.float64]:
+    """NaN where nothing was."""
+    seconds = np.array(list(said), np.float64)
+    return np.where(np.isinf(seconds), np.nan, seconds)
 
 
 def _segments(run: Run, workload: Workload) -> Table:
