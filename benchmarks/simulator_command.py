@@ -31,6 +31,7 @@ from _record import record
 
 ROOT = Path(__file__).parent.parent
 CLUSTER = "80x8"
+_OCTOBER, _SHORT_S = 1_506_816_000.0, 6 * 3600.0
 PEER = """
 import json, logging, sys, tempfile
 from pathlib import Path
@@ -67,6 +68,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, help="the folder `framework/QSSF Service`")
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
+    asked.trace = asked.trace.absolute()
     compileall.compile_dir(ROOT / "schedmate", quiet=1)  # as it is installed
     for name in asked.tables:
         {"whole": whole, "stages": stages, "growth": growth, "peer": peer}[name](asked)
@@ -235,9 +237,13 @@ def peer(asked: argparse.Namespace) -> None:
     from schedmate.schedulers.sim.traces import read_trace
 
     workload = read_trace(asked.trace)
+    # One that ran for a month costs the peer a month of seconds.
+    begin = np.searchsorted(workload.requests.submit_s, _OCTOBER)
+    short = np.flatnonzero(np.array(workload.duration_s) <= _SHORT_S)
+    short = short[short >= begin]
     rows = []
-    for count, nodes in ((500, 20), (1000, 20), (2000, 20), (2000, 80)):
-        part = workload.select(range(count))
+    for count, nodes in ((2000, 10), (10_000, 20), (40_000, 40)):
+        part = workload.select(short[:count].tolist())
         first = int(part.requests.submit_s[0])
         jobs = [
             (int(at) - first, max(1, int(run)), min(int(gpus), 8 * nodes))
@@ -251,7 +257,8 @@ def peer(asked: argparse.Namespace) -> None:
             lines = [f"j{n},{at},{run},{gpus}" for n, (at, run, gpus) in enumerate(jobs)]
             table.write_text("\n".join(["job_id,submit_s,duration_s,gpus", *lines]) + "\n")
             theirs = cpu(
-                [sys.executable, "-c", PEER, str(asked.peer), str(drawn), str(nodes)], ROOT
+                [sys.executable, "-c", PEER, str(asked.peer.absolute()), str(drawn), str(nodes)],
+                ROOT,
             )
             ours = command(table, "fifo:backfill=false", cluster=f"{nodes}x8", origin=True)
         rows.append(
@@ -269,7 +276,8 @@ def peer(asked: argparse.Namespace) -> None:
     record(
         "simulator_command_peer",
         rows,
-        trace="the first jobs of Philly, times in whole seconds; real",
+        trace="the first jobs of Philly from October 2017 on that ran for at most six hours, times "
+        "in whole seconds; real",
         peer="S-Lab-System-Group/HeliosArtifact @bdaae109, framework/QSSF Service, fifo",
         what="both from a file of jobs to the mean JCT, one process each",
     )
@@ -291,7 +299,9 @@ def command(
 def cpu(arguments: list[str], package: Path) -> tuple[float, int, str]:
     """CPU time [s] and peak memory [MB] of a process, and what it prints."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        child = subprocess.Popen(arguments, stdout=output, stderr=errors, env=environment(package))
+        child = subprocess.Popen(
+            arguments, stdout=output, stderr=errors, env=environment(package), cwd=package
+        )
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         for stream in (output, errors):

@@ -54,8 +54,7 @@ def doubtful_jobs(workload: Workload, cluster: Cluster, outcome: Outcome, held: 
     odd |= _elsewhere(workload, cluster, held)
     doubt = np.zeros(count, bool)
     doubt[jobs[odd]] = True
-    doubt[[failure.job for failure, _ in outcome.failures.values()]] = True
-    doubt[[held.jobs[position] for position in outcome.failures]] = True
+    doubt[[jobs[position] for position in outcome.failures if position < len(jobs)]] = True
     done = np.bincount(jobs, held.works, count)
     time = np.bincount(jobs, ends - starts, count)
     last = np.full(count, -np.inf)
