@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from schedmate.schedulers.fleet.faults import fitting
 from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
 
 
@@ -66,12 +65,13 @@ def _order(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
 def _rights(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
     """Nobody is moved who is locked, nor to where they may not be."""
     nodes, tasks = snapshot.nodes, snapshot.tasks
-    fits = fitting(snapshot.require_sets, snapshot.label_sets)
     for k, move in enumerate(moves):
         name, target = tasks.name[move.task], nodes.name[move.target]
         if tasks.locked[move.task]:
             yield f"migration {k} moves task {name!r}, which is locked"
-        if not fits[tasks.require[move.task], nodes.labels[move.target]]:
+        required = snapshot.require_sets[tasks.require[move.task]]
+        labels = snapshot.label_sets[nodes.labels[move.target]]
+        if any(labels.get(key) != value for key, value in required.items()):
             yield f"migration {k} moves task {name!r} to {target!r} without the labels it requires"
         pinned = tasks.gpus[move.task] > 0 and not tasks.any_type[move.task]
         home = nodes.gpu_type[tasks.node[move.task]]

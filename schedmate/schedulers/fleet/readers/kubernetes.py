@@ -17,11 +17,8 @@ from schedmate.data import load
 from schedmate.errors import InputError
 from schedmate.schedulers.fleet.builder import Builder
 from schedmate.schedulers.fleet.readers.quantities import pod_requests, quantity
-from schedmate.schedulers.fleet.readers.selectors import (
-    node_affine,
-    selects,
-    tolerated,
-)
+from schedmate.schedulers.fleet.readers.rules import apart, budgeted
+from schedmate.schedulers.fleet.readers.selectors import node_affine, tolerated
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 
 ELIGIBLE = "schedmate/eligible-{}"
@@ -74,13 +71,16 @@ class _Reader:
         builder = Builder(self.source)
         for node in self.nodes:
             builder.node(self._node(node, taken[node["metadata"]["name"]], eligible))
-        groups, avoid, why = self._apart(pods)
-        self._budgeted(pods, why)
+        groups, avoid, wider = apart(pods, self.says["hostname"])
+        why = {
+            k: self._reason(pod) or ("other" if k in wider else "") for k, pod in enumerate(pods)
+        }
+        why |= dict.fromkeys(budgeted(pods, self.budgets, lambda k: bool(why[k])), "budget")
         known = {node["metadata"]["name"] for node in self.nodes}
         for k, pod in enumerate(pods):
             where = pod["spec"]["nodeName"]
             row = self._task(pod, groups[k], avoid[k])
-            reason = self._reason(pod) or why.get(k)
+            reason = why[k]
             label = of_pod[k]
             if label is not None and where in known and where not in eligible[label]:
                 reason = reason or "misplaced"
@@ -191,65 +191,6 @@ class _Reader:
             for one in spec.get("topologySpreadConstraints") or ()
         )
         return "other" if together or spread else ""
-
-    def _budgeted(self, pods: list[Any], why: dict[int, str]) -> None:
-        """All pods of a budget stay but as many as it allows to be disrupted at once."""
-        for budget in self.budgets:
-            allowed = (budget.get("status") or {}).get("disruptionsAllowed") or 0
-            selector = budget["spec"].get("selector")
-            namespace = budget["metadata"].get("namespace")
-            for k, pod in enumerate(pods):
-                about = pod["metadata"]
-                if about.get("namespace") == namespace and selects(
-                    selector, about.get("labels") or {}
-                ):
-                    if k in why:
-                        continue
-                    if allowed > 0 and not self._reason(pod):
-                        allowed -= 1
-                    else:
-                        why[k] = "budget"
-
-    def _apart(self, pods: list[Any]) -> tuple[list[str], list[list[str]], dict[int, str]]:
-        """Group and groups to avoid of each pod, and those that stay for what cannot be said.
-
-        Pods that the same selectors match are of one group.
-        """
-        terms: dict[str, tuple[Any, set[str] | None]] = {}
-        of_pod: list[list[str]] = []
-        why: dict[int, str] = {}
-        elsewhere: list[tuple[Any, set[str] | None]] = []
-        for k, pod in enumerate(pods):
-            own = pod["metadata"].get("namespace", "default")
-            affinity = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
-            mine = []
-            for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-                spaces = set(term.get("namespaces") or [own])
-                among = None if term.get("namespaceSelector") is not None else spaces
-                selector = term.get("labelSelector")
-                if term.get("topologyKey") != self.says["hostname"]:
-                    why[k] = "other"
-                    elsewhere.append((selector, among))
-                    continue
-                key = json.dumps([selector, among and sorted(among)], sort_keys=True)
-                terms[key] = (selector, among)
-                mine.append(key)
-            of_pod.append(mine)
-        matched = [tuple(key for key, term in terms.items() if _matches(term, pod)) for pod in pods]
-        names = {keys: f"group-{n}" for n, keys in enumerate(sorted(set(matched) - {()}), start=1)}
-        for k, pod in enumerate(pods):
-            if any(_matches(term, pod) for term in elsewhere):
-                why[k] = "other"
-        avoid = [[name for keys, name in names.items() if set(keys) & set(mine)] for mine in of_pod]
-        return [names.get(keys, "") for keys in matched], avoid, why
-
-
-def _matches(term: tuple[Any, set[str] | None], pod: Any) -> bool:
-    selector, spaces = term
-    about = pod["metadata"]
-    if spaces is not None and about.get("namespace", "default") not in spaces:
-        return False
-    return selects(selector, about.get("labels") or {})
 
 
 def _may(parts: tuple[Any, Any, Any], node: Any) -> bool:

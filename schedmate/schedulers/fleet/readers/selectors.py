@@ -73,3 +73,22 @@ def _tolerates(toleration: Any, taint: Any) -> bool:
         return False
     same = toleration.get("value", "") == taint.get("value", "")
     return bool(same or toleration.get("operator") == "Exists")
+
+
+class Index:
+    """Selectors by a label that they ask for: few of very many may match a pod."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        self._others: list[int] = []
+
+    def add(self, number: int, selector: Any) -> None:
+        """Add a selector under a number."""
+        wanted = (selector or {}).get("matchLabels") or {}
+        item = next(iter(wanted.items()), None)
+        (self._others if item is None else self._by_label.setdefault(item, [])).append(number)
+
+    def candidates(self, labels: Labels) -> list[int]:
+        """The numbers of all selectors that may match these labels."""
+        found = [n for item in labels.items() for n in self._by_label.get(item, ())]
+        return [*self._others, *found]
