@@ -21,9 +21,9 @@ from schedmate.recovery.configuration import Configuration
 from schedmate.recovery.document import RecoverDocument
 from schedmate.retrieval.calibration import Calibration
 from schedmate.retrieval.table import HistoryStats
-from schedmate.schedulers.parallelism.plan import Plan
 from schedmate.schedulers.live.plans import Plan
 from schedmate.schedulers.live.report import Failed, Pass
+from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
 from schedmate.settings import Settings
 
 FOLDER = Path(__file__).with_name("schemas")
@@ -166,7 +166,7 @@ class ParallelGrid(TypedDict):
     """The proxy plan of one number of stages, and the frontier it was chosen from."""
 
     stages: int
-    plan: Plan
+    plan: ParallelPlan
     prediction: ParallelPrediction
     frontier: list[FrontierPlan]
 
@@ -230,6 +230,8 @@ class ParallelModels(TypedDict):
     """Output of `schedmate parallel models --json`."""
 
     models: list[ParallelModel]
+
+
 class Checkpoint(TypedDict):
     """Output of `schedmate recover checkpoint --json`; without one only `found`, false."""
 
@@ -302,7 +304,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 def plan_schema() -> dict[str, Any]:
     """The schema of plans as `schedmate parallel predict` reads them."""
-    schema = Plan.model_json_schema()
+    schema = ParallelPlan.model_json_schema()
     schema["description"] = (
         "A parallelism plan, as `schedmate parallel predict` and `export` read it; what else an "
         "object holds is ignored. `layers` counts embedding and head."
