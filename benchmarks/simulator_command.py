@@ -1,11 +1,11 @@
 """What a user waits for: `schedmate simulate` from the trace's file to the summary, by CPU time.
 
-    python benchmarks/simulator_command.py PHILLY.CSV whole --before DIR [--rounds N]
+    python benchmarks/simulator_command.py PHILLY.CSV whole --before DIR --commit C [--rounds N]
     python benchmarks/simulator_command.py PHILLY.CSV stages|growth
     python benchmarks/simulator_command.py PHILLY.CSV peer --peer DIR
 
 `whole` runs the command beside that of an older commit, in turn, each in a process of its own:
-`git archive COMMIT schedmate | tar x -C DIR`. `growth` uses synthetic traces of more jobs and more
+`git archive C schedmate | tar x -C DIR`. `growth` uses synthetic traces of more jobs and more
 nodes. `peer` is the FIFO of S-Lab-System-Group/HeliosArtifact (MIT): DIR is its folder
 `framework/QSSF Service`; it advances second by second and needs pandas. On a busy machine all of it
 takes longer: compare within one run.
@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("trace", type=Path)
     parser.add_argument("tables", nargs="+", choices=["whole", "stages", "growth", "peer"])
     parser.add_argument("--before", type=Path, help="package of an older commit, unpacked")
+    parser.add_argument("--commit", default="not said", help="which commit that is")
     parser.add_argument("--peer", type=Path, help="the folder `framework/QSSF Service`")
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
@@ -105,6 +106,7 @@ def whole(asked: argparse.Namespace) -> None:
         rows,
         trace=f"Philly, {jobs_in(asked.trace):,} jobs, {CLUSTER}; real",
         what="processes from start to end, in turn, equal results; CPU time of user and system",
+        before=asked.commit,
         rounds=asked.rounds,
     )
 
@@ -238,7 +240,7 @@ def peer(asked: argparse.Namespace) -> None:
     short = np.flatnonzero(np.array(workload.duration_s) <= _SHORT_S)
     short = short[short >= begin]
     rows = []
-    for count, nodes in ((2000, 10), (10_000, 20), (40_000, 40)):
+    for count, nodes in ((500, 10), (1000, 10), (2000, 10), (1000, 40)):
         part = workload.select(short[:count].tolist())
         first = int(part.requests.submit_s[0])
         jobs = [
