@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import re
@@ -219,7 +220,7 @@ def test_the_policy_of_the_documentation_runs(
     cli: Cli, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "policies.md").read_text()
-    policy, test = (part.split("```")[0] for part in page.split("```python\n")[1:])
+    policy, test, live = (part.split("```")[0] for part in page.split("```python\n")[1:])
     (tmp_path / "my_documented_policies.py").write_text(f"{policy}\n\n{test}")
     monkeypatch.syspath_prepend(tmp_path)
     result = cli(
@@ -236,6 +237,9 @@ def test_the_policy_of_the_documentation_runs(
     written = sys.modules["my_documented_policies"]
     assert issubclass(written.FewestGpus, Policy)
     written.test_a_small_job_passes_a_large_one()
+    (tmp_path / "my_documented_executor.py").write_text(live)
+    done = importlib.import_module("my_documented_executor")
+    assert (done.job.service_s, done.board.view.space.idle) == (3698.0, 16)
 
 
 ENDS = """

@@ -71,9 +71,6 @@ class Decisions:
 
         Raises `DecisionError` for the first decision that is impossible.
         """
-        if self._executor is not None:
-            self._answer(decisions, self._executor)
-            return
         # Mostly a policy has booked just what it returns: then that is kept.
         counts, leave, starts = self.counts, self._view.pending.remove, 0
         execution = self._execution
@@ -105,8 +102,10 @@ class Decisions:
         if starts:
             counts[Start] += starts
 
-    def _answer(self, decisions: Sequence[Decision], executor: Executor) -> None:
-        """Carry out what is possible, and answer the rest."""
+    def answer(self, decisions: Sequence[Decision]) -> None:
+        """Carry out what is possible and answer the rest, where there is an executor that fails."""
+        executor = self._executor
+        assert executor is not None
         self._space.rollback()
         refusals, now = self._execution.underway.ledger.refused, self._view.now
         self._in_vain += 1

@@ -36,6 +36,7 @@ class Execution(Progress):
     """The life of every job, from its submission to its end."""
 
     __slots__ = (
+        "_initial",
         "_jobs_fail",
         "_reorders",
         "attended",
@@ -75,7 +76,10 @@ class Execution(Progress):
         self.unfinished = len(workload)
         self.failures: dict[int, tuple[Failure, Again | None]] = {}
         self._jobs_fail = type(self.faults).fails_at is not Faults.fails_at
-        self.attended = self._jobs_fail or self._reorders or bool(self.observers)
+        self._initial = workload.initial
+        self.attended = (
+            self._jobs_fail or self._reorders or bool(self.observers) or bool(self._initial)
+        )
         """Whether anybody has to be told or asked when a job is submitted."""
         for observer in self.observers:
             observer.attach(self)
@@ -83,24 +87,24 @@ class Execution(Progress):
     # What happens by itself.
 
     def submit(self, job: Job) -> None:
-        """The job waits for the first time, or again after a failure."""
-        self.wait(job)
+        """The job waits for the first time, or again after a failure; or it runs already."""
+        runs = self._initial.get(job.index) if self.started[job.index] == NEVER else None
+        if runs is None:
+            self.wait(job)
         if self._jobs_fail:
             self.fails_at[job.index] = self.faults.fails_at(job.index, job.failures)
         for observer in self.observers:
             observer.submitted(job)
+        if runs is not None:
+            self._resume(job, runs)
 
-    def resume(self, job: Job, allocation: Allocation) -> None:
-        """The job ran already when it is submitted: it holds these GPUs from now on."""
+    def _resume(self, job: Job, allocation: Allocation) -> None:
+        """The job holds these GPUs from its submission on; nobody decides that."""
         if not self.space.take(job, allocation, any_size=True):
             raise InputError(
                 f"job {job.id} is said to run from the start on GPUs that are not free: nodes "
                 f"{', '.join(self.space.cluster.nodes[node].name for node, _ in allocation)}."
             )
-        if self._jobs_fail:
-            self.fails_at[job.index] = self.faults.fails_at(job.index, job.failures)
-        for observer in self.observers:
-            observer.submitted(job)
         self.begin(job, allocation)
 
     def later(self, job: Job, wait_s: float) -> None:

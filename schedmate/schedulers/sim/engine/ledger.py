@@ -88,3 +88,7 @@ class Ledger:
     """How often each reason was given."""
     horizon: float = NEVER
     """When the simulation was stopped, whatever went on; infinity: it ran to its end [s]."""
+
+
+NOTHING = Ledger()
+"""Of a run in which none of it could happen."""

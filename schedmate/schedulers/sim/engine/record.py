@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, overload
 
 from schedmate.schedulers.model import Allocation
-from schedmate.schedulers.sim.engine.ledger import Ledger
+from schedmate.schedulers.sim.engine.ledger import NOTHING, Ledger
 from schedmate.schedulers.sim.world.faults import Again, Failure
 
 COUNTED = ("preemptions", "evictions", "failures")
@@ -105,8 +105,8 @@ class Outcome(NamedTuple):
     """What each job needs, in the unit of the physics."""
     bad_estimates: int
     """Estimates that were no positive number, and taken as an abstention."""
-    ledger: Ledger = Ledger()
-    """What happened besides jobs that ran."""
+    ledger: Ledger = NOTHING
+    """What happened besides jobs that ran; nobody writes to that of a simulation without any."""
     told_s: Sequence[float] = ()
     """What the policy was told last of how long each job takes; infinity: nothing [s]."""
     counts: Mapping[str, Sequence[int]] = {}

@@ -113,6 +113,8 @@ class Simulation:
         # Whether there can be news of nodes, or answers to decisions.
         changing = bool(maintenance) or parameters.node_mtbf_s is not None
         self._hears = changing or executor is not None
+        decisions = self._decisions
+        self._carry_out = decisions.carry_out if executor is None else decisions.answer
         self.view.lost = self._execution.lost_s
         if executor is not None:
             self.view.can = executor.can
@@ -212,7 +214,7 @@ class Simulation:
             if decisions := self.policy.decide(self.view):
                 if self._hears:
                     view.news, view.answers = [], []
-                self._decisions.carry_out(decisions)
+                self._carry_out(decisions)
                 decided = True
             else:
                 space.rollback()
@@ -240,7 +242,6 @@ class Simulation:
     def _arrive(self, now: float) -> float:
         """Submit all jobs of this instant; when the next ones come."""
         execution, view, came = self._execution, self.view, False
-        initial = self.workload.initial
         arrived = len(view.submitted)
         while self._submit[arrived] == now:
             job = self.workload.jobs[arrived]
@@ -254,9 +255,7 @@ class Simulation:
                 if self._advice_is_late and self._wait(job):
                     continue
             came = True
-            if initial and job.index in initial:
-                execution.resume(job, initial[job.index])
-            elif execution.attended:
+            if execution.attended:
                 execution.submit(job)
             else:
                 view.pending.add(job, now)
