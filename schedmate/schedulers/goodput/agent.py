@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schedmate.schedulers.goodput.batches import best, gain
 from schedmate.schedulers.goodput.throughput import Floats, Observation, Throughput, fit
 
-_CANDIDATES = 50
-"""Global batch sizes that are compared, spaced geometrically."""
-_EPSILON = 1e-8
 MOST_REPLICAS = 64
 """Of one job, as in the published scheduler."""
 
@@ -134,7 +131,7 @@ class Agent:
 
     def gain(self, batch: float | NDArray[np.generic]) -> Floats:
         """Progress of one iteration at this global batch size, in iterations of the initial one."""
-        return _gain(np.asarray(batch, dtype=float), self.initial_batch, self.noise)
+        return gain(np.asarray(batch, dtype=float), self.initial_batch, self.noise)
 
     def batch(self, shape: Shape) -> Batch | None:
         """The best batch size there; None when the job cannot run so."""
@@ -188,8 +185,8 @@ class Agent:
         """
         rows = tuple(map(self._row, shapes))
         if self.fixed_batch is not None:
-            return _best(rows, self.initial_batch, self.fixed_batch, 0, self.noise)
-        return _best(rows, self.initial_batch, self.largest_batch, most, self.noise)
+            return best(rows, self.initial_batch, self.fixed_batch, 0, self.noise)
+        return best(rows, self.initial_batch, self.largest_batch, most, self.noise)
 
     def _row(self, shape: Shape) -> tuple[float, ...]:
         """nodes, replicas, limits, factor and the model's parameters of one shape."""
@@ -230,77 +227,3 @@ class Agent:
 
 
 NEUTRAL = Throughput(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-
-_SPREAD = np.linspace(0.0, 1.0, _CANDIDATES)
-
-
-def _gain(batch: Floats, initial: int, noise: tuple[float, float] | None) -> Floats:
-    scale = batch / initial
-    if noise is None:
-        return np.minimum(scale, 1.0)
-    squared, variance = noise
-    return np.asarray((variance + squared) / (variance / scale + squared))
-
-
-class _Candidates(NamedTuple):
-    """Batch sizes to choose from, arrays (shapes, candidates): what noise does not change."""
-
-    size: Floats
-    """Of a step."""
-    steps: Floats
-    """Accumulation steps."""
-    batch: Floats
-    """Over all replicas and steps."""
-    fits: NDArray[np.bool_]
-    seconds: Floats
-    """Of an iteration."""
-    factor: Floats
-
-
-@lru_cache(maxsize=1 << 13)
-def _best(
-    rows: tuple[tuple[float, ...], ...],
-    initial: int,
-    largest_total: int,
-    most: int,
-    noise: tuple[float, float] | None,
-) -> Floats:
-    """Goodput, batch of a step and accumulation steps: (shapes, 3), which nobody may write to.
-
-    With `most` 0 the global batch size is `largest_total`, else the best up to `most`. Jobs of one
-    program in one phase ask the same.
-    """
-    one = _candidates(rows, initial, largest_total, most)
-    gain = _gain(one.batch, initial, noise)
-    goodput = np.where(one.fits, one.factor * gain / one.seconds, 0.0)
-    place = np.arange(len(rows)), goodput.argmax(axis=1)
-    found = np.empty((len(rows), 3))
-    found[:, 0], found[:, 1], found[:, 2] = goodput[place], one.size[place], one.steps[place]
-    found.flags.writeable = False
-    return found
-
-
-@lru_cache(maxsize=1 << 11)
-def _candidates(
-    rows: tuple[tuple[float, ...], ...], initial: int, largest_total: int, most: int
-) -> _Candidates:
-    columns = np.array(rows, dtype=float)[:, :, None].transpose(1, 0, 2)
-    nodes, replicas, smallest, largest, factor = columns[:5]
-    model = Throughput(*columns[5:])
-    if most:
-        least = np.maximum(initial, smallest * replicas)
-        total = least * np.maximum(most / least, 1.0) ** _SPREAD
-    else:
-        total = np.full((len(rows), 1), float(largest_total))
-    each = total / replicas
-    steps = np.maximum(np.ceil(each / largest - _EPSILON) - 1, 0)
-    if most:
-        # With one replica, the gradient's variance is only seen over several steps.
-        alone = (replicas == 1) & (total > initial * (1 + _EPSILON))
-        steps = np.where(alone, np.maximum(steps, 1), steps)
-    size = np.ceil(each / (steps + 1) - _EPSILON)
-    batch = replicas * size * (steps + 1)
-    fits = (size <= largest) & (size >= smallest)
-    fits &= smallest * replicas <= largest_total
-    accumulation, step = model.step_times(nodes, replicas, size)
-    return _Candidates(size, steps, batch, fits, steps * accumulation + step, factor)
