@@ -8,7 +8,8 @@
     python benchmarks/sia.py solver
 
 DIR holds `workloads/` and `traces/` of Sia's artifact, which has no licence and is not included.
-Finished runs are kept in FOLDER. Each part is recorded as sia_PART.
+Finished runs are kept in FOLDER. Each part is recorded as sia_PART, with `--modes published` as
+sia_PART_published.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def main() -> None:
     names = [one for one in arguments.only.split(",") if one]
     names = names or [f"{trace}-{n + 1}" for trace, count in COUNTS.items() for n in range(count)]
     rows = list(parts[arguments.part](arguments, names))
+    one = "" if "," in arguments.modes else f"_{arguments.modes}"
     record(
-        f"sia_{arguments.part}",
+        f"sia_{arguments.part}{one}",
         rows,
         cluster=CLUSTER,
         workloads=", ".join(names),
