@@ -72,6 +72,7 @@ def test_the_published_mode_says_what_it_changes(cli: Cli, trace: Path) -> None:
     assert runs["tiresias"]["settings"] == "tiresias:backfill=false:quota=true:interval_s=60"
     assert runs["fifo"]["settings"] == "fifo:backfill=false"
     lucid = "lucid:backfill=true:profile_limit_s=80:profile_gpus=4:lookahead_s=0"
+    lucid += ":remaining=false:pair_waiting=false"
     assert runs["lucid"]["settings"] == lucid
     assert (runs["sjf"]["estimator"], runs["sjf"]["oracle"]) == ("oracle", True)
     assert (runs["lucid"]["estimator"], runs["lucid"]["oracle"]) == ("column:guess", False)
