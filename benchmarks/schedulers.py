@@ -2,7 +2,7 @@
 
     python benchmarks/schedulers.py DATA [PART ...]
 
-Parts: fidelity, liberties, gain, parts, unstable, failures, rules, real.
+Parts: fidelity, liberties, gain, parts, unstable, failures, rules, loans, real.
 
 DATA is a directory with phillym/phillym.csv, philly/philly.csv, lucid/single_data.csv and
 lucid/data/colocate_info.csv. PhillyM is partly synthetic: real arrivals and scaled durations of one
@@ -114,7 +114,7 @@ def main(data: Path, chosen: Sequence[str]) -> None:
     phillym = read_trace(data / "phillym" / "phillym.csv", origin=ORIGIN)
     pairs = data / "lucid" / "data" / "colocate_info.csv"
     scores = data / "lucid" / "single_data.csv"
-    for table in (fidelity, liberties, gain, parts, unstable, failures, rules):
+    for table in (fidelity, liberties, gain, parts, unstable, failures, rules, loans):
         if not chosen or table.__name__ in chosen:
             table(phillym, pairs, scores)
     if not chosen or "real" in chosen:
@@ -206,14 +206,19 @@ def rules(workload: Workload, pairs: Path, scores: Path) -> None:
         ("Tiresias", f"{tiresias}:history={history}", "Gittins index (history: the oracle)", ""),
         ("Tiresias", f"{tiresias}:consolidate=(?!)", "spread wherever GPUs are free (no cost)", ""),
     ]
-    rows = []
+    rows, done = [], dict[str, Run]()
+
+    def made(policy: str) -> Run:
+        if policy not in done:
+            done[policy] = _run(workload, policy, "108x8", PREDICTED, _world("honest", pairs))
+        return done[policy]
+
     for family, whole, rule, without in variants:
-        run = _run(workload, whole, "108x8", PREDICTED, _world("honest", pairs))
-        base = run
+        run = base = made(whole)
         if family == "Tiresias":
-            base = _run(workload, tiresias, "108x8", PREDICTED, _world("honest", pairs))
+            base = made(tiresias)
         elif without:
-            base = _run(workload, f"{whole}:{without}", "108x8", PREDICTED, _world("honest", pairs))
+            base = made(f"{whole}:{without}")
         same = base is run or rule == "the policy"
         rows.append(
             {
@@ -235,7 +240,6 @@ def rules(workload: Workload, pairs: Path, scores: Path) -> None:
         "notes of schedulers_phillym",
         gittins="its history is the service of these very jobs: an upper bound",
     )
-    _loans(rows=[])
 
 
 def _history(workload: Workload) -> Path:
@@ -249,8 +253,9 @@ def _history(workload: Workload) -> Path:
     return path
 
 
-def _loans(rows: list[dict[str, Any]]) -> None:
+def loans(*_: object) -> None:
     """What it is worth to lend the profiler idle nodes of other virtual clusters."""
+    rows: list[dict[str, Any]] = []
     for waves in (1, 4):
         for seed in range(5):
             draw = random.Random(seed)
