@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from slurm_testbed import Testbed, missing
+from agents import AgentFiles
+from slurm_testbed import Testbed, missing, until
+from training_jobs import make_repository
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +35,24 @@ def slurm(cluster: Testbed, monkeypatch: pytest.MonkeyPatch) -> Testbed:
     monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
     monkeypatch.setenv("PATH", f"{cluster.environment['PATH']}")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def repository(cluster: Testbed) -> Path:
+    """What all jobs of the session train."""
+    return make_repository(cluster.jobs_folder / "training")
+
+
+@pytest.fixture
+def files(slurm: Testbed, tmp_path: Path) -> AgentFiles:
+    """Where an agent of the test keeps everything."""
+    return AgentFiles(slurm, tmp_path)
+
+
+@pytest.fixture
+def blocker(slurm: Testbed) -> Iterator[str]:
+    """A job that has all GPUs, so that others are pending; the test may cancel it."""
+    job = slurm.submit("sleep 600", "--job-name=blocker", nodes=4)
+    until("the blocker", 30, lambda: [job, "RUNNING"] in slurm.queue("%A %T"))
+    yield job
+    slurm.run("scancel", job)

@@ -13,13 +13,11 @@ import pytest
 from agents import AgentFiles
 from dying_agent import POINTS
 from slurm_testbed import Testbed, until
-from test_slurm_live import blocker, factors, failed_job, files, one_pass, repository
+from test_slurm_live import factors, failed_job, one_pass
 from training_jobs import TrainingJob, submit
 
 from schedmate.schedulers.live.executor import ExecutorError
 from schedmate.schedulers.live.watch import watch
-
-__all__ = ["blocker", "files", "repository"]  # fixtures
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 
 from schedmate.durations import format_duration
@@ -18,21 +17,18 @@ from schedmate.errors import SchedmateError
 from schedmate.jobs import Estimate, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.paths import exists
-from schedmate.schedulers.live.actions import REASON_PREFIX, Action, Annotate
+from schedmate.schedulers.live.acting import Acting
+from schedmate.schedulers.live.actions import REASON_PREFIX, Annotate
 from schedmate.schedulers.live.adapter import ClusterAdapter, Description, EndedRun, LiveJob
-from schedmate.schedulers.live.apply import carry_out
 from schedmate.schedulers.live.bounds import Bounds
 from schedmate.schedulers.live.ended import EndedRuns, Healer, read_job
-from schedmate.schedulers.live.executor import ExecutorError, RefusedError
+from schedmate.schedulers.live.executor import ExecutorError
 from schedmate.schedulers.live.memory import Memory
-from schedmate.schedulers.live.ordering import check_band, in_order, to_set, value_of
-from schedmate.schedulers.live.plans import Plan, Purpose, Reason
-from schedmate.schedulers.live.record import PlanStatus, Record
-from schedmate.schedulers.live.report import Done, Estimated, Failed, Followed, Pass
+from schedmate.schedulers.live.ordering import in_order, to_set, value_of
+from schedmate.schedulers.live.plans import Plan
+from schedmate.schedulers.live.record import Record
+from schedmate.schedulers.live.report import Estimated, Failed, Followed, Pass
 from schedmate.schedulers.live.spool import remove, waiting
-
-EXPIRY_S = 300.0
-"""After this time a change of order that was not begun is not begun any more [s]."""
 
 DESCRIBED = 20
 """New jobs that are asked for together: each costs a command for its script."""
@@ -40,8 +36,6 @@ DESCRIBED = 20
 
 class Agent:
     """One cluster's agent. `record` is None in a dry run, which changes nothing anywhere."""
-
-    name = "schedmate agent"
 
     def __init__(
         self,
@@ -61,6 +55,7 @@ class Agent:
         self._record = record
         self._healer = healer
         self._clock = clock
+        self._acting = Acting(adapter, record, bounds, healer)
         self._ended = EndedRuns(adapter, mate, memory, record, bounds, healer)
         self._estimates: dict[str, Estimate] = {}
         self._stale: set[str] = set()
@@ -105,6 +100,9 @@ class Agent:
         if failure is None or self._healer is None:
             return failed, None
         return failed, self._healer.preview(failure)
+
+    def _go_on(self, _jobs: list[LiveJob], found: Pass) -> None:
+        self._acting.go_on(found)
 
     # -- advice ----------------------------------------------------------
 
@@ -185,7 +183,9 @@ class Agent:
             action = to_set({job: wanted[job] for job in differs}, present, given)
             if action is not None:
                 self._memory.give(action.values, action.previous, sure=False)
-                if self._do("ordering", action, found, "shorter jobs first, by their estimates"):
+                if self._acting.do(
+                    "ordering", action, found, "shorter jobs first, by their estimates"
+                ):
                     self._memory.give(action.values, action.previous, sure=True)
         self._memory.forget_given(job.id for job in jobs)
 
@@ -202,7 +202,9 @@ class Agent:
         }
         texts = {id_: text for id_, text in texts.items() if noted.get(pending[id_].key) != text}
         texts = dict(list(texts.items())[: bounds.most])
-        if texts and self._do("annotation", Annotate(texts=texts), found, "estimates to be seen"):
+        if texts and self._acting.do(
+            "annotation", Annotate(texts=texts), found, "estimates to be seen"
+        ):
             self._memory.note({pending[id_].key: text for id_, text in texts.items()}, found.time)
 
     # -- what runs and what has ended --------------------------------------
@@ -245,59 +247,6 @@ class Agent:
             what: at for what, at in self._due.items() if what in logs or " of " not in what
         }
 
-    # -- acting --------------------------------------------------------------
-
-    def _go_on(self, _jobs: list[LiveJob], found: Pass) -> None:
-        """Carry out what somebody approved, and what an agent began that was cut off."""
-        if self._record is None or found.stopped:
-            return
-        self._record.expire()
-        for status in reversed(self._record.plans(states={"approved", "applying"}, limit=1000)):
-            if status.plan.cluster == self.adapter.cluster:
-                self._carry_out(status.plan, found)
-
-    def _do(self, purpose: Purpose, action: Action, found: Pass, why: str) -> bool:
-        """Plan, approve by the bounds, carry out; whether it was done."""
-        if self._record is None:
-            found.actions.append(Done(action=action, state="would"))
-            return False
-        text = action.model_dump_json()
-        key = f"{purpose} at {found.time:.3f} {sha256(text.encode()).hexdigest()[:16]}"
-        plan = Plan.of(
-            purpose,
-            cluster=self.adapter.cluster,
-            key=key,
-            created=found.time,
-            expires=found.time + EXPIRY_S,
-            reason=Reason(summary=why),
-            actions=[action],
-        )
-        with self._record.writing():  # both or neither: nobody else is to approve it
-            self._record.propose(plan, by=self.name)
-            self._record.approve(plan.id, by="policy: bounds.yaml")
-        return self._carry_out(plan, found)
-
-    def _carry_out(self, plan: Plan, found: Pass) -> bool:
-        assert self._record is not None
-        if plan.purpose != "recovery":
-            result = carry_out(self._record, plan.id, self.adapter, self, by=self.name)
-        elif self._healer is not None:
-            result = self._healer.apply(plan.id)
-        else:  # approved elsewhere; whoever has recovery.yaml carries it out
-            return False
-        for action in plan.actions:
-            found.actions.append(
-                Done(
-                    plan=plan.id,
-                    action=action,
-                    state=result.status.state,
-                    detail=result.detail,
-                )
-            )
-        if result.stopped:
-            found.problems.append(f"plan {plan.id}: {result.stopped}: {result.detail}")
-        return result.stopped is None
-
     def take_back_order(self) -> int:
         """Give pending jobs the value 0 again that they had before; gives how many there were.
 
@@ -310,18 +259,10 @@ class Agent:
         if action is None:
             return 0
         found = Pass(cluster=self.adapter.cluster, time=self._clock())
-        if not self._do("ordering", action, found, "the order is taken back"):
+        if not self._acting.do("ordering", action, found, "the order is taken back"):
             raise ExecutorError("; ".join(found.problems))
         self._memory.forget_given([])
         return len(action.values)
-
-    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
-        """The agent as a `Guard` of its own plans: the kill switch and the band."""
-        if exists(self.bounds.kill_switch):
-            raise RefusedError(
-                "kill switch", f"{self.bounds.kill_switch} is there.", wait_s=self.bounds.poll
-            )
-        check_band(self.bounds.order, action, undo=undo)
 
     def _is_due(self, what: str, every_s: float) -> bool:
         now = time.monotonic()
