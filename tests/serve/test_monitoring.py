@@ -60,12 +60,14 @@ def promtool(*arguments: str, text: str | None = None) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.live
 @needs_promtool
 def test_prometheus_takes_the_configuration_and_the_rules() -> None:
     promtool("check", "config", str(FOLDER / "prometheus.yml"))
     promtool("test", "rules", str(FOLDER / "alerts_test.yml"))
 
 
+@pytest.mark.live
 @needs_promtool
 def test_prometheus_finds_nothing_wrong_with_the_metrics() -> None:
     metrics = Metrics()
@@ -73,6 +75,7 @@ def test_prometheus_finds_nothing_wrong_with_the_metrics() -> None:
     promtool("check", "metrics", text=metrics.show({"proposed": 1}, 40).decode())
 
 
+@pytest.mark.live
 @needs_promtool
 def test_prometheus_can_parse_every_panel(tmp_path: Path) -> None:
     rules = [{"record": f"panel:{n}", "expr": one} for n, one in enumerate(expressions())]
