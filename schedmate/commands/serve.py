@@ -97,7 +97,7 @@ def serve(
     settings = load_settings(history=history)
     options = ServeOptions(
         state=state or data_dir() / "serve",
-        record=record or data_dir() / "record.db",
+        record=record or data_dir() / "recovery.db",
         socket=socket,
         socket_mode=_mode(socket_mode),
         host=host,

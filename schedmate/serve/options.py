@@ -47,7 +47,7 @@ class ServeOptions:
     """
 
     state: Path = field(default_factory=lambda: data_dir() / "serve")
-    record: Path = field(default_factory=lambda: data_dir() / "record.db")
+    record: Path = field(default_factory=lambda: data_dir() / "recovery.db")
     socket: Path | None = None
     socket_mode: int = 0o660
     host: str = "127.0.0.1"
