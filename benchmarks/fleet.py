@@ -92,7 +92,7 @@ def one(path: Path) -> dict[str, Any]:
 def gain() -> None:
     """Emptied nodes, slack nodes, migrations and their cost, by method and seed."""
     rows = []
-    cases = ((37_707, "all tasks", SEEDS[:1]), (8_000, "all tasks", SEEDS))
+    cases = ((37_707, "all tasks", SEEDS[:1]), (8_000, "all tasks", SEEDS[1:2]))
     for size, kept, seeds in (*cases, (8_000, HALF_EMPTY, SEEDS)):
         for seed in seeds:
             snapshot = synthesize(size, seed=seed)
@@ -250,15 +250,15 @@ def part(snapshot: FleetSnapshot, nodes: np.ndarray[Any, Any]) -> FleetSnapshot:
 def on_openb(folder: Path) -> None:
     """Recorded nodes and pods, placed here; fragment rates for a whole node of eight GPUs."""
     rows = []
-    for filled, placement in ((0.8, "random"), (1.0, "best-fit")):
-        for seed in (42,):
+    for filled, placement in ((0.8, "random"),):
+        for seed in (42, 43):
             snapshot = openb.read(folder, filled=filled, placement=placement, seed=seed)
             for method, options in METHODS.items():
                 began = time.process_time()
                 found = search(snapshot, replace(options, seed=seed))
                 took = time.process_time() - began
                 whole = make_plan(snapshot, found.moves)
-                for budget in (None, 50, 500) if method == "schedmate" else (None,):
+                for budget in (None, 50, 500) if method == "large-nodes" else (None,):
                     plan = choose(whole, Costs(), budget).plan
                     assert faults(snapshot, planned(plan), plan.emptied) == []
                     after = moved(snapshot, plan)

@@ -45,7 +45,8 @@ def defrag(
     method: Annotated[
         str,
         typer.Option(
-            help="schedmate; or, to compare: published (Algorithm 1), best-fit (without chains), "
+            help="schedmate, which empties most nodes; large-nodes, which empties large ones, for "
+            "large jobs; or, to compare: published (Algorithm 1), best-fit (without chains), "
             "random-eviction."
         ),
     ] = "schedmate",

@@ -241,6 +241,21 @@ def test_ejection_chains_empty_what_best_fit_cannot() -> None:
     assert plan.steps[-1].after
 
 
+def test_large_nodes_are_emptied_for_large_jobs() -> None:
+    nodes = [*machines(2, 8), *[{**node, "name": f"s{n}"} for n, node in enumerate(machines(4, 2))]]
+    tasks = [{"id": f"t{n}", "node": f"s{n}", "gpus": 1} for n in range(4)]
+    tasks += [{"id": "large", "node": "n0", "gpus": 2}]
+    tasks += [{"id": "stays", "node": "n1", "gpus": 6, "locked": True}]
+    snapshot = fleet(nodes, tasks)
+    names = {
+        method: [snapshot.nodes.name[n] for n in plan_of(snapshot, method).emptied]
+        for method in ("schedmate", "large-nodes")
+    }
+    assert "n0" not in names["schedmate"]
+    assert "n0" in names["large-nodes"]
+    assert len(names["schedmate"]) > len(names["large-nodes"])
+
+
 def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
     snapshot = synthesize(400, seed=1)
     options = Options(group=60, seed=5)

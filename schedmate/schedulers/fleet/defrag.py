@@ -66,6 +66,7 @@ RANDOM_EVICTION = Options(Rules(depth=1, place="random"), by_type=False)
 """What it replaced: evicted tasks go to any node with room."""
 METHODS = {
     "schedmate": Options(),
+    "large-nodes": Options(Rules(order="price")),
     "published": PUBLISHED,
     "best-fit": BEST_FIT,
     "random-eviction": RANDOM_EVICTION,

@@ -37,7 +37,8 @@ class Rules:
     breadth: int = 6
     """Nodes tried at each level of a chain."""
     order: str = "pods"
-    """Which nodes first: `pods`, fewest tasks (Algorithm 1), or `cost`, least to lose by moving."""
+    """Which nodes first: `pods`, fewest tasks (Algorithm 1); `cost`, least to lose by moving, which
+    empties most nodes; `price`, the same for each GPU of the node, which empties large ones."""
     place: str = "best"
     """Where tasks go that fit: `best` fit, or `random`."""
 
@@ -64,10 +65,12 @@ class Vacating:
             for n, here in enumerate(tasks)
             if here and self.room.open[n] and part.gpus[n] and all(part.movable[t] for t in here)
         ]
-        if self.rules.order == "cost":
-            cost = part.cost
-            return sorted(found, key=lambda n: (sum(cost[t] for t in tasks[n]), len(tasks[n]), n))
-        return sorted(found, key=lambda n: (len(tasks[n]), n))
+        if self.rules.order == "pods":
+            return sorted(found, key=lambda n: (len(tasks[n]), n))
+        costs = {n: sum(part.cost[t] for t in tasks[n]) for n in found}
+        if self.rules.order == "price":
+            costs = {n: cost / part.gpus[n] for n, cost in costs.items()}
+        return sorted(found, key=lambda n: (costs[n], len(tasks[n]), n))
 
     def run(self) -> None:
         """Try each candidate once (lines 3 to 18 of Algorithm 1)."""
@@ -134,7 +137,7 @@ class Vacating:
 
     def _leaving(self, n: int) -> list[int]:
         here = list(self.room.tasks[n])
-        if self.rules.order == "cost":
+        if self.rules.order != "pods":
             # what is hardest to place first
             need, cpus = self.part.need, self.part.need_cpus
             here.sort(key=lambda t: (-need[t], -cpus[t], t))
