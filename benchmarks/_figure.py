@@ -1,8 +1,8 @@
-"""Curves as an SVG file of its own, drawn as in schedmate's reports."""
+"""Curves and bars as SVG files of their own, drawn as in schedmate's reports."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from markupsafe import escape
@@ -55,5 +55,29 @@ def save(
         f'<rect y="-24" width="{WIDTH}" height="{height + 24}" fill="#fff"/>'
         f'<text class="title" x="{LEFT}" y="-8">{escape(title)}</text>{marked}{inside}{legend}'
         "</svg>\n",
+        encoding="utf-8",
+    )
+
+
+def save_bars(path: Path, title: str, chart: str, names: Iterable[str]) -> None:
+    """Write a chart of bars, whose n-th layer is called `names[n]`, to `path`."""
+    inside = chart[chart.index(">") + 1 : chart.rindex("</svg>")]
+    style = "".join(f".dot.s{n}{{fill:{colour}}}" for n, colour in enumerate(COLOURS))
+    layers = list(names)
+    legend = "".join(
+        f'<rect class="dot s{n}" x="{LEFT}" y="{y - 8}" width="12" height="12"/>'
+        f'<text x="{LEFT + 20}" y="{y + 2}">{escape(name)}</text>'
+        for n, name in enumerate(layers)
+        for y in (HEIGHT + 28 + LEGEND * n,)
+    )
+    height = HEIGHT + 28 + LEGEND * len(layers)
+    path.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '
+        f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>'
+        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}"
+        ".axis.y{text-anchor:start}.tick.y{text-anchor:end}.grid{stroke:#cbd5e1;fill:none}"
+        f".title{{font-size:13px}}{style}</style>"
+        f'<rect y="-24" width="{WIDTH}" height="{height + 24}" fill="#fff"/>'
+        f'<text class="title" x="{LEFT}" y="-8">{escape(title)}</text>{inside}{legend}</svg>\n',
         encoding="utf-8",
     )

@@ -5,6 +5,7 @@
     python benchmarks/fleet.py optimum          # against the integer program, 25 nodes
     python benchmarks/fleet.py openb FOLDER     # openb's nodes and pods (alibaba gpu-v2023)
     python benchmarks/fleet.py place            # several jobs, synthetic fleet
+    python benchmarks/fleet.py pictures         # those of docs/fleet.md
 
 Every fleet named synthetic is drawn by `schedmate fleet synthesize`; openb's nodes and pods are
 recorded, where each pod is was decided here. CPU seconds are those of the process and its children,
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import record
+from _record import RESULTS, record
 
 from schedmate.schedulers.fleet import document, topology
 from schedmate.schedulers.fleet.bound import most_emptied
@@ -336,6 +337,19 @@ def placing() -> None:
     record("fleet_place", rows, trace=ORIGIN, request="H20 GPUs with 12 CPUs each")
 
 
+def pictures() -> None:
+    """Figures 13 and 14 of the synthetic fleet, as files of their own."""
+    from _figure import save_bars
+
+    from schedmate.report.fleet import WORDS, figures
+
+    found = diagnose(synthesize(seed=0), DEFAULT)
+    causes, topology_too, _ = figures(found)
+    for name, figure in (("causes", causes), ("large_jobs", topology_too)):
+        path = RESULTS / f"fleet_{name}.svg"
+        save_bars(path, f"{figure.title} (synthetic fleet, seed 0)", figure.chart, WORDS.values())
+
+
 def _room(snapshot: FleetSnapshot) -> topology.Capacity:
     return topology.capacity(snapshot, "H20", 12_000)
 
@@ -356,4 +370,6 @@ if __name__ == "__main__":
     elif what == "openb":
         on_openb(Path(sys.argv[2]))
     else:
-        {"speed": speed, "gain": gain, "optimum": optimum, "place": placing}[what]()
+        {"speed": speed, "gain": gain, "optimum": optimum, "place": placing, "pictures": pictures}[
+            what
+        ]()

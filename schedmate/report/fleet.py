@@ -26,12 +26,7 @@ MOST_TYPES = 6
 
 def fleet_page(found: Diagnosis, document: dict[str, Any], name: str, command: str = "") -> str:
     """The whole report as HTML. `document`: as `--json` prints it."""
-    single = [one for one in found.shapes if one.request.pods == 1]
-    large = [one for one in found.shapes if one.request.pods > 1]
-    types = sorted(
-        (t for t in found.snapshot.gpu_types if found.shapes and t),
-        key=lambda t: -max(one.by_type[t] for one in found.shapes),
-    )
+    types = _types(found)
     return render(
         "fleet",
         "charts",
@@ -41,15 +36,28 @@ def fleet_page(found: Diagnosis, document: dict[str, Any], name: str, command: s
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
         causes=list(WORDS.items()),
-        figures=[
-            *([_lost("Idle GPUs that a request cannot get, by cause", single)] if single else []),
-            *([_lost("The same for jobs on many nodes", large)] if large else []),
-            *([_fulfilled(large, types)] if large else []),
-        ],
+        figures=figures(found),
         types=types,
         nodes=document["nodes_that_matter"],
         data=embedded(document),
     )
+
+
+def figures(found: Diagnosis) -> list[Figure]:
+    """Figure 13 for requests of one pod; for larger ones the same, and Figure 14."""
+    single = [one for one in found.shapes if one.request.pods == 1]
+    large = [one for one in found.shapes if one.request.pods > 1]
+    return [
+        *([_lost("Idle GPUs that a request cannot get, by cause", single)] if single else []),
+        *([_lost("The same for jobs on many nodes", large)] if large else []),
+        *([_fulfilled(large, _types(found))] if large else []),
+    ]
+
+
+def _types(found: Diagnosis) -> list[str]:
+    """GPU types, those of which most requests could start first."""
+    types = [name for name in found.snapshot.gpu_types if found.shapes and name]
+    return sorted(types, key=lambda name: -max(one.by_type[name] for one in found.shapes))
 
 
 def _bars(shapes: list[Shape]) -> tuple[axes.Floats, Axis]:

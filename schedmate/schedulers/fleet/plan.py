@@ -21,8 +21,6 @@ from schedmate.schedulers.fleet.ejection import Move
 from schedmate.schedulers.fleet.load import Load
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot, Ints
 
-SCHEMA = "schedmate.fleet-plan/v1"
-
 
 @dataclass
 class Step:
