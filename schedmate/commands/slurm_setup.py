@@ -85,7 +85,7 @@ def connect(bounds: Bounds) -> SlurmAdapter:
 
 @contextmanager
 def opened(
-    bounds: Path | None, state: Path | None, history: Path | None, *, dry_run: bool = False
+    bounds: Path | None, state: Path | None, history: str | None, *, dry_run: bool = False
 ) -> Iterator[Setup]:
     """An agent with everything that it needs, closed afterwards."""
     from schedmate.commands.slurm_recovery import SlurmRecovery, load_recovery

@@ -61,6 +61,8 @@ def of_ended(workload: Workload, outcome: Outcome) -> tuple[Workload, Outcome]:
             for at, (failure, again) in outcome.failures.items()
             if at in positions
         },
+        told_s=[outcome.told_s[old] for old in kept] if outcome.told_s else (),
+        counts={name: [each[old] for old in kept] for name, each in outcome.counts.items()},
     )
     selected = workload.select(kept)
     return selected, cut
