@@ -168,7 +168,7 @@ def _planned(
     costs = Costs(overlap_s=prices[0], worth_h=prices[1])
     groups = options.rounds * -(-len(snapshot.nodes) // options.group)
     # a process starts more slowly than a small fleet is searched
-    processes = jobs or (len(os.sched_getaffinity(0)) if groups > 4 * options.rounds else 1)
+    processes = jobs or (len(os.sched_getaffinity(0)) if groups > 20 * options.rounds else 1)
     with progress("searching", groups) as advance:
         found = search(snapshot, options, costs, processes=processes, progress=advance)
     choice = choose(make_plan(snapshot, found.moves), costs, budget)
