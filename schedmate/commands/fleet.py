@@ -11,8 +11,7 @@ from schedmate.commands.fleet_snapshots import check, convert, synthesize
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Why idle GPUs of a cluster cannot be had, and how to win them back: diagnosis, "
-    "defragmentation and placement on a snapshot.",
+    help="Why idle GPUs cannot be had, and how to win them back.",
 )
 for command in (check, convert, diagnose, defrag, verify, place, synthesize):
     app.command()(command)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Plan the parallelism of large models: stages, tensor and data parallelism, memory, time.",
+    help="How to split a large model over GPUs, and what it takes.",
 )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]|[KMGTPE]i)?")
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)([numkMGTPE]|[KMGTPE]i)?"
+)
 _UNITS = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
 _UNITS |= {letter: 1e3**power for power, letter in enumerate("MGTPE", start=2)}
 _UNITS |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}

@@ -139,9 +139,9 @@ def _held(job: Any, gpus: dict[str, int]) -> Iterator[tuple[str, dict[str, Any]]
 def hosts(text: str) -> list[str]:
     """The hosts of a Slurm host list: `gpu[01-03,7],login`; raises `ValueError`."""
     found: list[str] = []
-    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+    for part in re.findall(r"(?:[^,\[\]]++|\[[^\[\]]*+\])++", text):
         names = [""]
-        for plain, ranges in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", part):
+        for plain, ranges in re.findall(r"([^\[\]]++)|\[([^\[\]]*+)\]", part):
             ends = [plain] if plain else [one for span in ranges.split(",") for one in _span(span)]
             if len(names) * len(ends) + len(found) > MOST_HOSTS:
                 raise ValueError(f"{text[:40]!r} names more than {MOST_HOSTS:,} hosts")
@@ -164,7 +164,7 @@ def _switches(topology: str) -> tuple[dict[str, str], dict[str, str]]:
     leaf: dict[str, str] = {}
     above: dict[str, str] = {}
     for line in topology.splitlines():
-        fields = dict(re.findall(r"(\w+)=(\S+)", line.partition("#")[0]))
+        fields = dict(re.findall(r"(?<!\w)(\w++)=(\S++)", line.partition("#")[0]))
         fields = {name.lower(): value for name, value in fields.items()}
         name = fields.get("switchname") or fields.get("blockname")
         if not name:
