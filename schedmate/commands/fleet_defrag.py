@@ -52,12 +52,15 @@ def defrag(
     ] = "schedmate",
     overlap_s: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Time for which a task holds both nodes."),
+        typer.Option(
+            min=0, max=1e9, metavar="SECONDS", help="Time for which a task holds both nodes."
+        ),
     ] = 300.0,
     worth_h: Annotated[
         float,
         typer.Option(
             min=0,
+            max=1e9,
             metavar="HOURS",
             help="Hours for which GPUs together are worth more than scattered: to the next run.",
         ),

@@ -33,10 +33,12 @@ def place(
         typer.Option(metavar="TYPE", help="GPU type, as H20; needed where types differ."),
     ] = None,
     cpus_per_gpu: Annotated[
-        float, typer.Option(min=0, metavar="N", help="CPU cores that go with each GPU.")
+        float,
+        typer.Option(min=0, max=1e6, metavar="N", help="CPU cores that go with each GPU."),
     ] = 0.0,
     memory_per_gpu: Annotated[
-        float, typer.Option(min=0, metavar="GB", help="Host memory that goes with each GPU.")
+        float,
+        typer.Option(min=0, max=1e6, metavar="GB", help="Host memory that goes with each GPU."),
     ] = 0.0,
     pod: Annotated[
         int, typer.Option(min=1, metavar="N", help="GPUs of a pod: nodes give multiples of it.")

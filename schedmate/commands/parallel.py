@@ -31,6 +31,8 @@ app = typer.Typer(
 
 
 DEGREES = (1, 2, 4)
+MOST = 10**6
+"""Samples of an iteration and tokens of a sample at most, as in a plan."""
 
 
 @app.command()
@@ -95,10 +97,12 @@ def plan(
     gpu_type: Annotated[str, typer.Option(help="GPU model, as A100.")] = "A100-80",
     gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs of a node.")] = 8,
     global_batch: Annotated[
-        int | None, typer.Option(min=1, help="Samples of an iteration; else what REPO says.")
+        int | None,
+        typer.Option(min=1, max=MOST, help="Samples of an iteration; else what REPO says."),
     ] = None,
     sequence: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of a sample; else what REPO says.")
+        int | None,
+        typer.Option(min=1, max=MOST, help="Tokens of a sample; else what REPO says."),
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16, bf16 or fp8.")] = "bf16",
     sharding: Annotated[str, typer.Option(help="none, zero-1 or zero-2.")] = "none",
@@ -125,7 +129,9 @@ def plan(
     from schedmate.schedulers.parallelism.plan import check
     from schedmate.schedulers.parallelism.planner import Planner
 
-    check(precision=precision, sharding=sharding, recompute=recompute)
+    precision, sharding, recompute = check(
+        precision=precision, sharding=sharding, recompute=recompute
+    )
     if sharding == "zero-3":
         raise UsageError(
             "zero-3 shards everything over all GPUs, which leaves no stages to plan: write such a "
@@ -189,7 +195,7 @@ def profile(
     from schedmate.schedulers.parallelism.plan import check
     from schedmate.schedulers.parallelism.timing import COLUMNS, row, timed
 
-    check(precision=precision)
+    (precision,) = check(precision=precision)
     spec = known.model(model)
     lines, noise = [COLUMNS], []
     cases = list(product(micro_batch or DEGREES, tensor or DEGREES))
@@ -221,8 +227,7 @@ def export(
 
     if to not in FRAMEWORKS:
         raise UsageError(f"--to {to}: say one of {', '.join(FRAMEWORKS)}")
-    first = next(read_plans(plans))
-    typer.echo(exported(first, to))
+    typer.echo(exported(next(read_plans(plans)), to))
 
 
 @app.command()

@@ -71,7 +71,11 @@ class Table(Estimator):
 def noisy(durations: Sequence[float], sigma: float, seed: int) -> list[float]:
     """Each duration times a log-normal factor of median 1: a predictor of known quality."""
     random_ = random.Random(seed)  # noqa: S311 - an experiment, not a secret
-    return [duration * math.exp(random_.gauss(0.0, sigma)) for duration in durations]
+    largest = 500.0  # of a logarithm: what is beyond is absurd either way
+    return [
+        duration * math.exp(max(-largest, min(random_.gauss(0.0, sigma), largest)))
+        for duration in durations
+    ]
 
 
 class TimeLimit(Estimator):

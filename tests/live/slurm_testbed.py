@@ -112,8 +112,12 @@ def missing() -> str | None:
     return f"not installed: {', '.join(lacking)}; `.ci/install live`" if lacking else None
 
 
+PATIENCE_S = 120.0
+
+
 def until(what: str, seconds: float, done: Callable[[], object]) -> None:
-    """Wait for something to become true; fails when it does not."""
+    """Wait for something to become true; fails when it does not, on a busy machine much later."""
+    seconds = max(seconds, PATIENCE_S)
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, f"{what}: not within {seconds:g} s"

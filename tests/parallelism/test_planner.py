@@ -158,7 +158,7 @@ def test_uniform_plans_give_every_stage_the_same_gpus() -> None:
 
 
 def test_what_does_not_fit_is_sharded_then_recomputed() -> None:
-    found = Planner(NETWORK).plan(request("gpt-2.6b", "A10", 4, 2, 128))
+    found = Planner(NETWORK).plan(request("gpt-2.6b", "A10", 4, 2, 128)._replace(sequence=4096))
     assert (found.request.sharding, found.request.recompute) == ("zero-1", "full")
     assert len(found.notes) == 2
     assert found.best.proxy.fits

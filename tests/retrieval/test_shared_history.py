@@ -217,7 +217,8 @@ def test_another_embedder_is_told_to_rebuild(
 
 def test_jobs_move_there_and_back(cli: Cli, url: str, tmp_path: Path) -> None:
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
-    assert cli("history", "import", str(ROOT / "examples" / "history.jsonl"), "--history", first)
+    examples = str(ROOT / "examples" / "history.jsonl")
+    assert cli("history", "import", examples, "--history", first).code == 0
     there = cli("history", "copy", url, "--history", first)
     assert (there.code, "40 jobs copied" in there.err) == (0, True), there.err
     back = cli("history", "copy", second, "--history", url, "--json")

@@ -16,7 +16,7 @@ import uvicorn
 from processes import LONG_S
 
 from schedmate.serve.app import create_app
-from schedmate.serve.options import ServeOptions
+from schedmate.serve.options import Limits, ServeOptions
 from schedmate.serve.service import Service
 from schedmate.settings import load_settings
 
@@ -55,7 +55,8 @@ class Served:
 @contextmanager
 def served(folder: Path, history: Path | None = None, **options: Any) -> Iterator[Served]:
     """A service that is ready; over TCP where `port` is given, 0 for a free one."""
-    given = {"state": folder / "state", "record": folder / "record.db", **options}
+    given: dict[str, Any] = {"limits": Limits(advice_s=60.0)}
+    given |= {"state": folder / "state", "record": folder / "record.db", **options}
     path = folder / f"{secrets.token_hex(4)}.sock"
     if "port" not in given:
         given["socket"] = path

@@ -232,7 +232,7 @@ class TestLoad:
         self, one: Served, logs: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("schedmate.readers.TRACK", "confined_work:sleep_deaf")
-        body = {"job": {}, "log": str(logs / "run.log"), "deadline_s": 3.0}
+        body = {"job": {}, "log": str(logs / "run.log"), "deadline_s": 20.0}
         with ThreadPoolExecutor(12) as pool:
             hanging = [pool.submit(one.post, "/v1/track", body) for _ in range(12)]
             wait_until(lambda: not one.service.reading.idle)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from schedmate.errors import InputError
 from schedmate.schedulers.parallelism import operators as ops
-from schedmate.schedulers.parallelism.devices import DeviceSpec, normalised
+from schedmate.schedulers.parallelism.devices import DeviceSpec, canonical
 from schedmate.schedulers.parallelism.kernels import both_times, calibration
 from schedmate.schedulers.parallelism.models import ModelSpec
 from schedmate.schedulers.parallelism.network import Network
@@ -41,11 +41,11 @@ class Compute:
 
     network: Network
     notes: set[str] = field(default_factory=set)
-    _known: dict[tuple[str, str, Sizes, int], LayerTimes] = field(default_factory=dict)
+    _known: dict[tuple[ModelSpec, str, Sizes, int], LayerTimes] = field(default_factory=dict)
 
     def layers(self, spec: ModelSpec, gpu: str, sizes: Sizes, per_node: int) -> LayerTimes:
         """The times of a model's layers on one GPU type, with `per_node` GPUs a node."""
-        key = (spec.name, normalised(gpu), sizes, per_node)
+        key = (spec, canonical(gpu), sizes, per_node)
         if key not in self._known:
             profiled = self._profiled(spec, gpu, sizes)
             self._known[key] = profiled or self._modelled(spec, gpu, sizes, per_node)
@@ -56,10 +56,10 @@ class Compute:
         if not tables.layers or spec.kind != "transformer":
             return None
         key = LayerKey(
-            normalised(gpu), sizes.precision, spec.hidden, sizes.micro_batch, sizes.tensor
+            canonical(gpu), sizes.precision, spec.hidden, sizes.micro_batch, sizes.tensor
         )
         found = tables.layers.get(key)
-        if found is None or found.sequence != sizes.sequence:
+        if found is None or not _alike(found, spec, sizes):
             self._missing(gpu, spec, key)
             return None
         overhead = calibration()["iteration"]
@@ -125,6 +125,14 @@ class Compute:
 def _sum(device: DeviceSpec, operators: Iterable[ops.Operator], sizes: Sizes) -> Times:
     times = [both_times(device, operator, sizes.precision) for operator in operators]
     return sum(one for one, _ in times), sum(one for _, one in times)
+
+
+def _alike(found: Profiled, spec: ModelSpec, sizes: Sizes) -> bool:
+    """Whether a layer was timed with the shapes of this model: a table has plain ones only."""
+    grouped = spec.kv_heads not in (0, spec.heads)
+    plain = not (spec.gated or spec.experts or grouped)
+    wide = found.feed_forward in (0, spec.feed_forward)
+    return plain and wide and found.sequence == sizes.sequence
 
 
 def _total(found: Profiled, names: Iterable[str], constants: dict[str, float]) -> Times:

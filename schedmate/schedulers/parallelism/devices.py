@@ -82,6 +82,11 @@ def device(name: str) -> DeviceSpec:
     return devices()[found]
 
 
+def canonical(name: str) -> str:
+    """The known name of a GPU type, whatever alias is given; else the name as it is compared."""
+    return _aliases().get(normalised(name), normalised(name))
+
+
 def described(text: str) -> DeviceSpec:
     """A GPU type by its datasheet: `NAME:memory=GB,bandwidth=GB/s,fp16=TFLOP/s[,link=GB/s]`.
 
@@ -104,6 +109,10 @@ def described(text: str) -> DeviceSpec:
         )
     if not all(0 < value < 1e9 for value in values.values()):
         raise InputError(f"--device {text!r}: every number must be above 0")
+    half = peaks.get("bf16", peaks.get("fp16"))
+    if half is not None:  # units for one 16-bit format have the other as well
+        peaks.setdefault("fp16", half)
+        peaks.setdefault("bf16", half)
     peaks.setdefault("fp32", min(peaks.values()) / 8)
     return _spec(
         {

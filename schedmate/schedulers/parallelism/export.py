@@ -19,9 +19,14 @@ def exported(plan: Plan, framework: str) -> str:
     Raises `InputError` where the framework cannot run such a plan, and says why.
     """
     spec, _ = plan.spec()
-    if spec.kind != "transformer":
+    if spec.kind != "transformer" or not spec.causal:
         raise InputError(
-            f"{spec.name} is no transformer: there are launch arguments for those only"
+            f"{spec.name} is no decoder-only transformer: there are launch arguments for those only"
+        )
+    if plan.gpus % min(plan.gpus, plan.gpus_per_node):
+        raise InputError(
+            f"{plan.title()}: {plan.gpus} GPUs do not fill nodes of {plan.gpus_per_node}, and "
+            "launchers start the same number of processes on every node"
         )
     arguments = FRAMEWORKS[framework](plan, spec)
     return " \\\n  ".join(map(shlex.quote, arguments))
@@ -38,6 +43,16 @@ def _one(plan: Plan, framework: str) -> int:
             "with --uniform"
         )
     return degrees.pop()
+
+
+def _even(plan: Plan, framework: str) -> None:
+    """Raises `InputError` for stages of unlike numbers of blocks, which only Megatron-LM takes."""
+    if _uneven(plan):
+        blocks = ", ".join(str(stage.layers) for stage in plan.stages)
+        raise InputError(
+            f"{framework}'s arguments cannot say which layers are in which stage (here {blocks}): "
+            "export to megatron, or write an even plan"
+        )
 
 
 def _torchrun(plan: Plan) -> Arguments:
@@ -70,6 +85,12 @@ def _megatron(plan: Plan, spec: ModelSpec) -> Arguments:
         found += ["--group-query-attention", f"--num-query-groups={spec.kv_heads}"]
     if spec.gated:
         found.append("--swiglu")
+    if spec.norm == "rms":
+        found.append("--normalization=RMSNorm")
+    if not spec.positions:
+        found.append("--position-embedding-type=rope")
+    if not spec.tied:
+        found.append("--untie-embeddings-and-output-weights")
     if spec.experts:
         found += [f"--num-experts={spec.experts}", f"--moe-router-topk={spec.top}"]
     if plan.precision in {"fp16", "bf16"}:
@@ -120,6 +141,12 @@ def _layout(plan: Plan) -> str:
 
 def _deepspeed(plan: Plan, spec: ModelSpec) -> Arguments:
     tensor = _one(plan, "DeepSpeed")
+    _even(plan, "DeepSpeed")
+    if spec.experts:
+        raise InputError(
+            f"{spec.name} has experts, which Megatron-DeepSpeed sets in its own code: export to "
+            "megatron"
+        )
     stage = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3}[plan.sharding]
     if len(plan.stages) > 1 and stage > 1:
         raise InputError(
@@ -142,6 +169,9 @@ def _deepspeed(plan: Plan, spec: ModelSpec) -> Arguments:
         f"--num-layers={spec.blocks}",
         f"--hidden-size={spec.hidden}",
         f"--num-attention-heads={spec.heads}",
+        f"--ffn-hidden-size={spec.feed_forward}",
+        *([f"--num-key-value-heads={spec.kv_heads}"] if spec.kv_heads else []),
+        *(["--swiglu"] if spec.gated else []),
         f"--seq-length={plan.sequence}",
         f"--max-position-embeddings={max(plan.sequence, spec.positions)}",
         f"--micro-batch-size={plan.micro_batch}",
@@ -156,6 +186,8 @@ def _deepspeed(plan: Plan, spec: ModelSpec) -> Arguments:
 
 def _torchtitan(plan: Plan, spec: ModelSpec) -> Arguments:
     tensor = _one(plan, "torchtitan")
+    _even(plan, "torchtitan")
+    staged = len(plan.stages) > 1
     shard = plan.data if plan.sharding != "none" else 1
     found = [
         *_torchrun(plan),
@@ -163,7 +195,7 @@ def _torchtitan(plan: Plan, spec: ModelSpec) -> Arguments:
         "torchtitan.train",
         f"--model.flavor={spec.name}",
         f"--training.seq_len={plan.sequence}",
-        f"--training.local_batch_size={plan.micro_batch * plan.micro_batches}",
+        f"--training.local_batch_size={plan.micro_batch * (plan.micro_batches if staged else 1)}",
         f"--training.global_batch_size={plan.global_batch}",
         f"--parallelism.tensor_parallel_degree={tensor}",
         f"--parallelism.pipeline_parallel_degree={len(plan.stages)}",

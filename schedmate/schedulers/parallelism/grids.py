@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from schedmate.schedulers.parallelism import operators as ops
 from schedmate.schedulers.parallelism.devices import DeviceSpec
 from schedmate.schedulers.parallelism.kernels import calibration
-from schedmate.schedulers.parallelism.memory import layer_memory
+from schedmate.schedulers.parallelism.memory import context_bytes, layer_memory
 from schedmate.schedulers.parallelism.models import ModelSpec
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.operators import Sizes
@@ -169,18 +169,22 @@ class Grid:
         """The non-dominated plans that fit into memory, by ascending computation bias."""
         found = []
         for data in _powers(self.request.gpus // self.stages):
-            batches = self.micro_batches(data)
-            if batches:
+            for batches in self.micro_batches(data):
                 found += self._with_data(data, batches)
         return frontier(found)
 
-    def micro_batches(self, data: int) -> int:
-        """Micro-batches of an iteration: four a stage, or the most below that which divide it."""
+    def micro_batches(self, data: int) -> list[int]:
+        """Numbers of micro-batches to choose from.
+
+        Four a stage, or the most below that which divide the batch, as in the paper; and more and
+        smaller ones, which need less memory: sixteen a stage, or one for each sample.
+        """
         share, rest = divmod(self.request.global_batch, data)
         if rest:
-            return 0
-        wanted = min(MICRO_BATCHES_PER_STAGE * self.stages, share)
-        return max(count for count in range(1, wanted + 1) if share % count == 0)
+            return []
+        wanted = MICRO_BATCHES_PER_STAGE * self.stages
+        found = [_divisor(share, min(wanted * factor, share)) for factor in (1, 4)]
+        return list(dict.fromkeys([*found, share]))
 
     def _with_data(self, data: int, batches: int) -> list[Candidate]:
         import numpy as np
@@ -250,7 +254,7 @@ class Grid:
             held * (each - shared + shared / data)
             + activations * in_flight
             + np.array(scratch)[place]
-            + constants["context_bytes"]["data-centre"]
+            + context_bytes(self.device)
         )
         fits = (memory <= self.device.memory_bytes).all(axis=1) & self._divisible(tensor)
         gradients = self._gradients(held, tensor, data)
@@ -294,6 +298,11 @@ class Grid:
         second_per_byte = self.network.ring([request.gpu], data, 1e8, at_once, inside=inside) / 1e8
         slowest: Floats = (4 * held).max(axis=1) * second_per_byte
         return slowest
+
+
+def _divisor(number: int, most: int) -> int:
+    """The largest divisor that is at most `most`."""
+    return next(count for count in range(most, 0, -1) if number % count == 0)
 
 
 def _summed(values: list[float]) -> Floats:

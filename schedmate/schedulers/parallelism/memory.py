@@ -89,6 +89,12 @@ def layer_memory(spec: ModelSpec, layer: int, sizes: Sizes, recompute: str) -> L
     return LayerMemory(layer_parameters(spec, layer, sizes.tensor), saved, temporary)
 
 
+def context_bytes(device: DeviceSpec) -> float:
+    """What the framework itself takes on a GPU [bytes]."""
+    kind = "data-centre" if device.bandwidth > DATA_CENTRE_BANDWIDTH else "other"
+    return float(calibration()["memory"]["context_bytes"][kind])
+
+
 def stage_memory(
     plan: Plan, spec: ModelSpec, stage: int, tensor: int, device: DeviceSpec
 ) -> Memory:
@@ -101,13 +107,14 @@ def stage_memory(
     parameters = sum(one.parameters for one in held)
     kept = constants["bytes_per_parameter"][plan.precision]
     if plan.optimizer.lower() == "sgd":
-        kept -= 8
-    divided = min(constants["sharded"][plan.sharding].get(plan.precision, 0), kept)
+        kept -= 8  # no moments
+    divided = constants["sharded"][plan.sharding].get(plan.precision, 0)
+    if plan.optimizer.lower() == "sgd":
+        divided = max(0, divided - 8)
     states = parameters * (kept - divided + divided / plan.data)
     if plan.sharding == "zero-3":  # the layers that are gathered at a time
         states += 2 * sizes.element * max(one.parameters for one in held)
     in_flight = min(len(plan.stages) - stage, plan.micro_batches)
     saved = sum(one.saved for one in held)
     temporary = max(one.temporary for one in held)
-    kind = "data-centre" if device.bandwidth > DATA_CENTRE_BANDWIDTH else "other"
-    return Memory(states, saved * in_flight, temporary, constants["context_bytes"][kind])
+    return Memory(states, saved * in_flight, temporary, context_bytes(device))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,6 +75,17 @@ class ModelSpec:
 
             return len(layers(self))
         return self.blocks + 2
+
+    def sizes(self) -> dict[str, Any]:
+        """What a plan says of a transformer: hidden size, layers, and all that is not usual."""
+        usual = ModelSpec("")
+        own = {"hidden": self.hidden, "layers": self.blocks, "heads": self.heads}
+        own["vocabulary"] = self.vocabulary
+        for name in (*_OPTIONAL, *_FLAGS):
+            value = getattr(self, name)
+            if value != getattr(usual, name):
+                own[name] = value
+        return own
 
     def is_moe(self, block: int) -> bool:
         """Whether block `block`, from 0, has experts: the last of every `every` blocks."""
@@ -160,7 +171,11 @@ _SIZES = {
 }
 """What sizes are called, first our own name."""
 
-_FLAGS = {"gated": bool, "activation": str, "norm": str, "biases": bool, "attention": str}
+_FLAGS: dict[str, type] = {
+    **dict.fromkeys(("gated", "biases", "dropout", "tied", "causal"), bool),
+    **dict.fromkeys(("activation", "norm", "attention"), str),
+    **dict.fromkeys(("top", "every"), int),
+}
 
 
 def from_sizes(sizes: Mapping[str, Any], name: str = "") -> ModelSpec:
@@ -248,11 +263,6 @@ def from_metadata(metadata: WorkloadMetadata) -> ModelSpec:
     if known and (known.hidden, known.blocks) == (sized.hidden, sized.blocks):
         return known
     return sized
-
-
-def with_sequence(spec: ModelSpec, sequence: int) -> ModelSpec:
-    """The model with position embeddings for a sequence that is longer than its own."""
-    return replace(spec, positions=max(spec.positions, sequence)) if spec.positions else spec
 
 
 def _whole(what: str, value: Any, least: int) -> int:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from schedmate.schedulers.parallelism.devices import DeviceSpec, device, normalised
+from schedmate.schedulers.parallelism.devices import DeviceSpec, canonical, device, normalised
 from schedmate.schedulers.parallelism.profile import Point, Tables
 
 DEFAULT_NETWORK = 25e9
@@ -115,18 +115,18 @@ class Network:
         if ranks <= per_node:
             return self.all_reduce([gpu], ranks, size, 1, inside=True)
         within = self.all_reduce([gpu], per_node, size, 1, inside=True)
-        return within + self.ring([gpu], ranks // per_node, size, per_node, inside=False)
+        nodes = -(-ranks // per_node)  # each GPU reduces its part with its peers of other nodes
+        return within + self.ring([gpu], nodes, size / per_node, per_node, inside=False)
 
     def ring(
         self, gpus: Iterable[str], ranks: int, size: float, at_once: int, *, inside: bool
     ) -> float:
         """Time of a ring all-reduce by the bandwidth of the links alone [s]; see `all_reduce`."""
         volume = 2 * (ranks - 1) / ranks * size
+        if inside:  # every GPU has links of its own
+            return max(volume / self.bandwidth(gpu, ranks, size, inside=True) for gpu in gpus)
         return max(
-            volume
-            * at_once
-            / self.bandwidth(gpu, ranks if inside else at_once, size, inside=inside)
-            for gpu in gpus
+            volume * at_once / self.bandwidth(gpu, at_once, size, inside=False) for gpu in gpus
         )
 
     def contended(self, gpu: str, ranks: int) -> bool:
@@ -136,12 +136,12 @@ class Network:
 
     def _timed(self, primitive: str, gpu: str, ranks: int, size: float) -> float | None:
         for (name, _, what, count), points in self.tables.collectives.items():
-            if (name, what, count) == (normalised(gpu), primitive, ranks):
+            if (name, what, count) == (canonical(gpu), primitive, ranks):
                 return interpolated(points, size)
         return None
 
     def _link(self, scope: str, gpu: str, senders: int) -> tuple[tuple[float, ...], float] | None:
-        name = normalised(gpu)
+        name = canonical(gpu)
         counts = [count for where, one, count in self.tables.links if (where, one) == (scope, name)]
         if not counts:
             return None

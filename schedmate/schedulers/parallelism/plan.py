@@ -215,16 +215,21 @@ def parse_plan(document: Any, where: str) -> Plan:
         raise InputError(f"{where}: {f'{place}: ' if place else ''}{what}") from None
 
 
-def check(**values: str) -> None:
-    """Raises `UsageError` for a precision, sharding or recomputation that no plan can have."""
+def check(**values: str) -> tuple[str, ...]:
+    """Precisions, shardings and recomputations under our names, in the order given.
+
+    Raises `UsageError` for one that no plan can have.
+    """
+    found = []
     for name, value in values.items():
         one = Plan.model_fields[name]
         try:
             kind: Any = Annotated[one.annotation, *one.metadata]
-            TypeAdapter(kind).validate_python(value)
+            found.append(TypeAdapter(kind).validate_python(value))
         except ValidationError as error:
             said = error.errors()[0]["msg"]
             raise UsageError(f"--{name} {value}: {said[0].lower()}{said[1:]}") from None
+    return tuple(found)
 
 
 def read_plans(path: Path) -> Iterator[Plan]:
@@ -244,6 +249,10 @@ def read_plans(path: Path) -> Iterator[Plan]:
     except RecursionError:
         raise InputError(f"{path}: nested too deep to be a plan") from None
     if isinstance(whole, list):
+        if not whole:
+            raise InputError(
+                f"{path}: no plans in it: a plan is a JSON object, or one on each line"
+            )
         for number, document in enumerate(whole, 1):
             yield parse_plan(document, f"{path}, plan {number}")
     else:

@@ -153,9 +153,8 @@ class Planner:
         device = self.network.spec(request.gpu)
         if prediction.fits:
             return InputError(
-                f"no plan for {request.gpus} GPUs divides a global batch of "
-                f"{request.global_batch} and {request.spec.heads} attention heads: choose a batch "
-                "with more powers of two"
+                f"no plan was found for {request.gpus} {device.name}, though the memory would do: "
+                "try --recompute full, another --global-batch or more GPUs"
             )
         return InputError(
             f"{request.spec.name} fits on no plan for {request.gpus} {device.name}, even with "
@@ -170,12 +169,7 @@ def to_plan(request: Request, candidate: Candidate) -> Plan:
     known = request.spec
     sizes = None
     if known.kind == "transformer":
-        sizes = {
-            "hidden": known.hidden,
-            "layers": known.blocks,
-            "heads": known.heads,
-            "vocabulary": known.vocabulary,
-        }
+        sizes = known.sizes()
     return Plan(
         model=known.name,
         model_sizes=sizes,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from schedmate.errors import InputError
 from schedmate.schedulers.parallelism.compute import Compute
 from schedmate.schedulers.parallelism.kernels import calibration
 from schedmate.schedulers.parallelism.memory import Memory, layer_memory, stage_memory
@@ -90,7 +89,9 @@ class Predictor:
         self.compute.notes.clear()
         layout = _Layout(plan)
         if plan.sharding == "zero-3":
-            parts, source, bottleneck = sharded_parts(plan, spec, self.network), "fitted rows", 0
+            parts, unsure = sharded_parts(plan, spec, self.network)
+            source, bottleneck = "fitted rows", 0
+            said = [*said, *unsure]
         else:
             parts, source, bottleneck = self._pipeline(plan, spec, layout)
         memory, why_not = self._memory(plan, spec)
@@ -170,7 +171,8 @@ class Predictor:
         size = 4 * self._parameters(plan, spec, stage, tensor)
         names = [replica.gpu_type for replica in kinds]
         inside = layout.replicas_together(stage)
-        return self.network.all_reduce(names, plan.data, size, tensor, inside=inside)
+        at_once = min(tensor, plan.gpus_per_node)
+        return self.network.all_reduce(names, plan.data, size, at_once, inside=inside)
 
     def _update(self, plan: Plan, spec: ModelSpec, stage: int) -> float:
         times = []
@@ -225,12 +227,3 @@ class _Layout:
         one = self.plan.stages[stage]
         types = {replica.gpu_type for replica in one.kinds()}
         return len(types) == 1 and one.gpus <= self.plan.gpus_per_node
-
-
-def no_plan_fits(predictions: list[Prediction]) -> InputError:
-    """The error that says why none of some plans fits: the one that comes closest, its term."""
-    nearest = min(predictions, key=lambda one: one.max_memory_bytes)
-    return InputError(
-        f"the model fits on none of the allocations that were tried: {nearest.why_not}; try more "
-        "GPUs, GPUs with more memory, --recompute full or --sharding zero-3"
-    )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.devices import ELEMENT_BYTES, normalised
+from schedmate.schedulers.parallelism.devices import ELEMENT_BYTES, canonical
 
 NOT_MEASURED = 1e6
 MEGABYTE = 2**20
@@ -26,6 +26,7 @@ EMBEDDING = "encoder-embedding"
 HEAD = ("final-layernorm", "gpt-post-process")
 _QKV = "enc-attention-qkv"
 _NORM = "enc-1st-layernorm"
+_UP = "enc-MLP-GEMM-1"
 _LARGEST_FILE = "is larger than 512 MiB when unpacked: give the tables of fewer GPU types"
 
 
@@ -46,6 +47,8 @@ class Profiled:
     operators: dict[str, tuple[float, float]] = field(default_factory=dict)
     vocabulary: int = 0
     sequence: int = 0
+    feed_forward: int = 0
+    """0: the table does not say."""
 
 
 Point = tuple[float, float]
@@ -66,7 +69,7 @@ class Tables:
     """Rows of a table of kernel latencies, which the device model is fitted to."""
 
     def gpus(self) -> set[str]:
-        """Normalised names of the GPU types whose layers were timed."""
+        """Names of the GPU types whose layers were timed."""
         return {key.gpu for key in self.layers}
 
 
@@ -177,7 +180,7 @@ def _read_layers(rows: Iterable[_Row], tables: Tables) -> None:
         if values.get("algorithm", "0") != "0":  # another sharding of the same operator
             continue
         key = (
-            normalised(values["gpu"]),
+            canonical(values["gpu"]),
             values["precision"],
             values.get("model", ""),
             int(row.number("micro_batch")),
@@ -195,6 +198,9 @@ def _read_layers(rows: Iterable[_Row], tables: Tables) -> None:
         if HEAD[1] in operators:
             table = operators[HEAD[1]].number("weights_mb") * MEGABYTE / element * tensor
             profiled.vocabulary = round(table / hidden)
+        if _UP in operators:
+            wide = operators[_UP].number("weights_mb") * MEGABYTE / element * tensor
+            profiled.feed_forward = round(wide / hidden / 8) * 8
         for name, row in operators.items():
             times = row.number("forward_us") / 1e6, row.number("backward_us") / 1e6
             if max(times) < NOT_MEASURED / 1e6:
@@ -210,7 +216,7 @@ def _read_collectives(rows: Iterable[_Row], tables: Tables) -> None:
             continue
         values = row.values
         key = (
-            normalised(values["gpu"]),
+            canonical(values["gpu"]),
             values.get("precision", ""),
             values["primitive"],
             int(row.number("gpus")),
@@ -228,7 +234,7 @@ def _read_links(file: Path, tables: Tables) -> None:
         for scope, by_gpu in _scopes(document):
             for gpu, by_count in by_gpu.items():
                 for count, (polynomial, peak) in by_count.items():
-                    key = (scope, normalised(gpu), int(count))
+                    key = (scope, canonical(gpu), int(count))
                     coefficients = tuple(float(one) for one in polynomial)
                     if not all(map(math.isfinite, (*coefficients, float(peak)))):
                         raise ValueError(f"{gpu}: not a finite number")

@@ -84,8 +84,7 @@ def every_plan(
     grid = Grid(request, stages, network, clusters)
     data = 1
     while data * stages <= request.gpus:
-        batches = grid.micro_batches(data)
-        if batches:
+        for batches in grid.micro_batches(data):
             sizes = Sizes(
                 request.global_batch // (data * batches), request.sequence, request.precision, 1
             )

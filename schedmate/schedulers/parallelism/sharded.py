@@ -13,12 +13,15 @@ from functools import cache
 from typing import NamedTuple
 
 from schedmate import data
+from schedmate.errors import InputError
 from schedmate.schedulers.parallelism.devices import DeviceSpec, device
 from schedmate.schedulers.parallelism.models import ModelSpec, model
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.operators import flops_per_sample
 from schedmate.schedulers.parallelism.plan import Plan
 
+UNSURE = 0.2
+"""Spread of the logarithm of utilisation from which on a note says so."""
 ROWS = "schedulers/parallelism/sharded.csv"
 
 
@@ -107,10 +110,24 @@ def utilisation(at: Features, without: int | None = None) -> tuple[float, float]
     return math.exp(value), float(spread * math.sqrt(variance))
 
 
-def sharded_parts(plan: Plan, spec: ModelSpec, network: Network) -> dict[str, float]:
-    """Where the time of an iteration of a fully sharded plan goes [s]."""
-    slowest = 0.0
+def sharded_parts(
+    plan: Plan, spec: ModelSpec, network: Network
+) -> tuple[dict[str, float], list[str]]:
+    """Where the time of an iteration of a fully sharded plan goes [s], and notes on it.
+
+    Weights are gathered twice and gradients scattered once in every micro-batch, which is the least
+    that an iteration takes. Raises `InputError` for a plan with stages, or of no transformer.
+    """
+    if len(plan.stages) > 1:
+        raise InputError(
+            f"{plan.title()}: sharding zero-3 is over all GPUs of one stage, not {len(plan.stages)}"
+        )
+    if spec.kind != "transformer":
+        raise InputError(f"{plan.title()}: zero-3 is predicted for transformers, not {spec.name}")
+    slowest, ideal, notes = 0.0, 0.0, []
     work = flops_per_sample(spec, plan.sequence) * plan.global_batch
+    inside = plan.gpus <= plan.gpus_per_node
+    at_once = min(plan.gpus, plan.gpus_per_node)
     for replica in plan.stages[0].kinds():
         gpu = network.spec(replica.gpu_type)
         at = features(
@@ -122,10 +139,15 @@ def sharded_parts(plan: Plan, spec: ModelSpec, network: Network) -> dict[str, fl
             plan.precision,
             recompute=plan.recompute == "full",
         )
-        share, _ = utilisation(at)
-        slowest = max(slowest, work / (gpu.peak(plan.precision) * share * plan.gpus))
-    ideal = work / (
-        max(network.spec(one.gpu_type).peak(plan.precision) for one in plan.stages[0].kinds())
-        * plan.gpus
-    )
-    return {"work_at_peak_s": ideal, "communication_and_stalls_s": slowest - ideal}
+        share, spread = utilisation(at)
+        if spread > UNSURE:
+            notes.append(
+                f"no measured FSDP run is near this plan on {gpu.name}: its time may be wrong by "
+                f"{math.expm1(spread):.0%} and more"
+            )
+        peak = gpu.peak(plan.precision) * plan.gpus
+        one = network.ring([gpu.name], plan.gpus, 2 * spec.parameters(), at_once, inside=inside)
+        gathering = 1.5 * one / at_once * plan.micro_batches if plan.gpus > 1 else 0.0
+        slowest = max(slowest, work / (peak * share), gathering)
+        ideal = max(ideal, work / peak)
+    return {"work_at_peak_s": ideal, "communication_and_stalls_s": slowest - ideal}, notes

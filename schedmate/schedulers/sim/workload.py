@@ -116,8 +116,6 @@ class Workload:
         place = {old: new for new, old in enumerate(kept)}
         cut.standby = {place[old]: one for old, one in self.standby.items() if old in place}
         cut.initial = {place[old]: one for old, one in self.initial.items() if old in place}
-        cut.jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
-
         if isinstance(self.jobs, Jobs):
             cut.jobs = self.jobs.select(kept)
         else:

@@ -16,12 +16,22 @@ TIMEOUT_S = 30.0
 _PASSED_ON = ("PATH", "SLURM_CONF", "TZ")
 
 
+NOT_FOUND = 127
+"""What `env` and shells end with where there is no such command."""
+
+
 class CommandError(OutageError):
     """A command ended with an error: `said` is what it complained of, `printed` its output."""
 
     def __init__(self, command: str, code: int, said: str, printed: str = "") -> None:
         shown = clean(said or printed, 300) or "no message"
-        super().__init__(f"{command} ended with {code}: {shown}")
+        what = f"{command} ended with {code}: {shown}"
+        if code == NOT_FOUND:
+            what = (
+                f"there is no command {command} here; run this on a host with Slurm's commands, or "
+                "put them into PATH"
+            )
+        super().__init__(what)
         self.code, self.said, self.printed = code, said, printed
 
 

@@ -24,7 +24,7 @@ def besides(workload: Workload, outcome: Outcome) -> dict[str, Any]:
     if open_jobs:
         numbers["unended"] = open_jobs
         numbers["dropped"] = len(ledger.dropped)
-    if any(job.terms is not None for job in workload.jobs):
+    if workload.requests.said("terms") is not None:
         numbers |= _by_terms(workload, outcome)
     if any(one.grace_s for one in ledger.evictions.values()) or numbers:
         numbers["evicted_lost_gpu_h"] = _lost(workload, ledger)

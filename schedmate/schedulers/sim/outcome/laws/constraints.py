@@ -15,9 +15,9 @@ def check_constraints(workload: Workload, cluster: Cluster, outcome: Outcome) ->
 
     Raises `LawBrokenError`.
     """
-    jobs = workload.jobs
-    if all(job.constraints is None for job in jobs):
+    if workload.requests.said("constraints") is None:
         return
+    jobs = workload.jobs
     held = [
         (one.job, one.start, one.end, one.allocation)
         for one in (*outcome.segments, *outcome.ledger.holds)

@@ -13,13 +13,9 @@ def check_endings(workload: Workload, outcome: Outcome) -> None:
     what ran from the start did so where it is said. Raises `LawBrokenError`.
     """
     ledger = outcome.ledger
-    for job, end in zip(workload.jobs, outcome.end, strict=True):
-        endless = job.terms is not None and job.terms.endless
-        if end < NEVER and (endless or job.index in ledger.dropped):
-            what = "endless" if endless else "given up"
-            raise LawBrokenError(f"job {job.id} is {what}, and ended at {end}.")
-        if end == NEVER and ledger.horizon == NEVER and job.index not in ledger.dropped:
-            raise LawBrokenError(f"job {job.id} never ended, and nobody gave it up.")
+    asked = workload.requests.said("terms") is not None
+    if asked or ledger.dropped or NEVER in outcome.end:
+        _check_ends(workload, outcome)
     if not (ledger.dropped or workload.initial or ledger.horizon < NEVER):
         return
     first: set[int] = set()
@@ -33,3 +29,14 @@ def check_endings(workload: Workload, outcome: Outcome) -> None:
             first.add(one.job)
             if one.start != job.submit_time or one.allocation != workload.initial[one.job]:
                 raise LawBrokenError(f"job {job.id} did not run from the start where it is said.")
+
+
+def _check_ends(workload: Workload, outcome: Outcome) -> None:
+    ledger = outcome.ledger
+    for job, end in zip(workload.jobs, outcome.end, strict=True):
+        endless = job.terms is not None and job.terms.endless
+        if end < NEVER and (endless or job.index in ledger.dropped):
+            what = "endless" if endless else "given up"
+            raise LawBrokenError(f"job {job.id} is {what}, and ended at {end}.")
+        if end == NEVER and ledger.horizon == NEVER and job.index not in ledger.dropped:
+            raise LawBrokenError(f"job {job.id} never ended, and nobody gave it up.")
