@@ -89,7 +89,7 @@ def serve(
       schedmate serve --socket /run/schedmate/serve.sock --root /home
     """
     require("schedmate serve", "serve", "fastapi", "uvicorn", "prometheus_client")
-    from schedmate.serve.logs import log_as_json
+    from schedmate.serve.logs import logged_as_json
     from schedmate.serve.options import Limits, ServeOptions, checked_roots, read_token
     from schedmate.serve.run import serve as run
     from schedmate.settings import data_dir, load_settings
@@ -114,8 +114,8 @@ def serve(
             advice_s=settings.deadline_s,
         ),
     )
-    log_as_json(requests=log_requests)
-    run(settings, options)
+    with logged_as_json(requests=log_requests):
+        run(settings, options)
 
 
 def _positive(text: str) -> float:

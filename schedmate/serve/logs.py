@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from schedmate.plain import plain
@@ -30,14 +32,27 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(plain(document))
 
 
-def log_as_json(*, requests: bool) -> None:
-    """Have schedmate and the server write JSON; with `requests`, a line for each request."""
+@contextmanager
+def logged_as_json(*, requests: bool) -> Iterator[None]:
+    """Within it, schedmate and the server write JSON; with `requests`, a line for each request."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
-    for name in ("schedmate", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.handlers = [handler]
-        logger.propagate = False
-    logging.getLogger(OURS).setLevel(logging.INFO)
-    logging.getLogger(f"{OURS}.request").setLevel(logging.INFO if requests else logging.WARNING)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    levels = {
+        "schedmate": None,
+        OURS: logging.INFO,
+        f"{OURS}.request": logging.INFO if requests else logging.WARNING,
+        "uvicorn": logging.WARNING,
+    }
+    loggers = [logging.getLogger(name) for name in levels]
+    before = [(one.handlers, one.propagate, one.level) for one in loggers]
+    for logger, level in zip(loggers, levels.values(), strict=True):
+        if not logger.name.startswith(OURS):
+            logger.handlers, logger.propagate = [handler], False
+        if level is not None:
+            logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, (handlers, propagate, was) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(was)

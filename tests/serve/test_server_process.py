@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -123,7 +124,11 @@ def test_it_stops_when_what_it_accepted_is_answered(tmp_path: Path) -> None:
 def test_what_it_cannot_start_with_is_one_sentence(
     cli: Any, arguments: list[str], code: int, words: str
 ) -> None:
+    cli("policies")  # whatever any command sets up
+    ours = logging.getLogger("schedmate")
+    before = list(ours.handlers), ours.propagate
     done = cli("serve", *arguments)
     assert done.code == code
     assert words in done.err
     assert "Traceback" not in done.err
+    assert (list(ours.handlers), ours.propagate) == before
