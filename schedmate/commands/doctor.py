@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from typing import TYPE_CHECKING, TypeVar
@@ -42,12 +42,16 @@ def doctor(
     Each finding says what to do. Exits with 1 when a check failed (✗); a warning (!) leaves the
     exit code at 0.
     """
+    report(list(examine()), SCHEMA, as_json=as_json)
+
+
+def report(checks: Sequence[Check], schema: str, *, as_json: bool) -> None:
+    """Print what was found; ends the command with 1 when a check failed."""
     from schedmate.terminal.screen import Screen
 
-    checks = list(examine())
     failed = any(check.status == "failed" for check in checks)
     if as_json:
-        document = {"schema": SCHEMA, "ok": not failed, "checks": [asdict(one) for one in checks]}
+        document = {"schema": schema, "ok": not failed, "checks": [asdict(one) for one in checks]}
         typer.echo(dumps(document, indent=2))
     else:
         screen = Screen(sys.stdout)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
-
-import typer
 
 from schedmate.commands.checks import Check
 from schedmate.commands.options import JsonOption
 from schedmate.commands.slurm_setup import BoundsOption
-from schedmate.errors import INTERNAL, SchedmateError
-from schedmate.plain import dumps
+from schedmate.errors import SchedmateError
 from schedmate.terminal import counted
 
 if TYPE_CHECKING:
@@ -34,24 +29,10 @@ def doctor(bounds: BoundsOption = None, as_json: JsonOption = False) -> None:
 
     Exits with 1 when a check failed (✗); a warning (!) leaves the exit code at 0.
     """
-    from schedmate.commands.doctor import MARKS, TONES
+    from schedmate.commands.doctor import report
     from schedmate.schedulers.live.bounds import load_bounds
-    from schedmate.terminal.screen import Screen
 
-    checks = list(examine(load_bounds(bounds)))
-    failed = any(check.status == "failed" for check in checks)
-    if as_json:
-        document = {"schema": SCHEMA, "ok": not failed, "checks": [asdict(one) for one in checks]}
-        typer.echo(dumps(document, indent=2))
-    else:
-        screen = Screen(sys.stdout)
-        for check in checks:
-            mark, tone = MARKS[check.status], TONES.get(check.status)
-            screen.line(f"{mark} {check.name}: {check.fact}", tone)
-            if check.fix:
-                screen.line(check.fix, label="    to mend: ")
-    if failed:
-        raise typer.Exit(INTERNAL)
+    report(list(examine(load_bounds(bounds))), SCHEMA, as_json=as_json)
 
 
 def examine(bounds: Bounds) -> Iterator[Check]:

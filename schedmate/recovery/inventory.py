@@ -6,12 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from schedmate.errors import InputError
 from schedmate.schedulers.live.actions import REASON_PREFIX
-
-
-class InventoryError(InputError):
-    """It is not known which nodes the cluster has."""
 
 
 @dataclass(frozen=True)
