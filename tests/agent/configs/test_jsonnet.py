@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_each_value_has_the_line_where_it_is_written(tmp_path: Path) -> None:
 
     assert places == {
         "trainer.epochs": (3, "base.libsonnet", 3),
-        "trainer.lr": (0.5, "a.jsonnet", 1),
+        "trainer.lr": (0.5, "a.jsonnet", 3),
     }
 
 
@@ -93,9 +94,9 @@ def test_jsonnet_in_a_json_file(tmp_path: Path) -> None:
         "{a: error 'no', b: 1}",
         "{a: std.native('os')('x'), b: 1}",
         "{a: importstr 'b', b: 1}",
-        "{a: '%999999999d' % 1, b: 1}",
         "{a: std.pow(10, 1000), b: 1}",
-        "local x = 'a' * 9; {a: x, b: 1}",
+        "{a: import '../outside.libsonnet', b: 1}",
+        "{a: import 'none.libsonnet', b: 1}",
     ],
 )
 def test_what_cannot_be_known_is_unknown_and_the_rest_stands(tmp_path: Path, text: str) -> None:
@@ -108,14 +109,14 @@ def test_what_cannot_be_known_is_unknown_and_the_rest_stands(tmp_path: Path, tex
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{a: import '../outside.libsonnet'}", "outside"),
-        ("{a: import 'none.libsonnet'}", "no such file"),
+        ("import '../outside.libsonnet'", "outside"),
+        ("import 'none.libsonnet'", "no such file"),
         ("{a: 1", "a.jsonnet:1"),
         ("{a: 1}\n}", "a.jsonnet:2"),
         ("[" * 3000, "nests deeper"),
-        ("[y for y in std.range(0, 900) for z in std.range(0, 900)]", "items"),
-        ("[[z for z in std.range(0, 900)] for y in std.range(0, 900)]", "too long"),
-        (_DOUBLED, "too long"),
+        ("[y for y in std.range(0, 900) for z in std.range(0, 900)]", "values|longer"),
+        ("[[z for z in std.range(0, 900)] for y in std.range(0, 900)]", "values|longer"),
+        (_DOUBLED, "values|longer"),
     ],
 )  # fmt: skip
 def test_refusals(tmp_path: Path, text: str, reason: str) -> None:
@@ -125,6 +126,15 @@ def test_refusals(tmp_path: Path, text: str, reason: str) -> None:
 
     with pytest.raises(ConfigError, match=reason):
         read(root, text)
+
+
+def test_without_the_library_the_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rjsonnet", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'schedmate\[jsonnet\]'"):
+        read(tmp_path, "{a: 1}")
 
 
 @given(st.text(alphabet="{}[]()+:,.;$'\"%|&!=<>a1 \nlocalselfsuperimportif", max_size=60))

@@ -1,0 +1,202 @@
+"""Jsonnet, the language of AllenNLP's configurations, to `Value` trees, by the library rjsonnet.
+
+The library evaluates a file as a whole and fails as a whole. Where it fails, each field is
+evaluated by itself, so that one missing variable or import costs its own fields only. It reports
+values without places: where a key and its value stand is looked up in the files that were read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from schedmate.agent.configs.files import MAX_BYTES, ConfigError, Source, load
+from schedmate.agent.configs.trees import MAX_DEPTH, ensure_bounded
+from schedmate.agent.values import Origin, Unknown, Value
+
+MAX_IMPORTS = 50
+MAX_EVALUATIONS = 200
+"""Most evaluations of one file whose whole cannot be evaluated."""
+MAX_STACK = 200
+"""Deepest calls of a configuration's functions."""
+
+_ONLY_JSONNET = re.compile(
+    r"^[ \t]*+local\s++\w++\s*+[=(]|\bstd\.\w++\(|^[ \t]*+import\s", re.MULTILINE
+)
+_KEY = re.compile(r"""(?<![\w.-])([\w.-]++)["']?\]?+[ \t]*+\+?:{1,3}(?!:)""")
+_SHAPE = "if std.isObject(v) then std.objectFields(v) else if std.isArray(v) then std.length(v)"
+_PLACE = re.compile(r"(?<![^\s:])([^\s:]++):(\d++):\d")
+
+_Path = tuple[str | int, ...]
+
+
+class _FailedError(ConfigError):
+    """The library could not evaluate an expression; another one of the same file may do."""
+
+
+def is_jsonnet(source: Source) -> bool:
+    """Whether a text says what JSON cannot: definitions, imports, calls of the library."""
+    return _ONLY_JSONNET.search(source.text) is not None
+
+
+def read_jsonnet(source: Source, root: Path, variables: Mapping[str, Value] | None = None) -> Value:
+    """The value of a Jsonnet text; `variables` are what `std.extVar` finds.
+
+    Raises ConfigError, with file and line where known, for broken syntax, for what is too large,
+    and where the extra `jsonnet` is not installed.
+    """
+    if find_spec("rjsonnet") is None:
+        raise source.error("is Jsonnet, which needs: pip install 'schedmate[jsonnet]'")
+    files = _Files(source, root)
+    known = {name: value.data for name, value in (variables or {}).items()}
+    texts = {name: text for name, text in known.items() if isinstance(text, str)}
+    return ensure_bounded(_Reading(files, texts).value(), source.name or "the text")
+
+
+class _Files:
+    """The files that one configuration consists of; none outside the repository is opened."""
+
+    def __init__(self, source: Source, root: Path) -> None:
+        self.main = source
+        self.read: dict[Path, Source] = {}
+        self.keys: dict[Path, _Keys] = {}
+        self._root = root
+        self._add(source)
+
+    def error(self, message: str) -> _FailedError:
+        """What the library says, at the first place of our files that it names."""
+        reason, _, trace = message.partition("\n")
+        for name, line in _PLACE.findall(trace):
+            if source := self.read.get(Path(name)):
+                return _FailedError(str(source.error(reason, int(line))))
+        return _FailedError(str(self.main.error(reason)))
+
+    def imported(self, folder: str, name: str) -> tuple[str, str]:
+        """Resolved path and text of what a file in `folder` imports, as the library asks for it."""
+        path = (Path(folder) / name).resolve()
+        if path not in self.read:
+            if len(self.read) > MAX_IMPORTS:
+                raise ConfigError(f"{name}: more than {MAX_IMPORTS} files are imported")
+            self._add(load(path, self._root))
+        return str(path), self.read[path].text
+
+    def _add(self, source: Source) -> None:
+        _ensure_shallow(source)
+        self.read[source.path] = source
+        self.keys[source.path] = _Keys(source)
+
+
+class _Reading:
+    """The evaluation of one configuration, whole or field by field."""
+
+    def __init__(self, files: _Files, variables: dict[str, str]) -> None:
+        self._files = files
+        self._variables = variables
+        self._left = MAX_EVALUATIONS
+
+    def value(self, path: _Path = ()) -> Value:
+        """What stands at `path`, with unknowns for what cannot be evaluated.
+
+        Raises ConfigError where the file as a whole has no value.
+        """
+        try:
+            return self._placed(self._evaluate("v", path), path)
+        except _FailedError as error:
+            parts = self._parts(path)
+            if parts is None and not path:
+                raise
+            return Value(Unknown(str(error)) if parts is None else parts, self._origin(path))
+
+    def _parts(self, path: _Path) -> dict[Any, Value] | list[Value] | None:
+        """The items at `path`, each evaluated by itself; None where it has none."""
+        if len(path) > MAX_DEPTH:
+            return None
+        try:
+            shape = self._evaluate(_SHAPE, path)
+        except _FailedError:
+            return None
+        if isinstance(shape, list):
+            return {name: self.value((*path, name)) for name in shape}
+        return [self.value((*path, n)) for n in range(min(shape, self._left))] if shape else None
+
+    def _evaluate(self, expression: str, path: _Path) -> Any:
+        """`expression`, in which `v` is what stands at `path`."""
+        import rjsonnet
+
+        main = self._files.main
+        if self._left <= 0:
+            raise self._files.error(f"needs more than {MAX_EVALUATIONS} evaluations")
+        self._left -= 1
+        selected = "".join(f"[{json.dumps(part)}]" for part in path)
+        text = f"local v = (import {json.dumps(str(main.path))}){selected}; {expression}"
+        try:
+            answer = rjsonnet.evaluate_snippet(
+                "",
+                text,
+                max_stack=MAX_STACK,
+                ext_vars=self._variables,
+                import_callback=self._files.imported,
+            )
+            data = json.loads(answer) if len(answer) <= MAX_BYTES else None
+        except (RuntimeError, ValueError, RecursionError) as error:
+            raise self._files.error(str(error)) from error
+        if data is None and answer.strip() != "null":
+            raise main.error(f"its value is longer than {MAX_BYTES // 1024**2} MB; shorten it")
+        return data
+
+    def _placed(self, data: Any, path: _Path) -> Value:
+        origin = self._origin(path, data)
+        if isinstance(data, dict):
+            items = {key: self._placed(item, (*path, key)) for key, item in data.items()}
+            return Value(items, origin)
+        if isinstance(data, list):
+            return Value([self._placed(item, (*path, n)) for n, item in enumerate(data)], origin)
+        return Value(data, origin)
+
+    def _origin(self, path: _Path, data: object = None) -> Origin:
+        """Where `path` stands, as far as its keys tell; the file's first line where they do not."""
+        keys = [part for part in path if isinstance(part, str)]
+        literal = None if data is None or isinstance(data, dict | list) else json.dumps(data)
+        origins = (file.origin(keys, literal) for file in self._files.keys.values())
+        return next(filter(None, origins), self._files.main.origin(1))
+
+
+class _Keys:
+    """Where the keys of a file stand."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lines = source.text.split("\n")
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        for line, text in enumerate(self._lines):
+            for key in _KEY.finditer(text):
+                self._places.setdefault(key[1], []).append((line, key.end()))
+
+    def origin(self, keys: list[str], literal: str | None) -> Origin | None:
+        """The first place of the last key after the others, with the value `literal` if any."""
+        at = (0, 0)
+        for key in keys[:-1]:
+            places = self._places.get(key, [])
+            index = bisect_left(places, at)
+            at = places[index] if index < len(places) else at
+        places = self._places.get(keys[-1], []) if keys else [(0, 0)]
+        after = places[bisect_left(places, at) :][:MAX_IMPORTS] or places[:1]
+        said = [
+            (line, end) for line, end in after if literal and literal in self._lines[line][end:]
+        ]
+        return self._source.origin((said or after)[0][0] + 1) if after else None
+
+
+def _ensure_shallow(source: Source) -> None:
+    """Refuse brackets within brackets so deep that the library's parser would use up its stack."""
+    depth = 0
+    for line, text in enumerate(source.text.split("\n"), 1):
+        for sign in text:
+            depth += (sign in "[{(") - (sign in "]})")
+            if depth > MAX_DEPTH:
+                raise source.error(f"nests deeper than {MAX_DEPTH} levels", line)
