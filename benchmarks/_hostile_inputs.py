@@ -299,7 +299,7 @@ def folders(rng: random.Random) -> Case:
 
 def mutated_repositories(rng: random.Random) -> Case:
     """Ordinary small repositories with some of their bytes changed."""
-    repo = rng.choice(sorted(path for path in FIXTURES.iterdir() if path.is_dir()))
+    repo = rng.choice(sorted(path for path in FIXTURES.glob("*/*") if path.is_dir()))
     case = Case(command=None)
     for path in sorted(repo.rglob("*")):
         if path.is_file() and path.stat().st_size < 200_000:

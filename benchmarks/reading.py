@@ -60,7 +60,7 @@ class Job:
 
 def fixtures(into: Path) -> Iterator[Job]:
     """The fixture repositories, copied without the file that holds the answers."""
-    for case_file in sorted(FIXTURES.glob("*/case.yaml")):
+    for case_file in sorted(FIXTURES.glob("*/*/case.yaml")):
         case = yaml.safe_load(case_file.read_text())
         root = into / case_file.parent.name
         shutil.copytree(

@@ -106,6 +106,7 @@ def main() -> None:
     if options.gitleaks is not None:
         against(options.gitleaks, show=options.show)
         return
+    roots = options.repos.iterdir() if options.repos else FIXTURES.glob("*/*")
     changed: Counter[str] = Counter()
     files = lines = characters = 0
     seconds = 0.0
@@ -135,7 +136,7 @@ def main() -> None:
         files=files,
         lines=lines,
         megabytes_per_s=round(characters / seconds / 1e6, 1),
-        repositories=sum(1 for one in (options.repos or FIXTURES).iterdir() if one.is_dir()),
+        repositories=sum(1 for one in roots if one.is_dir()),
     )
 
 

@@ -18,7 +18,7 @@ _LONGEST = 20_000
 @cache
 def repositories() -> list[Path]:
     """The fixture repositories that have a launch command."""
-    return sorted(path.parent for path in REPOS.glob("*/case.yaml"))
+    return sorted(path.parent for path in REPOS.glob("*/*/case.yaml"))
 
 
 @cache
