@@ -18,6 +18,7 @@ from schedmate.agent.budget import Budget
 from schedmate.agent.extraction import Extraction
 from schedmate.agent.fields import (
     about,
+    agreement,
     dataset,
     devices,
     extras,
@@ -285,7 +286,9 @@ def assemble(
         put("training_config", "iters", found[0])
         unit = Candidate(found[1], found[0].origin, found[0].score)
         put("training_config", "iter_type", unit)
-    for key, candidate in extras.find(trace, settings).items():
+    beside = extras.find(trace, settings)
+    agreement.parallel_sizes(beside, launch.gpus)
+    for key, candidate in beside.items():
         put("dataset_config" if key == "num_workers" else "training_config", key, candidate)
     _resources(settings, plan, launch, put)
     return WorkloadMetadata.model_validate({**sections, "evidence": evidence})

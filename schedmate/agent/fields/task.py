@@ -53,6 +53,8 @@ def find(
     votes: dict[str, float] = defaultdict(float)
     reasons: dict[str, tuple[float, Origin | None, str]] = {}
 
+    sources = [*([model] if model is not None else []), *datasets]
+
     def vote(domain: str, weight: float, origin: Origin | None, reason: str) -> None:
         votes[domain] += weight
         if weight > reasons.get(domain, (0.0, None, ""))[0]:
@@ -100,7 +102,10 @@ def find(
     domain, weight, runner_up = decided
     _, origin, reason = reasons[domain]
     score = 55 + 40 * min(1.0, (weight - runner_up) / 8)
-    where = Origin("derived", origin.file if origin else None, origin.line if origin else None)
+    derived_from = (c.score for c in sources if c.origin is origin and str(c.data) in reason)
+    score = min(score, next(derived_from, score))  # no surer than what it follows from
+    where = origin or Origin("derived")
+    where = Origin("derived", where.file, where.line, where.text)
     return Candidate(domain, where, score, f"from {reason}"), cast("TaskType", domain)
 
 

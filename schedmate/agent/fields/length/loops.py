@@ -81,6 +81,9 @@ def of_passes(
     ):
         return
     assert made is not None
+    named = made.origin is not None and made.origin.source != "code"
+    if count.steps is not None and count.data is None and not named:
+        return  # `20000 // batch_size` counts samples as likely as it counts steps
     score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
     if count.steps is not None and _ANY.search(text):
         # the phases of a schedule each go on from where the last one ended
