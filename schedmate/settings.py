@@ -134,6 +134,15 @@ class Settings(BaseSettings):
     llm_price_input: float = Field(0.0, ge=0, description="Price of a million prompt tokens")
     llm_price_output: float = Field(0.0, ge=0, description="Price of a million reply tokens")
     llm_cache: bool = Field(True, description="Reuse replies to requests made before")
+    agent_ask_below: float = Field(
+        0.82,
+        ge=0,
+        le=1,
+        description="Mandatory fields of less static confidence are put to the model",
+    )
+    agent_ask_names: bool = Field(
+        True, description="Always ask for the model's and the datasets' names"
+    )
     agent_model_calls: int = Field(
         12, ge=1, le=100, description="Most replies of the model in one reading of a repository"
     )

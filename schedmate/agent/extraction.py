@@ -13,6 +13,7 @@ class Extraction:
 
     `launch` is the given launch configuration, completed from the command and its scripts.
     `entry` is the file that the command runs, relative to the repository root.
+    `cut_off` says that a limit ended it, so that what it did not see may contradict it.
     `timing_s` is the wall time of the extraction [s].
     """
 
@@ -21,3 +22,4 @@ class Extraction:
     warnings: list[str] = field(default_factory=list)
     timing_s: float = 0.0
     entry: str | None = None
+    cut_off: bool = False

@@ -43,6 +43,9 @@ from schedmate.plain import LONGEST_S, MOST_GPUS
 MAX_TEXT = 300
 """Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""
 
+_CUT_OFF = ("the code was followed up to", "following the code stopped early")
+"""How the trace's warnings begin where a limit ended it."""
+
 _PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
 _BELOW_UNKNOWN = re.compile(
     rf"(?:-{{0,2}}[\w.-]+=)?(?:{_PLACE}\1|\[\s*{_PLACE}\2(?:\s*,\s*{_PLACE}\3)*\s*\])"
@@ -98,7 +101,9 @@ def extract(
             "neither a length, a learning rate nor an optimiser was found: "
             "is this the command of a training, and is its configuration in the repository?"
         )
-    return Extraction(metadata, completed, warnings, time.monotonic() - start, plan.entry)
+    cut_off = any(text.startswith(_CUT_OFF) for text in trace.warnings)
+    took = time.monotonic() - start
+    return Extraction(metadata, completed, warnings, took, plan.entry, cut_off)
 
 
 def _relative_to(root: Path, trace: Trace) -> None:

@@ -193,9 +193,19 @@ class ModelUse(BaseModel):
     )
     reason: str | None = Field(None, description="One sentence on a failure")
     asked: list[str] = Field(default_factory=list, description="Fields the model was asked for")
+    reasons: dict[str, str] = Field(
+        default_factory=dict, description="Why each field was asked for"
+    )
     filled: list[str] = Field(default_factory=list, description="Fields that its answer decided")
     dropped: list[str] = Field(
         default_factory=list, description="Findings whose citation did not hold, and why"
+    )
+    conflicts: list[str] = Field(
+        default_factory=list,
+        description="Where static analysis and the model contradict each other, with both lines",
+    )
+    absent: list[str] = Field(
+        default_factory=list, description="Fields that a line shows to have no value"
     )
     calls: int = Field(
         0, description="Requests that reached a server, or were answered from the cache"

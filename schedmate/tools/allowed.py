@@ -43,11 +43,13 @@ def rules_in(root: LockedRoot, parts: Sequence[str]) -> Rules:
         return ()
 
 
-def require_allowed(root: LockedRoot, parts: Sequence[str], *, is_dir: bool) -> Rules:
+def require_allowed(
+    root: LockedRoot, parts: Sequence[str], *, is_dir: bool, ignored_too: bool = False
+) -> Rules:
     """Raise `RefusedError` if the entry or a directory above it is hidden or ignored.
 
     Gives the patterns of the directories above it. Whether there is such an entry plays no part,
-    so a refusal does not tell.
+    so a refusal does not tell. With `ignored_too`, what git ignores is allowed.
     """
     rules: Rules = ()
     for level, _ in enumerate(parts):
@@ -55,7 +57,7 @@ def require_allowed(root: LockedRoot, parts: Sequence[str], *, is_dir: bool) -> 
         if is_hidden(path, directory):
             raise RefusedError(f"{shown(parts)} is never shown: it may hold secrets")
         rules += rules_in(root, parts[:level])
-        if is_ignored(rules, path, directory):
+        if not ignored_too and is_ignored(rules, path, directory):
             raise RefusedError(f"{shown(parts)} is not shown: .gitignore leaves it out")
     return rules
 

@@ -1,4 +1,4 @@
-"""The two tools as LangChain tools. Names, descriptions and schemas never vary: they are part of
+"""The tools as LangChain tools. Names, descriptions and schemas never vary: they are part of
 the prompt's prefix, which servers cache by its bytes."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _TREE = "List the files of the repository. Directories end in /. Links are not followed."
 _READ = "Read numbered lines of one text file of the repository."
+_SEARCH = "Find lines of the repository that match a regular expression (RE2, any case)."
 
 
 # Without a bound, a server that writes by grammar may never end a string.
@@ -27,11 +28,16 @@ class _TreeArguments(BaseModel):
 class _ReadArguments(BaseModel):
     path: str = Field(max_length=400, description="file, relative to the repository root")
     start_line: int = Field(1, description="first line, counted from 1")
-    max_lines: int = Field(200, description="number of lines")
+    max_lines: int = Field(400, description="number of lines")
+
+
+class _SearchArguments(BaseModel):
+    pattern: str = Field(max_length=400, description="regular expression, matched within a line")
+    path: str = Field(".", max_length=400, description="directory or file to search")
 
 
 def as_langchain(files: RepoFiles) -> list[BaseTool]:
-    """`file_tree` and `file_read` over `files`; arguments that do not fit give an `error:` text."""
+    """The tools over `files`; arguments that do not fit give an `error:` text."""
     from langchain_core.tools import StructuredTool
 
     return [
@@ -45,6 +51,7 @@ def as_langchain(files: RepoFiles) -> list[BaseTool]:
         for function, name, description, schema in (
             (files.file_tree, "file_tree", _TREE, _TreeArguments),
             (files.file_read, "file_read", _READ, _ReadArguments),
+            (files.file_search, "file_search", _SEARCH, _SearchArguments),
         )
     ]
 

@@ -27,3 +27,11 @@ class Limits:
     """Most characters of a line."""
     chars: int = 40_000
     """Most characters in a `file_read`."""
+    found: int = 60
+    """Most lines in a `file_search`."""
+    found_chars: int = 200
+    """Most characters of a line in a `file_search`."""
+    searched_files: int = 5_000
+    """Most files that a `file_search` looks into."""
+    searched_bytes: int = 50_000_000
+    """Most bytes that a `file_search` reads."""

@@ -1,15 +1,16 @@
-"""`file_tree` and `file_read`: all that an agent may touch, locked to one directory."""
+"""`file_tree`, `file_read`, `file_search`: what an agent may touch, locked to one directory."""
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from schedmate.tools.allowed import require_allowed
 from schedmate.tools.limits import Limits
 from schedmate.tools.locked import LockedRoot, RefusedError, components, read, shown
+from schedmate.tools.search import search
 from schedmate.tools.tree import tree
 from schedmate.visible import visible
 
@@ -21,7 +22,7 @@ class RepoFiles:
     """The files below one directory, as a model is shown them.
 
     Nothing outside is ever opened, links are not followed, only regular files are read, and what
-    `hidden.txt` names or git ignores does not appear. Both tools return text and never raise: a
+    `hidden.txt` names or git ignores does not appear. The tools return text and never raise: a
     text that starts with `error:` says why there is nothing to show. Safe to use from threads.
 
     Args:
@@ -29,6 +30,8 @@ class RepoFiles:
         limits: caps on what one call shows.
         redact: applied to a file's content before it is cut into lines, whose number it must
             keep; so a secret of several lines is found even if only its middle is asked for.
+        run: files that the job itself runs, which are shown although git ignores them; what
+            `hidden.txt` names stays hidden.
     """
 
     def __init__(
@@ -37,10 +40,12 @@ class RepoFiles:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         *,
         redact: Callable[[str], str] | None = None,
+        run: Collection[str] = (),
     ) -> None:
         self._root = LockedRoot(root)
         self._limits = limits
         self._redact = redact
+        self._run = frozenset(run)
 
     @property
     def root(self) -> Path:
@@ -68,7 +73,21 @@ class RepoFiles:
         except RefusedError as refusal:
             return f"error: {refusal}."
 
-    def file_read(self, path: str, start_line: int = 1, max_lines: int = 200) -> str:
+    def file_search(self, pattern: str, path: str = ".") -> str:
+        """Lines that match an RE2 pattern, below a directory or of a file, or an `error:` sentence.
+
+        Each is `path:number| line`, numbered as `file_read` does.
+        """
+
+        def lines_of(parts: tuple[str, ...]) -> list[str]:
+            return _split(self._content(parts)[0])
+
+        try:
+            return search(self._root, components(path), pattern, self._limits, lines_of)
+        except RefusedError as refusal:
+            return f"error: {refusal}."
+
+    def file_read(self, path: str, start_line: int = 1, max_lines: int = 400) -> str:
         """Numbered lines of a text file from `start_line` (1-based) on, or an `error:` sentence.
 
         Only lines of the file start with a number and `|`, so its content cannot pass for a note.
@@ -106,7 +125,8 @@ class RepoFiles:
         """Text, size in bytes, and whether the text is only the beginning."""
         if not parts:
             raise RefusedError(". is a directory, not a file; list it with file_tree")
-        require_allowed(self._root, parts, is_dir=False)
+        ignored_too = "/".join(parts) in self._run
+        require_allowed(self._root, parts, is_dir=False, ignored_too=ignored_too)
         limit = self._limits.file_bytes
         with self._root.file(parts) as (handle, status):
             data = read(handle, limit + 1)

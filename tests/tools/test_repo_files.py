@@ -295,8 +295,9 @@ def test_the_tools_load_without_langchain() -> None:
 def test_as_langchain_tools(tmp_path: Path) -> None:
     write(tmp_path, **{"t.py": "x\n"})
     files = RepoFiles(tmp_path)
-    tree, read = as_langchain(files)
-    assert (tree.name, read.name) == ("file_tree", "file_read")
+    tree, read, search = as_langchain(files)
+    assert (tree.name, read.name, search.name) == ("file_tree", "file_read", "file_search")
+    assert search.invoke({"pattern": "^x"}) == files.file_search("^x")
     assert tree.invoke({}) == files.file_tree()
     assert read.invoke({"path": "t.py", "start_line": "1"}) == files.file_read("t.py")
     assert read.invoke({}) == "error: argument path: Field required."
@@ -354,11 +355,36 @@ def test_what_the_model_is_told_of_the_tools_never_varies(tmp_path: Path) -> Non
                         },
                         "max_lines": {
                             "type": "integer",
-                            "default": 200,
+                            "default": 400,
                             "description": "number of lines",
                         },
                     },
                     "required": ["path"],
+                },
+            },
+        },
+        {
+            "type": "function",
+            "function": {
+                "name": "file_search",
+                "description": "Find lines of the repository that match a regular expression"
+                " (RE2, any case).",
+                "parameters": {
+                    "type": "object",
+                    "properties": {
+                        "pattern": {
+                            "type": "string",
+                            "maxLength": 400,
+                            "description": "regular expression, matched within a line",
+                        },
+                        "path": {
+                            "type": "string",
+                            "maxLength": 400,
+                            "default": ".",
+                            "description": "directory or file to search",
+                        },
+                    },
+                    "required": ["pattern"],
                 },
             },
         },

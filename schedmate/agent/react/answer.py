@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
@@ -20,17 +20,37 @@ OPTIONAL: tuple[str, ...] = (
 """Fields beside the mandatory ones that are asked for when the model reads alone (Figure 6)."""
 ASKABLE = WorkloadMetadata.MANDATORY + OPTIONAL
 MAX_FINDINGS = 200
+MAX_TERMS = 6
+
+Unit = Literal["epoch", "step", "token", "sample", "environment step", "rollout"]
+
+
+class Term(BaseModel):
+    """A number of a formula, and the line that is said to hold it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: float
+    file: str
+    line: int
 
 
 class Finding(BaseModel):
-    """One value, and the line that is said to hold it."""
+    """One value, and the line that is said to hold it.
+
+    `value` is None where the line shows that there is none. A length that several numbers make is
+    given as `terms` and a `formula` over their letters, `a / (b * c)`, which is computed here.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     field: str
-    value: str | int | float
+    value: str | int | float | None
     file: str
     line: int
+    unit: Unit | None = None
+    formula: str | None = Field(None, max_length=80)
+    terms: list[Term] = Field(default_factory=list, max_length=MAX_TERMS)
 
 
 class Findings(BaseModel):

@@ -1,38 +1,42 @@
 """Whether a finding is so: the cited line exists, takes part in the job, and holds the value.
 
 A model proposes, this decides. A value counts only as a name, number or string of code or
-configuration (`tokens`), in a file the launch command leads to (`reach`), on the line cited or, as
-models count badly, at most `SLACK` lines from it.
+configuration (`tokens`), in a file the launch command leads to (`reach`), on a line that can run
+(`dead`), cited exactly or, as models count badly, at most `SLACK` lines from it. A length may be
+computed from several numbers, each cited (`numerals`), and is converted to steps here (`units`).
 """
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import get_args
 
-from schedmate.agent.fields import task
-from schedmate.agent.fields.candidates import rules
-from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
-from schedmate.agent.fields.model.words import model_name
-from schedmate.agent.react.answer import Finding
+from schedmate.agent.react.answer import Finding, Term
+from schedmate.agent.react.dead import Dead
+from schedmate.agent.react.defaults import documented_default
+from schedmate.agent.react.names import domains, forms, normal
+from schedmate.agent.react.numerals import evaluate, number, stands_for
 from schedmate.agent.react.tokens import readable, tokens
-from schedmate.jobs import Evidence, TaskType
+from schedmate.agent.react.units import as_length
+from schedmate.jobs import Evidence, TaskType, WorkloadMetadata
 from schedmate.llm.redact import PLACEHOLDER
 from schedmate.tools import RepoFiles
 
 COMMAND = "command"
+LIBRARY = "library:"
+"""Before the class or function whose documented default a finding reports."""
 SLACK = 2
 SURE = 0.7
 """Confidence of a value found by a model and proved by its line."""
 LIKELY = 0.5
 """Confidence of a class (task or unit) that its line does not name but does not contradict."""
 
+_ITERS = "training_config.iters"
 _NUMERIC = frozenset(
     {
-        "training_config.iters",
+        _ITERS,
         "training_config.batch_size",
         "training_config.lr",
         "model_config.d_model",
@@ -40,14 +44,21 @@ _NUMERIC = frozenset(
         "dataset_config.num_workers",
     }
 )
+_MAY_BE_ZERO = frozenset({"dataset_config.num_workers"})
+_MAY_BE_ABSENT = frozenset({_ITERS, "training_config.iter_type", "dataset_config.valid"})
 _UNITS = {
     "epoch": re.compile(r"epoch", re.IGNORECASE),
     "step": re.compile(r"step|iter|update|batch|round|episode|token|sample|frame", re.IGNORECASE),
 }
-_LENGTH = re.compile(
-    r"epoch|step|iter|update|round|episode|token|sample|frame|duration|budget|cycle|sweep|pass",
-    re.IGNORECASE,
-)
+
+_NAMED = {
+    "epoch": _UNITS["epoch"],
+    "step": re.compile(r"step|iter|update|round|episode|token|sample|frame", re.IGNORECASE),
+}
+"""Words that say the unit of a number on their line."""
+
+_Proof = Callable[[list[str]], tuple[float, str]]
+"""How sure it is that a line with these tokens says so (0: it does not), and why it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,77 +73,191 @@ class Rejection:
         return f"{one.field} = {one.value!r} at {one.file}:{one.line}: {self.reason}"
 
 
+class _RefusedError(Exception):
+    """A finding does not hold; the message says what is missing."""
+
+
 class Citations:
     """Checks findings against one repository; `taking_part` comes from `reach.reached`.
 
-    The launch command is a file of one line, `COMMAND`.
+    The launch command is a file of one line, `COMMAND`; `entry` is the file that it runs. `known`
+    is what static analysis found, for the factors by which a length is converted.
     """
 
-    def __init__(self, files: RepoFiles, taking_part: set[str], command: str = "") -> None:
+    def __init__(
+        self,
+        files: RepoFiles,
+        taking_part: set[str],
+        command: str = "",
+        known: WorkloadMetadata | None = None,
+        entry: str | None = None,
+    ) -> None:
         self._files = files
         self._taking_part = taking_part
-        words = re.split(r"[\s=]+", command)
-        self._tokens: dict[str, dict[int, list[str]] | None] = {COMMAND: {1: words}}
+        self._known = known or WorkloadMetadata()
+        self._tokens: dict[str, dict[int, list[str]] | None] = {
+            COMMAND: {1: re.split(r"[\s=]+", command)}
+        }
+        self._dead = Dead(files, taking_part, command, entry)
 
     def check(self, finding: Finding) -> Evidence | Rejection:
-        """The finding as evidence, or why it is none."""
-        path = finding.file.removeprefix("./")
-        if path != COMMAND and not readable(path):
-            return Rejection(finding, "the file is neither code nor configuration")
-        lines = self._lines(path)
-        if lines is None:
-            return Rejection(finding, "there is no such file, or it may not be read")
-        if path != COMMAND and path not in self._taking_part:
-            return Rejection(finding, "the launch command does not lead to this file")
+        """The finding as evidence, or why it is none. A value of None says that there is none."""
+        try:
+            if finding.value is None and not finding.formula:
+                return self._absent(finding)
+            if finding.file.startswith(LIBRARY):
+                return self._default(finding)
+            if finding.formula is not None or finding.terms:
+                return self._computed(finding)
+            return self._stated(finding)
+        except _RefusedError as refusal:
+            return Rejection(finding, str(refusal))
+
+    def _stated(self, finding: Finding) -> Evidence:
         value = _typed(finding)
         if value is None:
-            return Rejection(finding, "the value is not one this field can have")
+            raise _RefusedError("the value is not one this field can have")
+
+        def proof(line: list[str]) -> tuple[float, str]:
+            return self._holds(finding.field, value, finding.file.removeprefix("./"), line)
+
+        return self._length(finding, self._at(finding, value, proof))
+
+    def _computed(self, finding: Finding) -> Evidence:
+        if finding.field not in _NUMERIC or not finding.formula or not finding.terms:
+            raise _RefusedError("a formula needs terms, and a field that is a number")
+        shown = finding.formula
+        for letter, term in zip("abcdefgh", finding.terms, strict=False):
+            place = self._at(term, term.value, _number_proof(finding.field, term.value, term=True))
+            shown = re.sub(rf"\b{letter}\b", f"{term.value:,g} ({place.where()})", shown)
+        value = evaluate(finding.formula, [term.value for term in finding.terms])
+        if value is None:
+            raise _RefusedError(
+                f"{finding.formula!r} is no sum or product over its terms a, b, ..."
+            )
+        claimed = number(str(finding.value)) if finding.value is not None else value
+        if claimed is None or abs(claimed - value) > max(1.0, 0.01 * value):
+            raise _RefusedError(f"the formula gives {value:,g}, not {finding.value}")
+        first = finding.terms[0]
+        at = self._at(first, first.value, _number_proof(finding.field, first.value, term=True))
+        whole = int(value) if finding.field != "training_config.lr" and value >= 1 else value
+        note = f"{shown} = {whole:,}"
+        return self._length(finding, at.model_copy(update={"value": whole, "note": note}))
+
+    def _length(self, finding: Finding, proof: Evidence) -> Evidence:
+        """The evidence of a length in steps or epochs; others are as they are."""
+        if finding.field != _ITERS:
+            return proof
+        length = as_length(float(proof.value), finding.unit, self._known)
+        if isinstance(length, str):
+            raise _RefusedError(length)
+        notes = [note for note in (proof.note, length.formula) if note]
+        update = {"value": length.value, "note": "; ".join(notes) or None}
+        return proof.model_copy(update=update)
+
+    def unit(self, finding: Finding, proof: Evidence) -> Evidence | None:
+        """The unit that a proved length was reported with; None where its line names another one.
+
+        What was converted is in steps by our own formula, and needs no line.
+        """
+        if finding.unit is None or proof.value is None:
+            return None
+        unit = "epoch" if finding.unit == "epoch" else "step"
+        line = (self._lines(proof.file or COMMAND) or {}).get(proof.line or 1, [])
+        named = {name for name, words in _NAMED.items() if any(words.search(one) for one in line)}
+        if named and unit not in named:
+            return None
+        sure = SURE if named else LIKELY
+        return proof.model_copy(update={"value": unit, "confidence": min(sure, proof.confidence)})
+
+    def _absent(self, finding: Finding) -> Evidence:
+        if finding.field not in _MAY_BE_ABSENT:
+            raise _RefusedError("every training has one; leave it out if you did not find it")
+        return self._at(
+            finding, None, lambda line: (SURE, "") if line else (0.0, "it says nothing")
+        )
+
+    def _default(self, finding: Finding) -> Evidence:
+        name = finding.file.removeprefix(LIBRARY).strip()
+        last = normal(name.rpartition(".")[2])
+        if not any(last in self._forms_in(path) for path in (COMMAND, *sorted(self._taking_part))):
+            raise _RefusedError(f"nothing that runs uses {name}")
+        value, key = _typed(finding), finding.field.rpartition(".")[2]
+        default = documented_default(name, key)
+        if default is None:
+            raise _RefusedError(f"no documented default of {name} is known for {key}")
+        same = str(default) == str(value) or number(str(default)) == number(str(value))
+        if value is None or not same:
+            raise _RefusedError(f"the documented default of {name} is {default}")
+        return Evidence(value=value, source="library", text=name, confidence=SURE)
+
+    def _at(self, cited: Finding | Term, value: object, proof: _Proof) -> Evidence:
+        """The evidence of what `proof` finds on the cited line, or next to it."""
+        path = cited.file.removeprefix("./")
+        lines = self._lines_of(path)
+        reason = "there is no code on the line"
         for distance in range(SLACK + 1):
-            for line in dict.fromkeys((finding.line - distance, finding.line + distance)):
-                confidence = self._holds(finding.field, value, path, lines.get(line, []))
-                if confidence and (confidence == SURE or distance == 0):
-                    place = (None, None) if path == COMMAND else (path, line)
+            for line in dict.fromkeys((cited.line - distance, cited.line + distance)):
+                sure, missing = proof(lines.get(line, []))
+                if not sure:
+                    reason = missing if distance == 0 and lines.get(line) else reason
+                elif dead := self._dead.reason(path, line):
+                    reason = dead
+                elif sure == SURE or distance == 0:
+                    command = path == COMMAND
                     return Evidence(
                         value=value,
                         source="model",
-                        file=place[0],
-                        line=place[1],
-                        text="the launch command" if path == COMMAND else None,
-                        confidence=confidence,
+                        file=None if command else path,
+                        line=None if command else line,
+                        text="the launch command" if command else None,
+                        confidence=sure,
                     )
-        return Rejection(finding, "the line does not hold the value")
+        raise _RefusedError(reason)
 
-    def _holds(self, field: str, value: str | float, path: str, line: list[str]) -> float:
-        """How sure it is that a line with these tokens says so; 0 when it does not."""
+    def _lines_of(self, path: str) -> dict[int, list[str]]:
+        if path != COMMAND and not readable(path):
+            raise _RefusedError("the file is neither code nor configuration")
+        lines = self._lines(path)
+        if lines is None:
+            raise _RefusedError("there is no such file, or it may not be read")
+        if path != COMMAND and path not in self._taking_part:
+            raise _RefusedError("the launch command does not lead to this file")
+        return lines
+
+    def _holds(
+        self, field: str, value: str | float, path: str, line: list[str]
+    ) -> tuple[float, str]:
         if not line:
-            return 0.0
+            return 0.0, "there is no code on the line"
         if field == "model_config.task_type":
-            found = _domains(line)
+            found = domains(line)
             if found:
-                return SURE if value in found else 0.0
-            return LIKELY
+                names = ", ".join(sorted(found))
+                return (SURE, "") if value in found else (0.0, f"it names {names}")
+            return LIKELY, ""
         if field == "training_config.iter_type":
-            return SURE if any(_UNITS[str(value)].search(token) for token in line) else 0.0
+            said = any(_UNITS[str(value)].search(token) for token in line)
+            return (SURE, "") if said else (0.0, f"the line names no {value}")
         if field in _NUMERIC:
-            # On the command line a flag may be as short as -e; elsewhere a number has a name.
-            named = path == COMMAND or any(_LENGTH.search(one) for one in line)
-            if field == "training_config.iters" and not named:
-                return 0.0
-            numbers = (_number(token) for token in line)
-            wanted = float(value)
-            return SURE if any(n is not None and math.isclose(n, wanted) for n in numbers) else 0.0
-        if any(_normal(str(value)) in _forms(token) for token in line):
-            return SURE
+            # On the command line a flag may be as short as -e.
+            if path == COMMAND:
+                said = any(number(token) == value for token in line)
+                return (SURE, "") if said else (0.0, "the launch command does not hold it")
+            return _number_proof(field, float(value))(line)
+        missing = f"the line does not hold {str(value)[:60]!r} as a name or text of the program"
+        if any(normal(str(value)) in forms(token) for token in line):
+            return SURE, ""
         # `wikitext/wikitext-103-raw-v1`: a part of a name may stand elsewhere in the file.
-        *others, last = (_normal(part) for part in str(value).split("/"))
-        if others and any(last in _forms(token) for token in line):
+        *others, last = (normal(part) for part in str(value).split("/"))
+        if others and any(last in forms(token) for token in line):
             whole = self._forms_in(path) | self._forms_in(COMMAND)
-            return SURE if whole.issuperset(others) else 0.0
-        return 0.0
+            return (SURE, "") if whole.issuperset(others) else (0.0, missing)
+        return 0.0, missing
 
     def _forms_in(self, path: str) -> set[str]:
         lines = self._lines(path) or {}
-        return {form for line in lines.values() for token in line for form in _forms(token)}
+        return {form for line in lines.values() for token in line for form in forms(token)}
 
     def _lines(self, path: str) -> dict[int, list[str]] | None:
         if path not in self._tokens:
@@ -141,52 +266,34 @@ class Citations:
         return self._tokens[path]
 
 
+def _number_proof(field: str, value: float, *, term: bool = False) -> _Proof:
+    """Whether a line holds a number for a field; a `term` may be any quantity's."""
+
+    def proof(line: list[str]) -> tuple[float, str]:
+        if term:
+            held = any(number(token) == value for token in line)
+            return (SURE, "") if held else (0.0, f"the line does not hold the number {value:g}")
+        reason = stands_for(field, value, line)
+        return (SURE, "") if reason is None else (0.0, reason)
+
+    return proof
+
+
 def _typed(finding: Finding) -> str | int | float | None:
     """The value in the type its field has; None when it has none of it."""
     value = finding.value
     if finding.field in _NUMERIC:
-        number = _number(str(value))
-        if number is None or number <= 0:
+        found = number(str(value))
+        if found is None or found < 0 or (found == 0 and finding.field not in _MAY_BE_ZERO):
             return None
-        return (
-            int(number) if number.is_integer() and finding.field != "training_config.lr" else number
-        )
+        return int(found) if found.is_integer() and finding.field != "training_config.lr" else found
     text = str(value).strip()
     if finding.field == "model_config.task_type":
         return next((one for one in get_args(TaskType) if one.lower() == text.lower()), None)
     if finding.field == "training_config.iter_type":
         unit = text.lower().rstrip("s")
         return unit if unit in _UNITS else None
+    text = text.rstrip("_-./ ") or text
     if not text or len(text) > 200 or "\n" in text or PLACEHOLDER.search(text):
         return None
     return text
-
-
-def _domains(line: list[str]) -> set[str]:
-    vocabulary = rules("vocabulary")
-    return {
-        domain
-        for token in line
-        for table in ("models", "datasets")
-        for domain in task.domains(token, vocabulary[table])
-    }
-
-
-@lru_cache(maxsize=65_536)  # a long-lived hook reads many repositories
-def _forms(token: str) -> frozenset[str]:
-    """The names a token may stand for: itself, parts of a path or dotted name, what it names."""
-    parts = [token, *re.split(r"[/\\]", token), *token.split(".")]
-    read = (dataset_name(token), model_name(token), class_dataset(token))
-    return frozenset(_normal(part) for part in (*parts, *read) if part)
-
-
-def _normal(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

@@ -1,38 +1,50 @@
 """What of the model's findings enters the metadata.
 
-A finding enters when its citation holds, and only where static analysis has no answer or a doubtful
-one: what it is sure of is never overridden. Where nothing of the model's holds, nothing changes.
+A finding enters when its citation holds and its field was asked for. What static analysis says is
+then a claim that the proof overrides; where that claim was as good as proved itself, both lines are
+reported as a conflict and the value counts as doubtful. Where nothing of the model's holds, nothing
+changes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from schedmate.agent.react.answer import Finding
+from schedmate.agent.react.asking import DOUBTFUL, ITERS, UNIT
 from schedmate.agent.react.citations import Citations, Rejection
 from schedmate.jobs import Evidence, WorkloadMetadata
 
-DOUBTFUL = 0.6
-"""Static values of less confidence are put to the model: two of three are right, where 97 % of the
-others are (benchmarks/results/extraction_confidence_dev.md)."""
+AGREED = 0.9
+"""Confidence of what static analysis and a model read independently of one another."""
+CONFLICT = 0.5
+"""Confidence of a value that another one contradicts with equal proof."""
+WEAK = 0.6
+"""A static value of less confidence gives way to a line that shows that there is none."""
 
 
-def doubtful(metadata: WorkloadMetadata) -> tuple[str, ...]:
-    """Mandatory fields that static analysis has no answer to, or a doubtful one."""
-    return tuple(
-        field
-        for field in WorkloadMetadata.MANDATORY
-        if metadata.get(field) is None
-        or (field in metadata.evidence and metadata.evidence[field].confidence < DOUBTFUL)
-    )
+@dataclass(slots=True)
+class Combined:
+    """The metadata, and what static analysis and the model did not agree on."""
+
+    metadata: WorkloadMetadata
+    conflicts: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    """Fields that a line shows to have no value."""
 
 
 def proved(
     findings: Iterable[Finding], citations: Citations
 ) -> tuple[dict[str, Evidence], list[Rejection]]:
-    """The first finding of each field that holds, and those that do not."""
+    """The first finding of each field that holds, and those that do not.
+
+    A length that was reported with its unit proves both.
+    """
     kept: dict[str, Evidence] = {}
+    units: dict[str, Evidence] = {}
     dropped: list[Rejection] = []
     for finding in findings:
         if finding.field in kept:
@@ -40,40 +52,75 @@ def proved(
         checked = citations.check(finding)
         if isinstance(checked, Rejection):
             dropped.append(checked)
-        else:
-            kept[finding.field] = checked
-    return kept, dropped
+            continue
+        kept[finding.field] = checked
+        if finding.field == ITERS and (unit := citations.unit(finding, checked)) is not None:
+            units[UNIT] = unit
+    return {**kept, **units}, dropped
 
 
 def combine(
-    metadata: WorkloadMetadata, found: dict[str, Evidence], asked: tuple[str, ...]
-) -> WorkloadMetadata:
+    metadata: WorkloadMetadata, found: dict[str, Evidence], asked: Iterable[str]
+) -> Combined:
     """`metadata` with the proved values of the fields that were asked for."""
     sections: dict[str, dict[str, Any]] = metadata.sections()
     evidence = dict(metadata.evidence)
-    for field, proof in _paired(metadata, found, asked).items():
-        section, _, key = field.partition(".")
-        before = evidence.get(field)
-        sections[section][key] = proof.value
-        evidence[field] = proof
-        if before is not None and before.value not in (None, proof.value):
-            note = f"static analysis doubtfully said {before.value!r} ({before.where()})"
-            evidence[field] = proof.model_copy(update={"note": note})
-    return WorkloadMetadata.model_validate({**sections, "evidence": evidence})
+    combined = Combined(metadata)
+    asked = set(asked)
+    for name, proof in _paired(metadata, found, asked).items():
+        before = evidence.get(name)
+        after = _decided(name, before, proof, name in asked, combined)
+        section, _, key = name.partition(".")
+        sections[section][key] = None if after is None else after.value
+        if after is None:
+            evidence.pop(name, None)
+        else:
+            evidence[name] = after
+    combined.metadata = WorkloadMetadata.model_validate({**sections, "evidence": evidence})
+    return combined
 
 
-_ITERS, _UNIT = "training_config.iters", "training_config.iter_type"
+def _decided(
+    name: str, before: Evidence | None, proof: Evidence, asked: bool, combined: Combined
+) -> Evidence | None:
+    """Which of what static analysis and a model say stands; None where the field has no value."""
+    if proof.value is None:
+        combined.absent.append(f"{name}: {proof.where()} shows that there is none")
+        if before is None or (asked and before.confidence < WEAK):
+            return None
+    if before is None or before.value is None:
+        return proof if asked else None
+    if proof.value is not None and alike(before.value, proof.value):
+        return before.model_copy(update={"confidence": max(before.confidence, AGREED)})
+    claim = f"static analysis says {before.value!r} ({before.where()})"
+    if not asked or proof.value is None:
+        said = "that there is none" if proof.value is None else repr(proof.value)
+        combined.conflicts.append(f"{name}: {claim}, the model {said} ({proof.where()})")
+        return before.model_copy(update={"confidence": min(before.confidence, CONFLICT)})
+    notes = [note for note in (proof.note, claim) if note]
+    if before.confidence < DOUBTFUL:
+        return proof.model_copy(update={"note": "; ".join(notes)})
+    combined.conflicts.append(f"{name}: {claim}, the model {proof.value!r} ({proof.where()})")
+    return proof.model_copy(update={"note": "; ".join(notes), "confidence": CONFLICT})
+
+
+def alike(one: object, other: object) -> bool:
+    """Whether two values are the same but for case, punctuation and the way to write a number."""
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return float(one) == float(other)
+    left, right = (re.sub(r"[^a-z0-9]", "", str(value).lower()) for value in (one, other))
+    return left == right
 
 
 def _paired(
-    metadata: WorkloadMetadata, found: dict[str, Evidence], asked: tuple[str, ...]
+    metadata: WorkloadMetadata, found: dict[str, Evidence], asked: set[str]
 ) -> dict[str, Evidence]:
     """The findings that may enter: never the model's number with static analysis' unit.
 
     1,000 of the one and `epoch` of the other would make a length that nobody stated.
     """
-    entering = {field: proof for field, proof in found.items() if field in asked}
-    for one, other in ((_ITERS, _UNIT), (_UNIT, _ITERS)):
+    entering = dict(found)
+    for one, other in ((ITERS, UNIT), (UNIT, ITERS)):
         changes = one in entering and entering[one].value != metadata.get(one)
         if changes and other not in entering and metadata.get(other) is not None:
             del entering[one]

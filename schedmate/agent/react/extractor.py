@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 from schedmate.agent.extraction import Extraction
 from schedmate.agent.react.answer import ASKABLE, Finding
+from schedmate.agent.react.asking import questions
 from schedmate.agent.react.citations import Citations
-from schedmate.agent.react.combine import combine, doubtful, proved
+from schedmate.agent.react.combine import combine, proved
+from schedmate.agent.react.opening import opening
 from schedmate.agent.react.reach import reached
 from schedmate.errors import ModelError, SchedmateError
 from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
@@ -29,10 +31,10 @@ PURPOSE = "extract"
 class MetadataExtractor:
     """The model's half of metadata extraction (SchedMate paper, section 3.1).
 
-    In `hybrid` mode the model is told what static analysis found and asked for the mandatory fields
-    that it left open or doubtful; with none of those it is not called. In `agent` mode it is told
-    nothing, as in the paper, and its proved findings are the answer. Whenever it fails, the static
-    answer stands.
+    In `hybrid` mode the model is asked for what static analysis left open or doubtful and for the
+    names that it is most often wrong about (`asking`); its proved findings override. In `agent`
+    mode it is asked for everything, static analysis gives it candidates, and its proved findings
+    are the answer. Whenever it fails, the static answer stands.
     """
 
     llm: LLM
@@ -52,6 +54,7 @@ class MetadataExtractor:
             endpoint=self.llm.endpoint.place,
             outcome="ok" if asked else "not needed",
             asked=list(asked),
+            reasons=asked,
         )
         if not asked:
             return static.metadata, use
@@ -92,11 +95,14 @@ class MetadataExtractor:
             "tools": [convert_to_openai_tool(one) for one in as_langchain(_files(spec, redactor))],
         }
 
-    def _asked(self, static: Extraction) -> tuple[str, ...]:
-        return doubtful(static.metadata) if self.mode == "hybrid" else ASKABLE
+    def _asked(self, static: Extraction) -> dict[str, str]:
+        if self.mode == "hybrid":
+            below, names = self.settings.agent_ask_below, self.settings.agent_ask_names
+            return questions(static, below, names=names)
+        return dict.fromkeys(ASKABLE, "the model reads alone")
 
     def _read(
-        self, spec: JobSpec, static: Extraction, asked: tuple[str, ...], use: ModelUse
+        self, spec: JobSpec, static: Extraction, asked: dict[str, str], use: ModelUse
     ) -> WorkloadMetadata:
         from schedmate.agent.react import loop
         from schedmate.agent.react.trajectory import Recorder
@@ -108,11 +114,11 @@ class MetadataExtractor:
             deadline_s=settings.llm_deadline_s,
         )
         # The model can only cite what it was shown, and that is without secrets.
-        files = _files(spec, chat.redactor)
+        files = _files(spec, chat.redactor, static.entry)
         cited = (proof.file for proof in static.metadata.evidence.values() if proof.file)
         start = [static.entry, *cited] if static.entry else list(cited)
-        taking_part = reached(_files(spec), spec.command or "", start)
-        citations = Citations(files, taking_part, spec.command or "")
+        taking_part = reached(_files(spec, run=static.entry), spec.command or "", start)
+        citations = Citations(files, taking_part, spec.command or "", static.metadata, static.entry)
 
         def prove(findings: Iterable[Finding]) -> loop.Reading:
             return loop.Reading(*proved(findings, citations))
@@ -126,7 +132,9 @@ class MetadataExtractor:
         try:
             reading = loop.read(chat, files, question, self._fence(spec), limits, prove)
             base = static.metadata if self.mode == "hybrid" else _given(static.metadata)
-            metadata = combine(base, reading.found, asked)
+            combined = combine(base, reading.found, asked)
+            metadata = combined.metadata
+            use.conflicts, use.absent = combined.conflicts, combined.absent
             use.dropped = [str(one) for one in reading.dropped]
             use.filled = [
                 name for name, proof in metadata.evidence.items() if proof.source == "model"
@@ -146,14 +154,13 @@ class MetadataExtractor:
                 use.trajectory = str(saved)
         return metadata
 
-    def _question(self, spec: JobSpec, static: Extraction, asked: tuple[str, ...]) -> Any:
+    def _question(self, spec: JobSpec, static: Extraction, asked: dict[str, str]) -> Any:
         from schedmate.agent.react.loop import Question
 
-        known = None
-        if self.mode == "hybrid":
-            sure = {k: v for k, v in static.metadata.evidence.items() if k not in asked}
-            known = static.metadata.model_copy(update={"evidence": sure})
-        return Question(spec.command or "", static.launch, asked, known)
+        command = spec.command or ""
+        cited = (proof.file for proof in static.metadata.evidence.values() if proof.file)
+        shown = opening(_files(spec, Redactor(), static.entry), static.entry, command, cited)
+        return Question(command, static.launch, asked, static.metadata, shown)
 
     def _fence(self, spec: JobSpec) -> Any:
         from schedmate.agent.react.loop import fence_of
@@ -161,10 +168,12 @@ class MetadataExtractor:
         return fence_of(self.llm.store.secret(), spec.repo or "", spec.command or "")
 
 
-def _files(spec: JobSpec, redactor: Redactor | None = None) -> RepoFiles:
+def _files(spec: JobSpec, redactor: Redactor | None = None, run: str | None = None) -> RepoFiles:
+    """The job's repository as a model is shown it; `run` is the file that its command runs."""
     assert spec.repo is not None
     # Redacted as whole files: the middle of a private key does not show what it is.
-    return RepoFiles(Path(spec.repo), redact=redactor.redact if redactor else None)
+    redact = redactor.redact if redactor else None
+    return RepoFiles(Path(spec.repo), redact=redact, run=(run,) if run else ())
 
 
 def _given(metadata: WorkloadMetadata) -> WorkloadMetadata:

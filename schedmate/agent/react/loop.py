@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from schedmate.tools import RepoFiles, as_langchain
 if TYPE_CHECKING:
     from schedmate.llm.chat import GuardedChat
 
-SYSTEM, QUESTION, ANSWER = "metadata.system.v1", "metadata.question.v1", "metadata.answer.v1"
+SYSTEM, QUESTION, ANSWER = "metadata.system.v2", "metadata.question.v2", "metadata.answer.v2"
 REPEATS = 3
 """How often the very same tool call is answered; after that it is told so."""
 SHARE_FOR_MATERIAL = 0.6
@@ -50,12 +50,22 @@ class Limits:
 
 @dataclass(slots=True)
 class Question:
-    """What is to be found out about a job; `known` is None when the model is told nothing."""
+    """What is to be found out about a job.
+
+    `reasons` say of each field why it is asked for, `claims` what static analysis read, and
+    `opening` shows the start of what the command runs.
+    """
 
     command: str
     launch: LaunchConfig
-    fields: tuple[str, ...]
-    known: WorkloadMetadata | None = None
+    reasons: Mapping[str, str]
+    claims: WorkloadMetadata
+    opening: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields asked for."""
+        return tuple(self.reasons)
 
     def text(self, fence: Fence) -> str:
         """The first message to the model. What a user or repository wrote stands in the fence."""
@@ -66,13 +76,14 @@ class Question:
             "launch configuration: "
             + (", ".join(f"{name}={clean(value)}" for name, value in launch.items()) or "-"),
         ]
-        if self.known is not None and self.known.evidence:
-            lines.append("static analysis found already (do not look for it again):")
-            lines += [
-                f"- {name} = {clean(json.dumps(one.value, default=str), 120)} "
-                f"({clean(one.where())})"
-                for name, one in sorted(self.known.evidence.items())
-            ]
+        if self.claims.evidence:
+            lines.append("claims of static analysis, to be checked:")
+        for name, one in sorted(self.claims.evidence.items()):
+            value = clean(json.dumps(one.value, default=str), 120)
+            reason = f"; asked: {self.reasons[name]}" if name in self.reasons else ""
+            lines.append(f"- {name} = {value} ({clean(one.where())}{reason})")
+        if self.opening:
+            lines += ["", self.opening]
         return fill(
             QUESTION,
             fields=", ".join(self.fields),

