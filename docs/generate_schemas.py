@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from schedmate.commands.checks import Check
 from schedmate.jobs import JobRecord
+from schedmate.llm.serving import Fit, ModelSize, Reading
 from schedmate.llm.store import Call
 from schedmate.logparse.failure.rules import Rule
 from schedmate.logparse.progress.ratio import Slowdown
@@ -96,6 +97,33 @@ class Ledger(TypedDict):
 
     totals: list[Total]
     calls: list[StoredCall]
+
+
+class ServeCommand(TypedDict):
+    """Output of `schedmate llm serve-command --json`."""
+
+    command: list[str]
+    model: ModelSize
+    gpu: str
+    gpus: int
+    context: int
+    memory_bytes: Fit
+    fits: bool
+    notes: list[str]
+
+
+class Capacity(TypedDict):
+    """Output of `schedmate llm capacity --json`; jobs an hour are those that are read."""
+
+    model: ModelSize
+    gpu: str
+    gpus: int
+    jobs_read: int
+    a_job: Reading
+    cached_share: float | None
+    readings_at_once: int
+    jobs_an_hour_bound: float
+    jobs_an_hour_one_at_a_time: float | None
 
 
 class Rules(TypedDict):
@@ -268,6 +296,7 @@ class SlurmPlan(TypedDict):
 
 PARTS: dict[str, Any] = {
     "agent-pass": Pass,
+    "capacity": Capacity,
     "checkpoint": Checkpoint,
     "config": Config,
     "doctor": Doctor,
@@ -283,6 +312,7 @@ PARTS: dict[str, Any] = {
     "recover": RecoverDocument,
     "recovery-file": RecoveryFile,
     "rules": Rules,
+    "serve-command": ServeCommand,
     "slurm-doctor": Doctor,
     "slurm-import": SlurmImport,
     "slurm-plan": SlurmPlan,

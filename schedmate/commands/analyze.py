@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
 from schedmate.commands.options import HistoryOption, PlainOption
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
@@ -85,6 +85,8 @@ def analyze(
     ] = None,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
+    llm_timeout: LlmTimeout = None,
+    llm_deadline: LlmDeadline = None,
     show_prompt: Annotated[
         bool,
         typer.Option(
@@ -133,6 +135,8 @@ def analyze(
         method=method,
         mode=mode,
         llm_base_url=llm_base_url,
+        llm_timeout_s=llm_timeout,
+        llm_deadline_s=llm_deadline,
         llm_model=llm_model,
     )
     if settings.embedder != "bundled":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from schedmate.commands.mixed_logs import mixed_logs
-from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
 from schedmate.commands.options import FollowLinks, JsonOption
 from schedmate.errors import FAILED_JOB, UsageError
 from schedmate.files import without_shared_folders
@@ -69,6 +69,8 @@ def diagnose(
     ] = "auto",
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
+    llm_timeout: LlmTimeout = None,
+    llm_deadline: LlmDeadline = None,
     window: Annotated[
         int, typer.Option(min=10, max=5000, help="Lines around the failure that a model is shown.")
     ] = 200,
@@ -87,7 +89,12 @@ def diagnose(
     from schedmate.confine.limits import bounded
     from schedmate.settings import load_settings
 
-    settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
+    settings = load_settings(
+        llm_base_url=llm_base_url,
+        llm_model=llm_model,
+        llm_timeout_s=llm_timeout,
+        llm_deadline_s=llm_deadline,
+    )
     from schedmate.logparse.failure import diagnose as run
     from schedmate.logparse.failure import open_job
     from schedmate.logparse.reading import open_log

@@ -9,18 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
+from schedmate.commands.llm_serving import capacity, serve_command
 from schedmate.commands.options import JsonOption
 from schedmate.durations import parse_duration
 from schedmate.plain import dumps
 
 SCHEMA = "schedmate.ledger/v1"
 
-app = typer.Typer(no_args_is_help=True, help="Show the use of language models.")
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `ledger` a subcommand although it is the only one."""
+app = typer.Typer(
+    no_args_is_help=True, help="Language models: what was asked, how to serve one, what it carries."
+)
+app.command("serve-command")(serve_command)
+app.command()(capacity)
 
 
 @app.command()

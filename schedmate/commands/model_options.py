@@ -25,6 +25,18 @@ LlmModel = Annotated[
         help="Model name at that server (default: the first it serves), or scripted:FILE.",
     ),
 ]
+LlmTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--llm-timeout", metavar="S", min=0.1, help="Seconds that one request may take, all in all."
+    ),
+]
+LlmDeadline = Annotated[
+    float | None,
+    typer.Option(
+        "--llm-deadline", metavar="S", min=0.1, help="Seconds that the model may take for one job."
+    ),
+]
 
 
 def announce(settings: Settings, what: str) -> None:

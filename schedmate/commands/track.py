@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.commands.mixed_logs import mixed_logs
-from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
 from schedmate.commands.options import FollowLinks, PlainOption
 from schedmate.errors import ABSTAINED, UsageError
 from schedmate.files import open_output
@@ -78,6 +78,8 @@ def track(
     ] = False,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
+    llm_timeout: LlmTimeout = None,
+    llm_deadline: LlmDeadline = None,
     plain: PlainOption = False,
 ) -> None:
     """How fast a training job goes, where it is, when it will end.
@@ -94,7 +96,12 @@ def track(
     from schedmate.settings import load_settings
     from schedmate.terminal.screen import Screen
 
-    settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
+    settings = load_settings(
+        llm_base_url=llm_base_url,
+        llm_model=llm_model,
+        llm_timeout_s=llm_timeout,
+        llm_deadline_s=llm_deadline,
+    )
     if settings.mode != "static":
         announce(settings, "lines of the log")
     if (log is None) == (compare is None):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.model_options import LlmBaseUrl, LlmModel, announce
+from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
 from schedmate.commands.options import FollowLinks
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
@@ -92,6 +92,8 @@ def triage(
     ] = None,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
+    llm_timeout: LlmTimeout = None,
+    llm_deadline: LlmDeadline = None,
     ask: Annotated[
         int,
         typer.Option(
@@ -121,7 +123,12 @@ def triage(
     from schedmate.logparse.triage.table import write_csv
     from schedmate.settings import data_dir, load_settings
 
-    settings = load_settings(llm_base_url=llm_base_url, llm_model=llm_model)
+    settings = load_settings(
+        llm_base_url=llm_base_url,
+        llm_model=llm_model,
+        llm_timeout_s=llm_timeout,
+        llm_deadline_s=llm_deadline,
+    )
     if as_json and as_lines:
         raise UsageError("--json and --jsonl exclude each other; give one of them.")
     if job_per_file and job_per_folder:
