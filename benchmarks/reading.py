@@ -4,10 +4,11 @@
     python benchmarks/reading.py --llm-base-url http://127.0.0.1:8000/v1 --model NAME
     python benchmarks/reading.py --llm-base-url ... --intensity 1,2,4,8,16,32
 
-Without a server the model is a script made from each repository's expected metadata: it looks at
-the tree, reads the files that hold the answers, and reports them. It shows what readings cost in
-calls, tokens and time beside the model's own, and how many jobs need none; it says nothing about
-the quality of any model. With a server the same tables are made for real (the paper's Figure 15),
+Without a server the model is a script made from each repository's expected metadata: it reads the
+files that hold the answers to what it is asked, and reports these alone, also where no line proves
+them. So what is not asked stays as static analysis has it, and what cannot be proved is refused. It
+shows whom we ask and what we believe, and what readings cost in calls, tokens and time beside the
+model's own; it says nothing about the quality of any model. With a server the same tables are made for real (the paper's Figure 15),
 and `--intensity` sends that many jobs at once (Figure 14: mean delay, jobs an hour).
 
 The fixtures are small repositories written for this project; `--labels` with `--repos` takes public
@@ -33,6 +34,7 @@ from _record import record
 from extraction import FIELDS, verdict
 
 from schedmate.agent.react.answer import ASKABLE, Finding
+from schedmate.agent.react.asking import questions
 from schedmate.agent.react.citations import COMMAND, Citations
 from schedmate.agent.react.reach import reached
 from schedmate.agent.static import extract
@@ -80,31 +82,33 @@ def labelled(labels: Path, repos: Path) -> Iterator[Job]:
         yield Job(row["id"], root, row["command"], launch, expected)
 
 
-def script(job: Job, path: Path) -> str:
-    """A scripted model that reads and reports what is expected of `job`; its name."""
+def script(job: Job, mode: str, path: Path) -> str:
+    """A scripted model that knows what is expected of `job` and reports what it is asked for."""
     files = RepoFiles(job.repo)
     static = extract(job.repo, job.command, job.launch)
     cited = [proof.file for proof in static.metadata.evidence.values() if proof.file]
     part = reached(files, job.command, [*([static.entry] if static.entry else []), *cited])
-    citations = Citations(files, part, job.command)
+    citations = Citations(files, part, job.command, static.metadata, static.entry)
     findings = []
-    for field in ASKABLE:
+    for field in ASKABLE if mode == "agent" else questions(static):
         expected = job.expected.get(field)
         options = expected if isinstance(expected, list) else [expected]
         proof = next((p for o in options if (p := _where(citations, part, files, field, o))), None)
-        if proof is not None:
+        if expected is not None:
             findings.append(
                 {
                     "field": field,
-                    "value": proof.value,
-                    "file": proof.file or COMMAND,
-                    "line": proof.line or 1,
+                    "value": options[0] if proof is None else proof.value,
+                    "file": COMMAND if proof is None else proof.file or COMMAND,
+                    "line": 1 if proof is None else proof.line or 1,
                 }
             )
     paths = sorted({str(one["file"]) for one in findings} - {COMMAND})
-    replies: list[dict[str, Any]] = [{"tool_calls": [{"name": "file_tree", "args": {}}]}]
-    replies += [{"tool_calls": [{"name": "file_read", "args": {"path": one}}]} for one in paths[:8]]
-    replies += [{"content": "I have what I need."}, {"content": json.dumps({"findings": findings})}]
+    reads = [
+        {"name": "file_read", "args": {"path": one}} for one in paths[:8] if one != static.entry
+    ]
+    replies: list[dict[str, Any]] = [{"tool_calls": reads}] if reads else []
+    replies.append({"content": json.dumps({"findings": findings}), "repeat": True})
     path.write_text(yaml.safe_dump({"schema": "schedmate.scripted/v1", "replies": replies}))
     return f"scripted:{path}"
 
@@ -133,7 +137,7 @@ def analyse(job: Job, mode: str, options: argparse.Namespace, scratch: Path) -> 
             flags |= {"llm_base_url": options.llm_base_url, "llm_model": options.model}
             flags |= {"llm_cache": False, "llm_context_tokens": options.context}
         elif mode != "static":
-            flags["llm_model"] = script(job, scratch / f"{job.name}-{mode}.yaml")
+            flags["llm_model"] = script(job, mode, scratch / f"{job.name}-{mode}.yaml")
         with SchedMate(load_settings(**flags)) as mate:
             return mate.analyze(spec)
     except SchedmateError as error:
@@ -158,6 +162,8 @@ def summary(mode: str, jobs: list[Job], found: list[Analysis | None]) -> dict[st
         "unknown": outcomes.count("missing"),
         "accuracy": round(outcomes.count("right") / len(outcomes), 3),
         "jobs without a call": len(jobs) - sum(1 for count in calls if count),
+        "questions a job": round(sum(len(use.asked) for use in uses) / len(jobs), 2),
+        "conflicts": sum(len(use.conflicts) for use in uses),
         "calls a job": round(sum(calls) / len(jobs), 2),
         "input tokens a job": round(sum(use.input_tokens for use in uses) / len(jobs)),
         "output tokens a job": round(sum(use.output_tokens for use in uses) / len(jobs)),

@@ -147,7 +147,7 @@ def _check_what_was_sent(material: str, model: Obedient) -> None:
     names = {
         tool["function"]["name"] for request in model.requests for tool in request.get("tools", [])
     }
-    assert names <= {"file_tree", "file_read", "Findings"}
+    assert names <= {"file_tree", "file_read", "file_search", "Findings"}
     shown = model.tool_messages()
     assert shown
     for text in shown:
