@@ -8,8 +8,9 @@ Without a server the model is a script made from each repository's expected meta
 files that hold the answers to what it is asked, and reports these alone, also where no line proves
 them. So what is not asked stays as static analysis has it, and what cannot be proved is refused. It
 shows whom we ask and what we believe, and what readings cost in calls, tokens and time beside the
-model's own; it says nothing about the quality of any model. With a server the same tables are made for real (the paper's Figure 15),
-and `--intensity` sends that many jobs at once (Figure 14: mean delay, jobs an hour).
+model's own; it says nothing about the quality of any model. With a server the same tables are made
+for real (the paper's Figure 15), and `--intensity` sends that many jobs at once (Figure 14: mean
+delay, jobs an hour).
 
 The fixtures are small repositories written for this project; `--labels` with `--repos` takes public
 ones, as benchmarks/extraction.py does.

@@ -16,9 +16,7 @@ from schedmate.plain import dumps
 
 SCHEMA = "schedmate.ledger/v1"
 
-app = typer.Typer(
-    no_args_is_help=True, help="Language models: what was asked, how to serve one, what it carries."
-)
+app = typer.Typer(no_args_is_help=True, help="Serve a language model, and see what it was asked.")
 app.command("serve-command")(serve_command)
 app.command()(capacity)
 

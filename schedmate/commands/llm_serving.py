@@ -44,9 +44,9 @@ def serve_command(
     parameters: ParametersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the vLLM command that serves a model for schedmate, and the memory it needs.
+    """Print the command that serves a model, and its memory.
 
-    Memory is computed from published sizes; nothing is started or downloaded.
+    The command is vLLM's. Memory is computed from published sizes; nothing is started or downloaded.
     """
     from schedmate.llm.serving import SMALLEST_B, command, fit
 
@@ -98,7 +98,7 @@ def capacity(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how many jobs an hour a GPU could read, at the tokens that readings took so far.
+    """Say how many jobs an hour a GPU could read.
 
     The ledger says what readings took; the GPU's datasheet bounds how fast that goes.
     """
