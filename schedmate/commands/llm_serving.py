@@ -46,7 +46,7 @@ def serve_command(
 ) -> None:
     """Print the command that serves a model, and its memory.
 
-    The command is vLLM's. Memory is computed from published sizes; nothing is started or downloaded.
+    The command is vLLM's. Memory is computed from published sizes; nothing is started.
     """
     from schedmate.llm.serving import SMALLEST_B, command, fit
 
