@@ -22,7 +22,7 @@ from _bounds import KnowingLucid  # noqa: F401 - policies name it
 from _runs import LARGEST, PROFILE_ERROR, demand
 from scipy import stats
 
-from schedmate.pool import spread
+from schedmate.scale.spread import spread
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.comparison import _package
 from schedmate.schedulers.sim.parameters import HONEST, Parameters, UtilisationCurve

@@ -1,20 +1,25 @@
-"""Much independent work on a pool of processes; results in order of completion."""
+"""A pool of processes of this machine, for `schedmate.scale`."""
 
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from ctypes import c_int64
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from schedmate.garbage import collect_seldom
+
+MOST = 1000
+"""Items of one task."""
+TASK_S = 0.25
+"""How long a task is meant to take [s]: a task costs a fifth of a millisecond."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,141 +29,95 @@ _SAFE_PATH = "PYTHONSAFEPATH"
 _STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
-@dataclass(frozen=True, slots=True)
-class _Item(Generic[T]):
-    value: T
+class Processes(Generic[T, R, S]):
+    """A pool (`schedmate.scale.flow.Pool`) of processes, each of which can die alone.
 
-
-def spread(
-    work: Callable[[T, S], R],
-    items: Iterable[T],
-    shared: S,
-    *,
-    processes: int = 1,
-    ray: str | None = None,
-) -> Iterator[tuple[T, R | None]]:
-    """Each item with `work(item, shared)`, or None when that ended its process; as they end.
-
-    On `processes` of this machine, or as tasks of the Ray cluster at the address `ray`. What is
-    shared travels once to each process. What `work` raises is raised here.
-    """
-    if ray is not None:
-        from schedmate.ray_tasks import on_ray
-
-        return on_ray(work, items, shared, ray)
-    return unordered(_with_shared, items, processes, _share, (work, shared))
-
-
-_shared: tuple[Callable[[Any, Any], Any], Any]
-
-
-def _share(work: Callable[[Any, Any], Any], shared: Any) -> None:
-    global _shared  # noqa: PLW0603 - given once to each process, not with each item
-    _shared = (work, shared)
-
-
-def _with_shared(item: Any) -> Any:
-    work, shared = _shared
-    return work(item, shared)
-
-
-def unordered(
-    work: Callable[[T], R],
-    items: Iterable[T],
-    processes: int,
-    start: Callable[..., None],
-    arguments: tuple[Any, ...] = (),
-) -> Iterator[tuple[T, R | None]]:
-    """Each item with what `work` makes of it, or None when that ended its process.
-
-    Every process calls `start(*arguments)` first. Items are read no further ahead than the pool
-    can use. What `work` raises is raised here: to let the others go on, return errors.
+    Every process is sent `work` and `shared` once, when it starts, and says at which item it is.
     """
 
-    def pool(size: int) -> ProcessPoolExecutor:
+    task_s = TASK_S
+    retries = 1  # alone: what ended a process may be that all of them took too much memory
+
+    def __init__(
+        self, work: Callable[[T, S], R], shared: S, size: int, most: int | None = None
+    ) -> None:
+        self.size = size
+        self.most = MOST if most is None else most
+        self._given = work, shared
+        self._free: list[_Process] = []
+        self._users: dict[Future[Any], _Process] = {}
+        self._broken: list[_Process] = []
         with _undisturbed():
-            return ProcessPoolExecutor(size, get_context("spawn"), _begin, (start, arguments))
+            resource_tracker.ensure_running()  # its own start would let signals through again
+        self._others = set(active_children())
 
-    with _undisturbed():
-        resource_tracker.ensure_running()  # its own start would let signals through again
-    others = set(active_children())
-    workers = pool(processes)
-    suspects: list[T] = []
-    ended = False
+    def __enter__(self) -> Self:
+        return self
 
-    def submit(value: T) -> Future[R]:
-        nonlocal workers
-        try:
-            return _submit(workers, work, value)
-        except BrokenProcessPool:
-            workers.shutdown()
-            workers = pool(processes)
-            return _submit(workers, work, value)
-
-    try:
-        for value, future in completed(submit, items, 4 * processes):
-            if isinstance(future.exception(), BrokenProcessPool):
-                suspects.append(value)
-            else:
-                yield value, future.result()
-        ended = True
-    finally:
-        if not ended:  # whoever reads has left, as at Ctrl-C: nobody waits for what is unfinished
-            for process in set(active_children()) - others:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # whoever reads has left, as at Ctrl-C: nobody waits for the rest
+            for process in set(active_children()) - self._others:
                 process.kill()
         # Python's own exit would wake up the pool's thread while that closes its pipe.
-        workers.shutdown(wait=True, cancel_futures=True)
-    # A dying process takes down all that ran beside it: run each again, alone.
-    for value in suspects:
-        with pool(1) as single:
-            try:
-                yield value, _submit(single, work, value).result()
-            except BrokenProcessPool:
-                yield value, None
+        for one in [*self._free, *self._users.values(), *self._broken]:
+            one.executor.shutdown(wait=True, cancel_futures=True)
 
-
-def completed(
-    submit: Callable[[T], Future[R]], items: Iterable[T], most: int
-) -> Iterator[tuple[T, Future[R]]]:
-    """Each item with what `submit` gave for it, once that is done; `most` are under way at once.
-
-    Items are drawn in a thread of its own, as they may take long to come; what drawing them raises
-    is raised here. `submit` is called in the thread that reads the results.
-    """
-    events: queue.Queue[_Item[T] | Future[R] | Exception | None] = queue.Queue()
-    room = threading.Semaphore(most)
-
-    def feed() -> None:
+    def submit(self, items: Sequence[T]) -> Future[tuple[list[R], float]]:
+        """See `Pool.submit`."""
+        while self._broken:
+            self._broken.pop().executor.shutdown(wait=True)
+        one = self._free.pop() if self._free else _Process(self._given)
+        future: Future[tuple[list[R], float]]
         try:
-            for value in items:
-                room.acquire()
-                events.put(_Item(value))
-            events.put(None)
-        except Exception as error:  # noqa: BLE001 - raised again where the results are read
-            events.put(error)
+            future = one.begin(items)
+        except BrokenProcessPool:  # it was killed while it had nothing to do
+            self._broken.append(one)
+            one = _Process(self._given)
+            future = one.begin(items)
+        self._users[future] = one
+        future.add_done_callback(self._back)
+        return future
 
-    threading.Thread(target=feed, daemon=True).start()
-    running: dict[Future[R], T] = {}
-    reading = True
-    while reading or running:
-        event = events.get()
-        if event is None:
-            reading = False
-        elif isinstance(event, _Item):
-            future = submit(event.value)
-            running[future] = event.value
-            future.add_done_callback(events.put)
-        elif isinstance(event, Future):
-            room.release()
-            yield running.pop(event), event
-        else:
-            raise event
+    def _back(self, future: Future[Any]) -> None:
+        if not (future.cancelled() or isinstance(future.exception(), BrokenProcessPool)):
+            self._free.append(self._users.pop(future))
+
+    def died(self, error: BaseException) -> bool:
+        """See `Pool.died`."""
+        return isinstance(error, BrokenProcessPool)
+
+    def reached(self, task: Future[tuple[list[R], float]]) -> int | None:
+        """See `Pool.reached`."""
+        one = self._users.pop(task)
+        self._broken.append(one)
+        return one.place.value
 
 
-def _submit(workers: ProcessPoolExecutor, work: Callable[[T], R], value: T) -> Future[R]:
-    """Hand work to a pool, which may start a process for it."""
-    with _undisturbed():
-        return workers.submit(work, value)
+class _Process:
+    """One process with an executor of its own, so that its death is known to be that of its task."""
+
+    def __init__(self, given: tuple[Any, Any]) -> None:
+        context = get_context("spawn")
+        self.place = context.RawValue(c_int64, 0)
+        self.executor = ProcessPoolExecutor(1, context, _begin, (*given, self.place))
+
+    def begin(self, items: Sequence[Any]) -> Future[Any]:
+        self.place.value = 0
+        with _undisturbed():  # it may start the process
+            return self.executor.submit(_work_through, list(items))
+
+
+_given: tuple[Callable[[Any, Any], Any], Any, Any]
+
+
+def _work_through(items: list[Any]) -> tuple[list[Any], float]:
+    work, shared, place = _given
+    begin = time.monotonic()
+    outcomes = []
+    for number, item in enumerate(items):
+        place.value = number
+        outcomes.append(work(item, shared))
+    return outcomes, time.monotonic() - begin
 
 
 @contextmanager
@@ -194,8 +153,10 @@ def _undisturbed() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _begin(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _begin(work: Callable[[Any, Any], Any], shared: Any, place: Any) -> None:
     """Prepare one worker process."""
+    global _given  # noqa: PLW0603 - given once to each process, not with each item
+    _given = work, shared, place
     # Ctrl-C reaches every process of the terminal; a worker just ends, without a traceback.
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -205,7 +166,6 @@ def _begin(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    start(*arguments)
 
 
 def _end_with_parent() -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, Self, TypeVar
 
 from schedmate.errors import InputError, require
 
-AHEAD = 4
-"""Tasks submitted for each core of the cluster."""
+AHEAD = 2
+"""Tasks under way for each core of the cluster: the next one is there when one ends."""
+MOST = 1000
+"""Items of one task."""
+TASK_S = 2.0
+"""How long a task is meant to take [s]: a task costs its driver one to two milliseconds."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,54 +28,103 @@ def require_ray() -> None:
     require("--ray", "ray", "ray")
 
 
-def on_ray(
-    work: Callable[[T, S], R], items: Iterable[T], shared: S, address: str
-) -> Iterator[tuple[T, R | None]]:
-    """Each item with `work(item, shared)`, None when its task died twice; as they end.
+class RayTasks(Generic[T, R, S]):
+    """A pool (`schedmate.scale.flow.Pool`) of the tasks that a Ray cluster runs at once.
 
     `address` is what `ray.init` takes: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local` for a
-    cluster of this machine alone. Its machines need schedmate. Raises what `work` raises,
+    cluster of this machine alone. Its machines need the same version of schedmate. Raises
     `MissingExtraError` without Ray and `InputError` without cluster.
     """
-    require_ray()
+
+    task_s = TASK_S
+
+    def __init__(
+        self, work: Callable[[T, S], R], shared: S, address: str, most: int | None = None
+    ) -> None:
+        require_ray()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+        import ray
+
+        _reachable(address)
+        self._mine = not ray.is_initialized()
+        if self._mine:
+            try:
+                ray.init(
+                    address, log_to_driver=False, logging_level="ERROR", include_dashboard=None
+                )
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise InputError(
+                    f"no Ray cluster at {address}: {reason}; start one with `ray start --head`."
+                ) from None
+        self.most = MOST if most is None else most
+        self.size = self.retries = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        # what ended a worker is found here, so that a task never ends two of them
+        self._task = ray.remote(max_retries=0)(_work_through)
+        # in a list Ray leaves it as it is: each process gets the object once, not with each task
+        self._given = [ray.put((work, shared))]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import ray
+
+        if self._mine:
+            ray.shutdown()
+
+    def submit(self, items: Sequence[T]) -> Future[tuple[list[R], float]]:
+        """See `Pool.submit`."""
+        future: Future[Any] = self._task.remote(self._given, list(items)).future()
+        outcome: Future[tuple[list[R], float]] = Future()
+        future.add_done_callback(lambda ended: _pass_on(ended, outcome))
+        return outcome
+
+    def died(self, error: BaseException) -> bool:
+        """See `Pool.died`: its worker, its machine, or whoever holds the result."""
+        from ray.exceptions import RayError
+
+        return isinstance(error, RayError)
+
+    def reached(self, task: Future[tuple[list[R], float]]) -> int | None:
+        """See `Pool.reached`: a worker that has ended tells nothing more."""
+        return None
+
+
+def _pass_on(ended: Future[Any], outcome: Future[Any]) -> None:
+    """The same outcome, but what the work raised as it was raised."""
+    from ray.exceptions import RayTaskError
+
+    error = ended.exception()
+    if error is None:
+        outcome.set_result(ended.result())
+    else:
+        cause = error.cause if isinstance(error, RayTaskError) else None
+        if isinstance(cause, ModuleNotFoundError):
+            cause = InputError(
+                f"a machine of the Ray cluster cannot run schedmate: {cause}; install the same "
+                "version with the same extras on all of them."
+            )
+        outcome.set_exception(cause or error)
+
+
+_known: dict[Any, tuple[Callable[[Any, Any], Any], Any]] = {}
+
+
+def _work_through(given: list[Any], items: list[Any]) -> tuple[list[Any], float]:
+    """One task, in a process of the cluster."""
     import ray
 
-    _reachable(address)
-    mine = not ray.is_initialized()
-    if mine:
-        try:
-            ray.init(address, log_to_driver=False, logging_level="ERROR", include_dashboard=None)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(
-                f"no Ray cluster at {address}: {reason}; start one with `ray start --head`."
-            ) from None
-    try:
-        task = ray.remote(max_retries=1)(work)
-        common = ray.put(shared)
-        ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        running: dict[ray.ObjectRef[R], T] = {}
-        waiting = iter(items)
-        while True:
-            for item in waiting:
-                running[task.remote(item, common)] = item
-                if len(running) >= ahead:
-                    break
-            if not running:
-                return
-            done, _ = ray.wait(list(running), num_returns=1)
-            for reference in done:
-                outcome: R | None
-                try:
-                    outcome = ray.get(reference)
-                except ray.exceptions.RayTaskError as error:
-                    raise (error.cause or error) from None
-                except ray.exceptions.RayError:
-                    outcome = None
-                yield running.pop(reference), outcome
-    finally:
-        if mine:
-            ray.shutdown()
+    from schedmate.garbage import collect_seldom
+
+    if given[0] not in _known:
+        collect_seldom()
+        _known.clear()  # of an earlier driver's
+        _known[given[0]] = ray.get(given[0])
+    work, shared = _known[given[0]]
+    begin = time.monotonic()
+    outcomes = [work(item, shared) for item in items]
+    return outcomes, time.monotonic() - begin
 
 
 def _reachable(address: str) -> None:

@@ -6,27 +6,23 @@ import gc
 import subprocess
 import sys
 
-from schedmate.pool import unordered
+from schedmate.scale.spread import spread
 
 
-def _threshold(_item: int) -> tuple[int, int, int]:
+def _threshold(_item: int, _shared: None) -> tuple[int, int, int]:
     return gc.get_threshold()
-
-
-def _nothing() -> None:
-    """A worker that needs no preparation."""
 
 
 def test_the_library_leaves_its_hosts_collector_alone() -> None:
     program = (
         "import gc; before = gc.get_threshold(); "
-        "import schedmate, schedmate.mate, schedmate.cli, schedmate.pool; "
+        "import schedmate, schedmate.mate, schedmate.cli, schedmate.pool, schedmate.scale.spread; "
         "raise SystemExit(gc.get_threshold() != before)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_processes_of_the_pool_collect_seldom() -> None:
-    ((_, threshold),) = unordered(_threshold, [1], 1, _nothing)
+    ((_, threshold),) = spread(_threshold, [1], None)
     assert threshold is not None
     assert threshold[0] > 10_000

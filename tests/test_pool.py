@@ -13,7 +13,7 @@ import concurrent.futures.process as process
 import os, signal, sys, threading, time
 from multiprocessing import active_children
 
-from schedmate.pool import unordered
+from schedmate.scale.spread import spread
 
 def wakeup(self):
     if not self._closed:
@@ -23,14 +23,11 @@ def wakeup(self):
 
 process._ThreadWakeup.wakeup = wakeup
 
-def work(value):
+def work(value, shared):
     return value
 
-def start():
-    pass
-
 def results():
-    for value, _ in unordered(work, range(100), 2, start):
+    for value, _ in spread(work, range(100), None, processes=2):
         yield value
 
 def main():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from schedmate.errors import INTERNAL, InputError, SchedmateError
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.jobs.bounds import Gpus, Nodes
 from schedmate.mate import SchedMate
-from schedmate.pool import completed
+from schedmate.scale.spread import spread
 
 ERROR_SCHEMA = "schedmate.error/v1"
 
@@ -108,9 +107,6 @@ def analyze_many(lines: Iterable[str], mate: SchedMate, at_once: int) -> Iterato
     """
     items = (_Line(index, text) for index, text in enumerate(lines) if text.strip())
     # its threads only wait: each repository is read in a process of its own
-    pool = ThreadPoolExecutor(at_once, thread_name_prefix="batch")
-    try:
-        for _, done in completed(lambda line: pool.submit(_work, line, mate), items, 2 * at_once):
-            yield done.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    for _, result in spread(_work, items, mate, threads=at_once):
+        assert result is not None
+        yield result

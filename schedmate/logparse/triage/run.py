@@ -16,7 +16,7 @@ from schedmate.logparse.triage.work import (
     examine_within,
     restore,
 )
-from schedmate.pool import spread
+from schedmate.scale.spread import spread
 
 ENDED = (
     "the process that read it was killed or crashed, or took more than "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from schedmate.pool import unordered
+from schedmate.scale.spread import spread
 from schedmate.schedulers.fleet.ejection import Move, Rules, Vacating
 from schedmate.schedulers.fleet.parts import Floats, Part, Space
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot, Ints
@@ -122,7 +122,7 @@ def search(
             finished.get()
 
     results: dict[int, _Result] = {}
-    answers = unordered(_vacate, items(), processes, _ready)
+    answers = spread(_vacate, items(), None, processes=processes, most=1)
     for done, (item, result) in enumerate(answers, start=1):
         # a process that was ended by the system leaves its group as it is
         results[item.number] = result if result is not None else ([], [], [], [])
@@ -137,11 +137,7 @@ def search(
 _Result = tuple[list[Move], list[int], list[int], list[int]]
 
 
-def _ready() -> None:
-    """A process of the pool needs nothing but the code."""
-
-
-def _vacate(item: _Item) -> _Result:
+def _vacate(item: _Item, _shared: None = None) -> _Result:
     one = Vacating(item.part, item.rules, item.seed)
     one.run()
     return one.moves, one.emptied, one.room.at, one.room.device

@@ -129,7 +129,7 @@ def _results(
             yield number, _run(tasks[number], workload, lambda n: told(before + n, policy))  # noqa: B023
             ended += 1
         return
-    from schedmate.pool import spread
+    from schedmate.scale.spread import spread
     from schedmate.schedulers.sim.outcome.folder import write
 
     # a machine of the cluster may not see the folder: then results are written here

@@ -33,7 +33,7 @@ from schedmate.logparse.triage.ledger import LedgerError
 from schedmate.logparse.triage.run import ENDED
 from schedmate.logparse.triage.targets import Target
 from schedmate.logparse.triage.work import Outcome, examine
-from schedmate.pool import spread
+from schedmate.scale.spread import spread
 
 
 def run(source: Path, ledger: Path | None, processes: int = 1) -> Triage:
