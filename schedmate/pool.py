@@ -94,7 +94,7 @@ class Processes(Generic[T, R, S]):
 
 
 class _Process:
-    """One process with an executor of its own, so that its death is known to be that of its task."""
+    """One process with an executor of its own, so that its death is that of its one task."""
 
     def __init__(self, given: tuple[Any, Any]) -> None:
         context = get_context("spawn")

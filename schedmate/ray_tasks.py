@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from schedmate.errors import InputError, require
@@ -62,7 +64,7 @@ class RayTasks(Generic[T, R, S]):
         # what ended a worker is found here, so that a task never ends two of them
         self._task = ray.remote(max_retries=0)(_work_through)
         # in a list Ray leaves it as it is: each process gets the object once, not with each task
-        self._given = [ray.put((work, shared))]
+        self._given = [ray.put((work, shared, Path.cwd()))]
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +110,7 @@ def _pass_on(ended: Future[Any], outcome: Future[Any]) -> None:
         outcome.set_exception(cause or error)
 
 
-_known: dict[Any, tuple[Callable[[Any, Any], Any], Any]] = {}
+_known: dict[Any, tuple[Callable[[Any, Any], Any], Any, Path]] = {}
 
 
 def _work_through(given: list[Any], items: list[Any]) -> tuple[list[Any], float]:
@@ -121,7 +123,9 @@ def _work_through(given: list[Any], items: list[Any]) -> tuple[list[Any], float]
         collect_seldom()
         _known.clear()  # of an earlier driver's
         _known[given[0]] = ray.get(given[0])
-    work, shared = _known[given[0]]
+    work, shared, folder = _known[given[0]]
+    with suppress(OSError):  # relative paths mean the same there
+        os.chdir(folder)
     begin = time.monotonic()
     outcomes = [work(item, shared) for item in items]
     return outcomes, time.monotonic() - begin

@@ -130,7 +130,7 @@ def test_a_dying_process_costs_one_result(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("schedmate.readers.EXTRACT", "confined_work:die_for_die_py")
     lines = [json.dumps({"repo": REPO, "command": f"{name}.py"}) for name in ("a", "die", "b")]
     with SchedMate(load_settings()) as mate:
-        results = list(batch.analyze_many(lines, mate, 2))
+        results = list(batch.analyze_many(lines, batch.Analyst(mate.settings, mate), at_once=2))
     documents = {result.document["index"]: result.document for result in results}
     assert set(documents) == {0, 1, 2}
     assert "its process was ended by signal 9" in documents[1]["error"]
@@ -143,4 +143,4 @@ def test_input_that_cannot_be_read_is_raised() -> None:
         raise OSError("the disk is gone")
 
     with SchedMate(load_settings()) as mate, pytest.raises(OSError, match="the disk is gone"):
-        list(batch.analyze_many(lines(), mate, 1))
+        list(batch.analyze_many(lines(), batch.Analyst(mate.settings, mate)))

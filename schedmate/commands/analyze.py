@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -13,6 +12,7 @@ import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
 from schedmate.commands.options import HistoryOption, PlainOption
+from schedmate.commands.scale_options import JournalOption, ParquetOption, RayOption, Where
 from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
@@ -118,6 +118,9 @@ def analyze(
         int | None,
         typer.Option(min=1, help="Jobs read at the same time by --batch; default: one a core."),
     ] = None,
+    ray: RayOption = None,
+    journal: JournalOption = None,
+    parquet: ParquetOption = None,
 ) -> None:
     """What a training job will do, how long it will run and why.
 
@@ -161,16 +164,23 @@ def analyze(
         for name, value in described.items():
             if value is not None:
                 raise UsageError(f"{name} describes one job; with --batch it goes into the lines.")
-        failed, abstained = _many(
-            batch, settings, output, record, processes or len(os.sched_getaffinity(0))
-        )
+        where = Where(processes, ray, journal)
+        where.check()
+        failed, abstained = _many(batch, settings, output, parquet, where, record=record)
         if failed:
             raise InputError(f"{failed} of the lines could not be analysed; see their `error`.")
     else:
         if repo is None:
             raise UsageError("name the directory of a training repository, or use --batch.")
-        if processes is not None:
-            raise UsageError("--processes is for --batch.")
+        many = {
+            "--processes": processes,
+            "--ray": ray,
+            "--journal": journal,
+            "--parquet": parquet,
+        }
+        for name, value in many.items():
+            if value is not None:
+                raise UsageError(f"{name} is for --batch.")
         launch = LaunchConfig(
             gpus=gpus,
             nodes=nodes,
@@ -251,11 +261,19 @@ def _one(
 
 
 def _many(
-    batch: str, settings: Settings, output: Path | None, record: bool, processes: int
+    batch: str,
+    settings: Settings,
+    output: Path | None,
+    parquet: Path | None,
+    where: Where,
+    *,
+    record: bool,
 ) -> tuple[int, int]:
     """Analyse the lines of `batch`; gives how many failed and how many abstained."""
-    from schedmate.commands.batch import analyze_many
+    from schedmate.commands.batch import COLUMNS, Analyst, analyze_many
     from schedmate.mate import SchedMate
+    from schedmate.scale.objects import local
+    from schedmate.scale.rows import parquet_rows
 
     failed = abstained = 0
     with ExitStack() as stack:
@@ -264,7 +282,7 @@ def _many(
                 # A buffer of its own that is not closed: a thread may be waiting in it.
                 lines = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
             else:
-                path = Path(batch)
+                path = stack.enter_context(local(Path(batch)))
                 lines = stack.enter_context(path.open(encoding="utf-8", errors="replace"))
         except OSError as error:
             raise InputError(
@@ -274,13 +292,34 @@ def _many(
         write: Callable[[str], None] = partial(print, file=stream, flush=True)
         if record:  # every job is, also when nobody reads the answers any more
             write = stack.enter_context(outlasting(stream))
-        mate = stack.enter_context(SchedMate(settings, at_once=processes))
+        add_row = stack.enter_context(parquet_rows(parquet, COLUMNS))
+        mate = stack.enter_context(SchedMate(settings, at_once=where.at_once))
+        what = f"analyze{' --record' if record else ''} with {_digest(settings)}"
+        journal = stack.enter_context(where.journal(what))
         advance = stack.enter_context(progress("analysing"))
-        for done, result in enumerate(analyze_many(lines, mate, processes), start=1):
+        results = analyze_many(
+            lines,
+            Analyst(settings, mate),
+            at_once=where.at_once,
+            ray=where.ray,
+            journal=journal,
+        )
+        for done, result in enumerate(results, start=1):
             failed += result.failed
             abstained += result.abstained
             if record and result.record is not None:
                 result.document["recorded_as"] = mate.store(result.record)
+            add_row(result.row())
             write(dumps(result.document))
             advance(done, f"{done:,} jobs")
     return failed, abstained
+
+
+def _digest(settings: Settings) -> str:
+    """The settings and the version, as a journal names them."""
+    from hashlib import sha256
+
+    from schedmate import __version__
+
+    text = settings.model_dump_json(exclude={"memory_mb", "deadline_s", "trajectories"})
+    return f"schedmate {__version__}, settings {sha256(text.encode()).hexdigest()[:12]}"

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from schedmate.analysis import Analysis
 from schedmate.durations import parse_duration
 from schedmate.errors import INTERNAL, InputError, SchedmateError
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.jobs.bounds import Gpus, Nodes
 from schedmate.mate import SchedMate
+from schedmate.plain import dumps
+from schedmate.scale.journal import Journal, Memo
+from schedmate.scale.objects import copy_tree, is_object, url_of
+from schedmate.scale.rows import Kind
 from schedmate.scale.spread import spread
+from schedmate.settings import Settings
 
 ERROR_SCHEMA = "schedmate.error/v1"
+
+ENDED = (
+    "the process that read it was killed or crashed, alone and twice; is the repository too large "
+    "for that machine?"
+)
+
+COLUMNS: dict[str, Kind] = {
+    "index": "int64",
+    **dict.fromkeys(("job_id", "name", "user", "repo", "command"), "string"),
+    **dict.fromkeys(("model_name", "task_type"), "string"),
+    "iters": "float64",
+    "iter_type": "string",
+    "batch_size": "float64",
+    "gpus": "int64",
+    "nodes": "int64",
+    **dict.fromkeys(
+        ("duration_s", "duration_p10_s", "duration_p50_s", "duration_p90_s"), "float64"
+    ),
+    "abstained": "bool",
+    **dict.fromkeys(("method", "source", "error"), "string"),
+    "exit_code": "int64",
+    "document": "string",
+}
+"""Columns of the results as Parquet; `document` is the whole result as JSON."""
 
 
 class BatchJob(BaseModel):
@@ -46,7 +81,7 @@ class BatchJob(BaseModel):
 
 
 class Result(NamedTuple):
-    """What one line came to: a document to print, and the record to store when it went well."""
+    """What became of one line: a document to print, and the record to store when it went well."""
 
     document: dict[str, Any]
     record: JobRecord | None
@@ -55,7 +90,17 @@ class Result(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether the line could not be analysed."""
-        return self.record is None
+        return bool(self.document["schema"] == ERROR_SCHEMA)
+
+    def row(self) -> dict[str, Any]:
+        """The values of `COLUMNS`."""
+        found = self.document
+        parts = [found, found.get("job", {}), found.get("launch", {}), found.get("estimate", {})]
+        parts += found.get("metadata", {}).values()
+        merged: dict[str, Any] = {}
+        for part in reversed(parts):
+            merged |= part if isinstance(part, dict) else {}
+        return merged | {"document": dumps(found)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +109,61 @@ class _Line:
     text: str
 
 
-def _work(line: _Line, mate: SchedMate) -> Result:
+class Analyst:
+    """What each process analyses with; it travels as its settings alone."""
+
+    def __init__(self, settings: Settings, mate: SchedMate | None = None) -> None:
+        """`mate` is what this very process has; another one makes its own."""
+        from schedmate.retrieval.history import DATABASE
+
+        place = settings.history
+        if not isinstance(place, str):  # another process may be in another directory
+            settings = settings.model_copy(update={"history": Path(place).absolute()})
+        self._settings = settings
+        self._needs = None if isinstance(place, str) else Path(place).absolute() / DATABASE
+        if self._needs is not None and not self._needs.exists():
+            self._needs = None
+        if mate is not None:
+            self.mate = mate
+
+    @cached_property
+    def mate(self) -> SchedMate:
+        """The one of this process. Raises `InputError` where the history cannot be seen."""
+        if self._needs is not None and not self._needs.exists():
+            raise InputError(
+                f"a machine of the Ray cluster does not see the history {self._needs.parent}; keep "
+                "it where all machines see it under this path, or in PostgreSQL (docs/scale.md)."
+            )
+        return SchedMate(self._settings, at_once=1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_settings": self._settings, "_needs": self._needs}
+
+
+def _work(line: _Line, analyst: Analyst) -> Result:
     job_id: str | None = None
+    mate = analyst.mate
     try:
         job = _parse(line)
         job_id = job.job_id
-        analysis = mate.analyze(job.spec())
+        analysis = _analysis(job.spec(), mate)
     except SchedmateError as error:
         return _failure(line, job_id, str(error), error.exit_code)
     except Exception as error:  # noqa: BLE001 - one bad job must not end the others
         return _failure(line, job_id, f"internal error, {type(error).__name__}: {error}", INTERNAL)
     document = {"index": line.index, "job_id": job_id, **analysis.document()}
     return Result(document, analysis.record(), analysis.estimate.abstained)
+
+
+def _analysis(spec: JobSpec, mate: SchedMate) -> Analysis:
+    """The analysis of a job whose repository may be in object storage."""
+    if spec.repo is None or not is_object(spec.repo):
+        return mate.analyze(spec)
+    with TemporaryDirectory(prefix="schedmate-") as folder:
+        notes = copy_tree(url_of(spec.repo), Path(folder))
+        found = mate.analyze(spec.model_copy(update={"repo": folder}))
+        said = [text.replace(folder, spec.repo) for text in found.warnings]
+        return found.model_copy(update={"spec": spec, "warnings": [*said, *notes]})
 
 
 def _parse(line: _Line) -> BatchJob:
@@ -99,14 +187,56 @@ def _failure(line: _Line, job_id: str | None, message: str, exit_code: int) -> R
     return Result(document, None)
 
 
-def analyze_many(lines: Iterable[str], mate: SchedMate, at_once: int) -> Iterator[Result]:
-    """Analyse each JSON line, `at_once` of them at the same time; results come as they are done.
+def analyze_many(
+    lines: Iterable[str],
+    analyst: Analyst,
+    *,
+    at_once: int = 1,
+    ray: str | None = None,
+    journal: Journal | None = None,
+) -> Iterator[Result]:
+    """Analyse each JSON line; results come as they are done.
 
-    A line that is wrong, or whose analysis has to be ended, gives a result with an `error`; the
-    others go on. Lines are read no further ahead than needed; what reading them raises is raised.
+    `at_once` of them on this machine, or as tasks of the Ray cluster at the address `ray`, whose
+    machines must see the repositories and the history under the same names. What `journal` holds is
+    not done again. A line that is wrong, or whose analysis has to be ended, gives a result with an
+    `error`; the others go on. Lines are read no further ahead than needed; what reading them raises
+    is raised.
     """
     items = (_Line(index, text) for index, text in enumerate(lines) if text.strip())
-    # its threads only wait: each repository is read in a process of its own
-    for _, result in spread(_work, items, mate, threads=at_once):
-        assert result is not None
-        yield result
+    memo = None if journal is None else Memo(journal, _key, _packed, _unpacked)
+    # threads only wait: each repository is read in a process of its own
+    results = spread(
+        _work, items, analyst, threads=None if ray else at_once, ray=ray, memo=memo, most=MOST
+    )
+    for line, result in results:
+        if result is None:
+            yield _failure(line, None, ENDED, InputError.exit_code)
+        elif (
+            result.record is not None and journal is not None and result.document["job_id"] is None
+        ):
+            # stored again after a kill, it is still the same job
+            name = hashlib.sha256(f"{journal.token} {line.index}".encode()).hexdigest()[:12]
+            yield result._replace(record=result.record.model_copy(update={"job_id": f"job-{name}"}))
+        else:
+            yield result
+
+
+MOST = 100
+"""Lines of one task of a Ray cluster: a repository takes far longer than a task costs."""
+
+
+def _key(line: _Line) -> str:
+    return f"{line.index} {hashlib.sha256(line.text.encode(errors='replace')).hexdigest()}"
+
+
+def _packed(result: Result) -> str | None:
+    """As it is printed; an error may be gone the next time."""
+    if result.failed:
+        return None
+    return dumps({"document": result.document, "abstained": result.abstained})
+
+
+def _unpacked(text: str) -> Result:
+    kept = json.loads(text)
+    return Result(kept["document"], None, kept["abstained"])

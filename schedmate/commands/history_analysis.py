@@ -2,53 +2,194 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
-from schedmate.agent.extraction import Extraction
 from schedmate.errors import SchedmateError
-from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
+from schedmate.jobs import JobRecord, JobSpec, WorkloadMetadata
 from schedmate.readers import Readers
+from schedmate.scale.journal import Journal, Memo
+from schedmate.scale.spread import spread
 
-_CACHE_SIZE = 4096
+BUDGET_S = 10.0
+"""CPU time of one repository [s]."""
+CACHE_SIZE = 4096
+"""Repositories of which a process remembers what it found."""
+MOST = 100
+"""Records of one task of a Ray cluster: a repository takes far longer than a task costs."""
+
+NOTHING = ""
+"""In place of the metadata of a record for which there is nothing to read."""
 
 
-class RepositoryAnalyser:
-    """Runs static extraction for a record whose working directory still exists here.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record as it was read, and the directory in which its command was typed."""
 
-    The repository is read as it is now, which may not be as it was when the job ran; that is why
-    an import does it only when asked. One result is kept per (directory, command, launch), so a
-    thousand resubmissions cost one analysis. `analysed` and `skipped` count records.
-    """
+    index: int
+    record: JobRecord
+    workdir: str | None
 
-    def __init__(self, readers: Readers, budget_s: float = 10.0) -> None:
-        self.analysed = 0
-        self.skipped = 0
-        self._readers = readers
-        self._budget_s = budget_s
-        self._seen: dict[tuple[str, str, str], Extraction | None] = {}
+    @property
+    def key(self) -> str:
+        """The same for all that have the same metadata; `NOTHING` where there is none."""
+        record = self.record
+        if not self.workdir or not record.command:
+            return NOTHING
+        return f"{self.workdir}\0{record.command}\0{record.launch.model_dump_json()}"
+
+
+class Workdirs:
+    """What an importer calls for each record, just before it gives that record."""
+
+    def __init__(self) -> None:
+        self.last: str | None = None
 
     def __call__(self, record: JobRecord, workdir: str | None) -> JobRecord:
-        """The record with metadata, or unchanged where there is nothing to analyse."""
-        extraction = None
-        if workdir and record.command:
-            key = (workdir, record.command, record.launch.model_dump_json())
-            if key not in self._seen:
-                if len(self._seen) >= _CACHE_SIZE:
-                    self._seen.pop(next(iter(self._seen)))
-                self._seen[key] = self._extract(Path(workdir), record.command, record.launch)
-            extraction = self._seen[key]
-        if extraction is None:
-            self.skipped += 1
-            return record
-        self.analysed += 1
-        return record.model_copy(update={"metadata": extraction.metadata})
+        """The record as it is; `last` is its directory."""
+        self.last = workdir
+        return record
 
-    def _extract(self, repo: Path, command: str, launch: LaunchConfig) -> Extraction | None:
-        if not repo.is_dir():
-            return None
+
+class Kept:
+    """What has been found in repositories: in a journal, or the last few thousand in memory."""
+
+    def __init__(self, journal: Journal | None) -> None:
+        self._journal = journal
+        self._found: dict[str, str] = {}
+
+    def get(self, key: str) -> str | None:
+        """The metadata (JSON) of a key."""
+        if key == NOTHING:
+            return NOTHING
+        found = self._found.get(key)
+        if found is None and self._journal is not None:
+            found = self._journal.get(key)
+        return found
+
+    def put(self, key: str, result: str) -> None:
+        """Keep the metadata of a key."""
+        if key in self._found:
+            return
+        if len(self._found) >= CACHE_SIZE:
+            self._found.pop(next(iter(self._found)))
+        self._found[key] = result
+        if self._journal is not None and result:
+            self._journal.put(key, result)
+
+
+class Extractor:
+    """What each process reads with; it travels as its limit alone."""
+
+    def __init__(self, memory_mb: int) -> None:
+        self._memory_mb = memory_mb
+
+    @cached_property
+    def _readers(self) -> Readers:
+        return Readers(self._memory_mb)
+
+    @cached_property
+    def _seen(self) -> dict[str, str]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_memory_mb": self._memory_mb}
+
+    def close(self) -> None:
+        """End what this process reads with."""
+        self._readers.close()
+
+    def metadata(self, row: Row) -> str:
+        """What its code says of a job (JSON), `NOTHING` where there is nothing to read.
+
+        The repository is read as it is now, which may not be as it was when the job ran. One result
+        is kept per directory, command and launch, so that a thousand resubmissions cost one.
+        """
+        if row.key not in self._seen:
+            if len(self._seen) >= CACHE_SIZE:
+                self._seen.pop(next(iter(self._seen)))
+            self._seen[row.key] = self._read(row)
+        return self._seen[row.key]
+
+    def _read(self, row: Row) -> str:
+        assert row.workdir is not None
+        record = row.record
         try:
-            return self._readers.extract(
-                JobSpec(repo=str(repo), command=command, launch=launch), self._budget_s
-            )
+            if not Path(row.workdir).is_dir():
+                return NOTHING
+            spec = JobSpec(repo=row.workdir, command=record.command, launch=record.launch)
+            found = self._readers.extract(spec, BUDGET_S)
         except (SchedmateError, OSError):
-            return None
+            return NOTHING
+        return found.metadata.model_dump_json(by_alias=True)
+
+
+class RepositoryAnalysis:
+    """Fills the metadata of many records; `analysed` and `skipped` count them.
+
+    In `at_once` processes of this machine, or on the Ray cluster at the address `ray`, whose
+    machines must see the directories under the same paths.
+    """
+
+    def __init__(
+        self,
+        memory_mb: int,
+        *,
+        at_once: int = 1,
+        ray: str | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.analysed = 0
+        self.skipped = 0
+        self.overtaken = 0
+        """Records that were left out for later ones of the same job, which were done before."""
+        self._extractor = Extractor(memory_mb)
+        self._at_once = at_once
+        self._ray = ray
+        self._kept = Kept(journal)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._extractor.close()
+
+    def __call__(self, jobs: Iterable[tuple[JobRecord, str | None]]) -> Iterator[JobRecord]:
+        """The records with metadata where there was something to read, as they are done.
+
+        `jobs` are records with the directories in which their commands were typed. Of several
+        records of one job the last one comes last.
+        """
+        rows = (Row(number, *job) for number, job in enumerate(jobs))
+        memo: Memo[Row, str] = Memo(self._kept, lambda row: row.key, str, str)
+        results = spread(
+            _work,
+            rows,
+            self._extractor,
+            threads=None if self._ray else self._at_once,
+            ray=self._ray,
+            memo=memo,
+            most=MOST,
+        )
+        latest: dict[str, int] = {}
+        for row, text in results:
+            if text:
+                self.analysed += 1
+            else:
+                self.skipped += 1
+            if latest.get(row.record.job_id, -1) > row.index:
+                self.overtaken += 1
+                continue
+            latest[row.record.job_id] = row.index
+            yield row.record.model_copy(update={"metadata": _of(text)}) if text else row.record
+
+
+def _work(row: Row, extractor: Extractor) -> str:
+    return extractor.metadata(row)
+
+
+def _of(text: str) -> WorkloadMetadata:
+    return WorkloadMetadata.model_validate_json(text)

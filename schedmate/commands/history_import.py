@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,12 +12,13 @@ import typer
 
 from schedmate.commands.history_common import opened
 from schedmate.commands.options import HistoryOption, JsonOption
+from schedmate.commands.scale_options import JournalOption, RayOption, Where
 from schedmate.errors import INPUT, INTERRUPTED, UsageError
 from schedmate.plain import dumps, encodable
 from schedmate.terminal import counted, progress, say
 
 if TYPE_CHECKING:
-    from schedmate.commands.history_analysis import RepositoryAnalyser
+    from schedmate.commands.history_analysis import RepositoryAnalysis, Workdirs
     from schedmate.jobs import JobRecord
     from schedmate.retrieval.importers import ImportReport
 
@@ -59,6 +61,12 @@ def import_history(
             "Without this, accounting rows take no part in estimates.",
         ),
     ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Directories read at once by --analyze; default: one a core."),
+    ] = None,
+    ray: RayOption = None,
+    journal: JournalOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 when any row could not be used.")
     ] = False,
@@ -77,8 +85,7 @@ def import_history(
 
       schedmate history import jobs.csv --map job_id=id --map duration=hours:h --map model=net
     """
-    from schedmate.commands.history_analysis import RepositoryAnalyser
-    from schedmate.readers import Readers
+    from schedmate.commands.history_analysis import Workdirs
     from schedmate.retrieval.importers import (
         FORMATS,
         ImportReport,
@@ -86,8 +93,12 @@ def import_history(
         parse_mapping,
         read_mapping,
     )
-    from schedmate.settings import load_settings
+    from schedmate.scale.objects import local
 
+    where = Where(processes, ray, journal)
+    if not analyze and where != Where(None, None):
+        raise UsageError("--processes, --ray and --journal are for --analyze; give it, too.")
+    where.check()
     wanted = next((name for name in FORMATS if name == file_format), None)
     if wanted is None and file_format != "auto":
         raise UsageError(f"--format {file_format} is not auto, {', '.join(FORMATS)}.")
@@ -96,11 +107,14 @@ def import_history(
         raise UsageError(f"--map is for csv; the columns of {wanted} are known.")
     report = ImportReport()
     stored, interrupted = 0, False
-    readers = Readers(load_settings().memory_mb)
-    analyser = RepositoryAnalyser(readers) if analyze else None
-    with readers, open_source(file) as source, opened(history, create=True, embed=True) as store:
-        records = source.records(wanted, columns, report, analyser)
-        batches = _batches(_prefixed(records, encodable(prefix)))
+    with ExitStack() as stack:
+        analysis = stack.enter_context(_analysis(where)) if analyze else None
+        source = stack.enter_context(open_source(stack.enter_context(local(file))))
+        store = stack.enter_context(opened(history, create=True, embed=True))
+        workdirs = Workdirs()
+        records = source.records(wanted, columns, report, workdirs)
+        records = _prefixed(records, encodable(prefix))
+        batches = _batches(analysis(_placed(records, workdirs)) if analysis else records)
         try:
             with progress("importing", source.size) as advance:
                 for batch in batches:
@@ -109,11 +123,33 @@ def import_history(
                     advance(source.position(), f"{stored:,} jobs")
         except KeyboardInterrupt:
             interrupted = True
-    _report_import(stored, report, analyser, interrupted=interrupted, as_json=as_json)
+        stored += analysis.overtaken if analysis else 0
+    _report_import(stored, report, analysis, interrupted=interrupted, as_json=as_json)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if (report.rows and not stored) or (strict and report.bad):
         raise typer.Exit(INPUT)
+
+
+@contextmanager
+def _analysis(where: Where) -> Iterator[RepositoryAnalysis]:
+    from schedmate import __version__
+    from schedmate.commands.history_analysis import RepositoryAnalysis
+    from schedmate.settings import load_settings
+
+    with where.journal(f"history import --analyze with schedmate {__version__}") as journal:
+        memory_mb = load_settings().memory_mb
+        with RepositoryAnalysis(
+            memory_mb, at_once=where.at_once, ray=where.ray, journal=journal
+        ) as analysis:
+            yield analysis
+
+
+def _placed(
+    records: Iterator[JobRecord], workdirs: Workdirs
+) -> Iterator[tuple[JobRecord, str | None]]:
+    for record in records:
+        yield record, workdirs.last
 
 
 def _prefixed(records: Iterator[JobRecord], prefix: str) -> Iterator[JobRecord]:
@@ -130,7 +166,7 @@ def _batches(records: Iterator[JobRecord]) -> Iterator[list[JobRecord]]:
 def _report_import(
     stored: int,
     report: ImportReport,
-    analyser: RepositoryAnalyser | None,
+    analysis: RepositoryAnalysis | None,
     *,
     interrupted: bool,
     as_json: bool,
@@ -141,7 +177,7 @@ def _report_import(
             "imported": stored,
             "bad": report.bad,
             "problems": report.problems,
-            "analysed": analyser.analysed if analyser else None,
+            "analysed": analysis.analysed if analysis else None,
             "interrupted": interrupted,
         }
         typer.echo(dumps(document, indent=2))
@@ -150,7 +186,7 @@ def _report_import(
     more = report.bad - len(report.problems)
     if more:
         say(f"warning: and {more:,} more rows that could not be used")
-    if analyser:
-        say(f"analysed {analyser.analysed:,} jobs; {analyser.skipped:,} had nothing to read.")
+    if analysis:
+        say(f"analysed {counted(analysis.analysed, 'job')}; {analysis.skipped:,} had no code here.")
     kept = f"{counted(stored, 'job')} imported, {counted(report.bad, 'row')} left out"
     say(f"interrupted: {kept}; what was imported is kept." if interrupted else f"{kept}.")

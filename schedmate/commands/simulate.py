@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from schedmate.commands.options import JsonOption
+from schedmate.commands.scale_options import RayOption, Where
 from schedmate.commands.simulate_options import parameters_of, seeds_of, window_of, with_settings
 from schedmate.commands.trace_options import (
     MapOption,
@@ -21,7 +22,7 @@ from schedmate.commands.trace_options import (
     origin_of,
 )
 from schedmate.durations import parse_duration
-from schedmate.errors import InputError, UsageError, installing
+from schedmate.errors import UsageError, installing
 from schedmate.files import open_output
 from schedmate.plain import dumps
 from schedmate.terminal import progress, say
@@ -141,16 +142,10 @@ def simulate(
         ),
     ] = None,
     processes: Annotated[
-        int, typer.Option("--jobs", min=1, metavar="N", help="Runs at once, in processes.")
-    ] = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Run on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT or local). "
-            "Needs schedmate[ray].",
-        ),
+        int | None,
+        typer.Option("--jobs", min=1, metavar="N", help="Runs at once, in processes; default: 1."),
     ] = None,
+    ray: RayOption = None,
     tables: Annotated[
         Path | None,
         typer.Option(
@@ -200,12 +195,10 @@ def simulate(
         changing = Phases.parse(phases)
     if not names:
         raise UsageError("--policy names none; `schedmate policies` lists them.")
-    if ray is not None and processes > 1:
-        raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
+    where = Where(processes, ray, option="--jobs")
+    where.check(report)
     window = None if gantt is None else window_of(gantt)
     page = report or (None if out is None else out / "report.html")
-    if report is not None and not report.absolute().parent.is_dir():
-        raise InputError(f"cannot write {report}: there is no such directory; make it first.")
     worlds = (load_model, rates, changing)
     plans = [
         Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, *worlds)
@@ -213,16 +206,12 @@ def simulate(
     ]
     for plan in plans:
         check_plan(plan)
-    if ray is not None:
-        from schedmate.ray_tasks import require_ray
-
-        require_ray()
     if out is not None and not parquet_is_there():
         say(f"note: no Parquet files are written beside the CSV; {installing('parquet')}.")
     workload = load(trace, columns, skip_bad, workloads, tables, origin)
     with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
         done = list(
-            compare(workload, plans, out=out, processes=processes, ray=ray, progress=advance)
+            compare(workload, plans, out=out, processes=processes or 1, ray=ray, progress=advance)
         )
     numbers = [result.numbers for result in done]
     document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}

@@ -42,21 +42,18 @@ def import_runs(
 
       schedmate slurm import --since 180d
     """
-    from schedmate.commands.history_analysis import RepositoryAnalyser
+    from schedmate.commands.history_analysis import RepositoryAnalysis
     from schedmate.commands.history_common import opened
     from schedmate.commands.slurm_setup import connect
     from schedmate.durations import parse_duration
-    from schedmate.readers import Readers
     from schedmate.schedulers.live.bounds import load_bounds
     from schedmate.settings import load_settings
 
     back, now = parse_duration(since), time.time()
     adapter = connect(load_bounds(bounds))
     seen: set[str] = set()
-    readers = Readers(load_settings().memory_mb)
-    analyser = RepositoryAnalyser(readers) if analyze else None
     with (
-        readers,
+        RepositoryAnalysis(load_settings().memory_mb) as analysis,
         opened(history, create=True, embed=True) as store,
         progress("importing", max(1, int(back))) as advance,
     ):
@@ -65,9 +62,8 @@ def import_runs(
             end = min(now, begin + PERIOD_S)
             runs = [run for run in adapter.ended(begin, end) if run.run not in seen]
             seen |= {run.run for run in runs}
-            store.add_many(
-                analyser(run.record, run.workdir) if analyser else run.record for run in runs
-            )
+            jobs = [(run.record, run.workdir) for run in runs]
+            store.add_many(analysis(jobs) if analyze else [record for record, _ in jobs])
             begin = end
             advance(int(begin - (now - back)), counted(len(seen), "job"))
     if as_json:
@@ -75,8 +71,8 @@ def import_runs(
             "schema": SCHEMA,
             "cluster": adapter.cluster,
             "imported": len(seen),
-            "analysed": analyser.analysed if analyser else None,
+            "analysed": analysis.analysed if analyze else None,
         }
         typer.echo(dumps(document, indent=2))
-    read = f", {analyser.analysed:,} with what they trained" if analyser else ""
+    read = f", {analysis.analysed:,} with what they trained" if analyze else ""
     say(f"{counted(len(seen), 'run')} of {adapter.cluster} imported{read}.")

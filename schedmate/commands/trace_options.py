@@ -58,6 +58,7 @@ def load(
 
     With `workloads`, its jobs are given types by that recipe.
     """
+    from schedmate.scale.objects import local
     from schedmate.schedulers.sim.traces import read_trace
 
     recipe = None
@@ -72,7 +73,10 @@ def load(
         if not all(field.strip() and column.strip() for field, _, column in pairs):
             raise UsageError(f"--map {columns!r}: write FIELD=COLUMN,FIELD=COLUMN.")
         mapping = {field.strip(): column.strip() for field, _, column in pairs}
-    workload = read_trace(trace, columns=mapping, skip_bad=skip_bad, tables=tables, origin=origin)
+    with local(trace) as path:
+        workload = read_trace(
+            path, columns=mapping, skip_bad=skip_bad, tables=tables, origin=origin
+        )
     if tables is not None and workload.tables is None:
         raise UsageError(f"--tables is for workloads of elastic jobs, and {trace} is none.")
     if recipe is not None:

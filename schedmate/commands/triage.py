@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -15,9 +14,11 @@ import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
 from schedmate.commands.options import FollowLinks
+from schedmate.commands.scale_options import ParquetOption, RayOption, Where
 from schedmate.errors import InputError, UsageError
 from schedmate.files import open_output
 from schedmate.plain import dumps
+from schedmate.scale.objects import is_object
 from schedmate.terminal import counted, outlasting, progress, say
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def triage(
             metavar="DIR|GLOB|CSV",
             help="A directory (each file is a job, and so are files that look like ranks of one "
             "run), a quoted glob, or a CSV list of jobs with the columns log, job_id, duration, "
-            "gpus, nodes, workload, state, user (log is the one that must be there).",
+            "gpus, nodes, workload, state, user (log is the one that must be there); each also in "
+            "object storage (s3://, gs://, az://).",
         ),
     ],
     out: Annotated[
@@ -46,6 +48,7 @@ def triage(
         Path | None,
         typer.Option("--csv", metavar="FILE", help="Write the verdicts as a table, a row a job."),
     ] = None,
+    parquet: ParquetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     as_lines: Annotated[
         bool,
@@ -74,14 +77,7 @@ def triage(
         int | None,
         typer.Option("--jobs", min=1, metavar="N", help="Processes; default: one a core."),
     ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Run on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT or local) that sees the "
-            "logs under the same paths. Needs schedmate[ray].",
-        ),
-    ] = None,
+    ray: RayOption = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -120,7 +116,8 @@ def triage(
       schedmate triage jobs.csv --out report.html --json > triage.json
     """
     from schedmate.logparse.triage import find_targets
-    from schedmate.logparse.triage.table import write_csv
+    from schedmate.logparse.triage.table import KINDS, row, write_csv
+    from schedmate.scale.rows import parquet_rows
     from schedmate.settings import data_dir, load_settings
 
     settings = load_settings(
@@ -135,15 +132,9 @@ def triage(
         raise UsageError(
             "--one-job-per-file and --one-job-per-folder exclude each other; give one of them."
         )
-    if ray is not None and processes is not None:
-        raise UsageError("--jobs is for this machine and --ray for a cluster; give one of them.")
-    if ray is not None:
-        from schedmate.ray_tasks import require_ray
-
-        require_ray()
-    for path in (out, table):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"cannot write {path}: there is no such directory; make it first.")
+    where = Where(processes, ray, option="--jobs")
+    where.check(out, table, parquet)
+    add_row: Callable[[Mapping[str, object]], None]
     batch = find_targets(
         source,
         job="file" if job_per_file else "folder" if job_per_folder else "run",
@@ -152,17 +143,19 @@ def triage(
     )
     with ExitStack() as stack:
         write: Callable[[str], None] = partial(print, flush=True)
-        if out is not None or table is not None:  # they are written whoever reads the lines
+        if any((out, table, parquet)):  # they are written whoever reads the lines
             write = stack.enter_context(outlasting(sys.stdout))
+        add_row = stack.enter_context(parquet_rows(parquet, KINDS))
         found = _batch(
             batch,
             ledger or data_dir() / "triage.sqlite",
             settings,
             ask=ask,
-            processes=processes or len(os.sched_getaffinity(0)),
-            ray=ray,
+            where=where,
             told=(lambda verdict: write(_line(verdict))) if as_lines else lambda _verdict: None,
         )
+        for job in found.jobs:
+            add_row(row(job))
         if table is not None:
             with open_output(table) as stream:
                 write_csv(found, stream)
@@ -190,8 +183,7 @@ def _batch(
     settings: Settings,
     *,
     ask: int,
-    processes: int,
-    ray: str | None,
+    where: Where,
     told: Callable[[JobVerdict], None],
 ) -> Triage:
     """The whole batch; `told` hears each verdict as it comes, or at the end if a model is asked."""
@@ -205,10 +197,15 @@ def _batch(
         llm = None if settings.mode == "static" or not ask else open_llm(settings)
         if llm is not None:
             stack.callback(llm.close)
-        store = stack.enter_context(Ledger(ledger, str(Path(batch.source).absolute())))
+        source = batch.source if is_object(batch.source) else str(Path(batch.source).absolute())
+        store = stack.enter_context(Ledger(ledger, source))
         with progress("triage", len(batch.targets)) as advance:
             for verdict, templates in triage(
-                batch.targets, store, processes=processes, ray=ray, memory_mb=settings.memory_mb
+                batch.targets,
+                store,
+                processes=where.at_once,
+                ray=where.ray,
+                memory_mb=settings.memory_mb,
             ):
                 verdicts.append(verdict)
                 shown.update(templates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ TOGETHER = 200
 
 _FORMAT = "schedmate.journal/v1"
 _SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS run (format TEXT NOT NULL, what TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS run (format TEXT, what TEXT, token TEXT)",
     "CREATE TABLE IF NOT EXISTS done (key TEXT PRIMARY KEY, result TEXT NOT NULL) WITHOUT ROWID",
 )
 
@@ -69,14 +70,17 @@ class Journal:
             )
         for statement in _SCHEMA:
             self._db.execute(statement)
-        row = self._db.execute("SELECT format, what FROM run").fetchone()
+        row = self._db.execute("SELECT format, what, token FROM run").fetchone()
         if row is None:
-            self._db.execute("INSERT INTO run VALUES (?, ?)", (_FORMAT, what))
-        elif tuple(row) != (_FORMAT, what):
+            row = _FORMAT, what, secrets.token_hex(8)
+            self._db.execute("INSERT INTO run VALUES (?, ?, ?)", row)
+        elif tuple(row[:2]) != (_FORMAT, what):
             raise JournalError(
                 f"{self.path} is the journal of another run ({row[1]}; this one: {what}); name "
                 "another file, or remove it to begin anew."
             )
+        self.token = str(row[2])
+        """A random name of this run, which stays the same when it goes on."""
         self._db.execute("COMMIT")
 
     def __enter__(self) -> Self:
@@ -146,13 +150,13 @@ class Memo(Generic[T, R]):
     """How the results of one kind of work are kept in a journal.
 
     `key` names an item, or is None for one that is not kept. `pack` and `unpack` turn a result into
-    text and back; `unpack` may give None for text that is of no use any more. An item that ended
-    its process is kept, too: it would do so again.
+    text and back: None for a result that is not to be kept, or for text that is of no use any more.
+    An item that ended its process is kept, too: it would do so again.
     """
 
     journal: Results
     key: Callable[[T], str | None]
-    pack: Callable[[R], str]
+    pack: Callable[[R], str | None]
     unpack: Callable[[str], R | None]
 
     def recall(self, item: T) -> tuple[R | None] | None:
@@ -169,8 +173,9 @@ class Memo(Generic[T, R]):
     def keep(self, item: T, result: R | None) -> None:
         """Keep the result of an item; None: it ended its process."""
         key = self.key(item)
-        if key is not None:
-            self.journal.put(key, _ENDED if result is None else self.pack(result))
+        text = _ENDED if result is None else self.pack(result)
+        if key is not None and text is not None:
+            self.journal.put(key, text)
 
 
 _ENDED = "ended its process"

@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.commands.history_analysis import RepositoryAnalyser
+from schedmate.commands.history_analysis import RepositoryAnalysis
 from schedmate.errors import InputError, UsageError
 from schedmate.jobs import JobRecord, LaunchConfig
-from schedmate.readers import Readers
 from schedmate.retrieval.importers import (
     ImportReport,
     detect_format,
@@ -567,11 +566,19 @@ class TestSource:
 
 class TestAnalyser:
     def test_directory_that_is_not_here_is_skipped(self, tmp_path: Path) -> None:
-        analyser = RepositoryAnalyser(Readers())
-        record = JobRecord(job_id="1", command="python train.py")
-        assert analyser(record, str(tmp_path / "gone")) is record
-        assert analyser(record, None) is record
-        assert (analyser.analysed, analyser.skipped) == (0, 2)
+        one, two = (JobRecord(job_id=name, command="python train.py") for name in "12")
+        with RepositoryAnalysis(512) as analysis:
+            found = list(analysis([(one, str(tmp_path / "gone")), (two, None)]))
+            assert sorted(found, key=lambda record: record.job_id) == [one, two]
+            assert (analysis.analysed, analysis.skipped) == (0, 2)
+
+    def test_of_several_rows_of_one_job_the_last_one_counts(self, tmp_path: Path) -> None:
+        rows = [
+            (JobRecord(job_id="1", command="python train.py", duration_s=n), str(tmp_path))
+            for n in range(40)
+        ]
+        with RepositoryAnalysis(512, at_once=4) as analysis:
+            assert list(analysis(rows))[-1].duration_s == 39
 
     def test_called_with_the_working_directory(self) -> None:
         seen: list[tuple[str, str | None]] = []

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import LONG_S, all_ended
+from simulated_pool import Deaths, SimulatedPool
 
 from schedmate.errors import InputError, SchedmateError
 from schedmate.scale.flow import Flow
 from schedmate.scale.journal import Journal, JournalError, Memo
 from schedmate.scale.spread import spread
-from simulated_pool import Deaths, SimulatedPool
 
 
 def square(item: int, more: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,15 +66,12 @@ class Memory:
 class OnDisk:
     """A regular file, opened when first read and again after `close`."""
 
-    def __init__(
-        self, path: Path, stream: IO[bytes] | None = None, folder: Folder | None = None
-    ) -> None:
+    def __init__(self, path: Path, folder: Folder | None = None) -> None:
         self._path = path
-        self._stream = stream
+        self._stream: IO[bytes] | None = None
         self._folder = folder
         self.size = self._open().seek(0, os.SEEK_END)
-        if stream is None:
-            self.close()  # a job can have more rank files than a process may hold open
+        self.close()  # a job can have more rank files than a process may hold open
 
     def _open(self) -> IO[bytes]:
         if self._stream is None:
@@ -92,6 +90,26 @@ class OnDisk:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+class Unpacked:
+    """An unnamed temporary file, which is there until nobody refers to it any more."""
+
+    def __init__(self, name: str, stream: IO[bytes]) -> None:
+        self._name = name
+        self._stream = stream
+        self.size = stream.seek(0, os.SEEK_END)
+        weakref.finalize(self, stream.close)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """See `Storage.read`."""
+        try:
+            return os.pread(self._stream.fileno(), size, offset)
+        except OSError as error:
+            raise unreadable(Path(self._name), error) from None
+
+    def close(self) -> None:
+        """See `Storage.close`; what has no name could not be opened again."""
 
 
 def store(path: Path, folder: Folder | None = None) -> tuple[Storage, str | None]:
@@ -265,4 +283,4 @@ def _spool(pieces: Iterator[bytes], name: str, packed: int | None) -> tuple[Stor
     if stream is None:
         return Memory(b"".join(held)), warning
     stream.flush()
-    return OnDisk(Path(name), stream), warning
+    return Unpacked(name, stream), warning

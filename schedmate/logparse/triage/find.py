@@ -6,17 +6,16 @@ import glob
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from schedmate.data import load
 from schedmate.errors import InputError, UsageError, similar_file
 from schedmate.logparse.reading.inside import Folder, Found, LogError
 from schedmate.logparse.reading.log import open_files
 from schedmate.logparse.reading.trackers import of_tracker
 from schedmate.logparse.triage.runs import ERRORS, Run, runs
-from schedmate.logparse.triage.targets import Batch, Target, listed
+from schedmate.logparse.triage.targets import Batch, Target, listed, may_be_log
+from schedmate.scale.objects import is_object
 from schedmate.terminal import counted
 
 TRACKER = "wandb"
@@ -39,9 +38,13 @@ def find_targets(
 
     Of a directory the files in it and in its sub-directories are looked at, with `recursive` those
     further below too; without it they are where all below a sub-directory is one job. Files are
-    one job where they are the ranks of one run (`runs.py`), or what `job` says. Raises `InputError`
-    when there is nothing to triage.
+    one job where they are the ranks of one run (`runs.py`), or what `job` says; in object storage
+    each is one. Raises `InputError` when there is nothing to triage.
     """
+    if is_object(source):
+        from schedmate.logparse.triage.bucket import find_objects
+
+        return find_objects(source, per_folder=job == "folder", recursive=recursive)
     path = Path(source)
     try:
         if path.is_dir():
@@ -128,11 +131,11 @@ def _logs(
     logs = [path for path in paths if not of_tracker(path)]
     if not named:
         logs = [path for path in logs if TRACKER not in path.parts[:-1]] or logs
-    own = {path.parent for path in logs if _may_be_log(path)}
+    own = {path.parent for path in logs if may_be_log(path)}
     kept, other = [], 0
     for path in logs:
         inside = path.parent != folder.root and path.name != ERRORS
-        beside = inside and not _may_be_log(path) and path.parent in own
+        beside = inside and not may_be_log(path) and path.parent in own
         if beside or (inside and not _is_readable(path, folder)):
             other += 1
         else:
@@ -144,16 +147,6 @@ def _logs(
         f"{'not a log' if other == 1 else 'not logs'}."
     )
     return kept, [note] if other else []
-
-
-def _may_be_log(path: Path) -> bool:
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
-    return Path(name).suffix.lower() not in _no_logs()
-
-
-@cache
-def _no_logs() -> frozenset[str]:
-    return frozenset(load("logparse/triage/no_logs.yaml"))
 
 
 def _is_readable(path: Path, folder: Folder) -> bool:

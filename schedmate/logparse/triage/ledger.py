@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,10 @@ from schedmate.sqlite import Connection
 
 TOGETHER = 200
 """Verdicts stored at once; a killed batch does so many, or those of one second, again."""
+
+
+SIZE = 32
+"""Bytes of the digest of a content."""
 
 
 class LedgerError(InputError):
@@ -50,6 +55,25 @@ class Past(NamedTuple):
     """When that batch ended [s since epoch]."""
     log: str
     line: int | None
+
+
+class Contents:
+    """Digests of contents, packed as tightly as a million of them want to travel."""
+
+    def __init__(self, ordered: Iterable[bytes] = ()) -> None:
+        self._packed = b"".join(ordered)
+
+    def __len__(self) -> int:
+        return len(self._packed) // SIZE
+
+    def __contains__(self, content: object) -> bool:
+        if not isinstance(content, bytes):
+            return False
+        low = bisect_left(range(len(self)), content, key=self._at)
+        return low < len(self) and self._at(low) == content
+
+    def _at(self, place: int) -> bytes:
+        return self._packed[place * SIZE : (place + 1) * SIZE]
 
 
 class Ledger:
@@ -85,6 +109,7 @@ class Ledger:
         row = self._db.execute("SELECT id, source, finished FROM batch ORDER BY id DESC").fetchone()
         if row is not None and row[1] == source and row[2] is None:
             return int(row[0])
+        self._db.execute("DELETE FROM done")
         statement = "INSERT INTO batch (source, started) VALUES (?, ?)"
         return int(self._db.execute(statement, (source, time.time())).lastrowid or 0)
 
@@ -107,9 +132,24 @@ class Ledger:
         if isinstance(error, sqlite3.Error):
             raise self._unusable(error) from None
 
-    def known(self) -> frozenset[bytes]:
+    def known(self) -> Contents:
         """Digests of the contents on which there is a verdict."""
-        return frozenset(row[0] for row in self._db.execute("SELECT content FROM verdict"))
+        rows = self._db.execute("SELECT content FROM verdict ORDER BY content")
+        return Contents(row[0] for row in rows)
+
+    def has(self, content: bytes) -> bool:
+        """Whether there is a verdict on a content."""
+        row = self._db.execute("SELECT 1 FROM verdict WHERE content = ?", (content,)).fetchone()
+        return row is not None
+
+    def get(self, key: str) -> str | None:
+        """What was noted of a log of this batch that has been read."""
+        row = self._db.execute("SELECT result FROM done WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def note(self, key: str, result: str) -> None:
+        """Note that a log of this batch has been read, so that it is not read again."""
+        self._store("INSERT OR REPLACE INTO done VALUES (?, ?)", (key, result))
 
     def verdict(self, content: bytes) -> tuple[str, array[int]]:
         """The diagnosis (JSON) of a known content, and the numbers of its templates."""
@@ -123,23 +163,30 @@ class Ledger:
     def put(self, target: Target, outcome: Outcome) -> array[int]:
         """Keep a verdict; gives the numbers of its templates."""
         numbers = array("q", [template.number for template in outcome.templates])
-        if not self._pending:
-            self._db.execute("BEGIN IMMEDIATE")
+        self._begin_changes()
         self._db.executemany(
             "INSERT OR IGNORE INTO template VALUES (?, ?, ?, ?, ?)",
             [
-                (one.number, one.text, self.batch, str(target.log), one.line)
+                (one.number, one.text, self.batch, target.name, one.line)
                 for one in outcome.templates
             ],
         )
-        self._db.execute(
+        self._store(
             "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?)",
             (outcome.content, version(), outcome.document, numbers.tobytes()),
         )
+        return numbers
+
+    def _begin_changes(self) -> None:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN IMMEDIATE")
+
+    def _store(self, statement: str, values: tuple[object, ...]) -> None:
+        self._begin_changes()
+        self._db.execute(statement, values)
         self._pending += 1
         if self._pending >= TOGETHER or time.monotonic() - self._since > 1:
             self._commit()
-        return numbers
 
     def new_templates(self) -> dict[int, Seen]:
         """What this batch showed for the first time, by number."""
@@ -178,6 +225,7 @@ class Ledger:
             [(one.id, self.batch, one.jobs, one.log, one.line) for one in causes],
         )
         self._db.execute("UPDATE batch SET finished = ? WHERE id = ?", (time.time(), self.batch))
+        self._db.execute("DELETE FROM done")
         self._db.execute("COMMIT")
 
     def _commit(self) -> None:

@@ -1,5 +1,6 @@
 -- What was triaged. Verdicts hold for one content under one version of the rules; templates and root
--- causes are remembered for good, with the batch that showed them first, or each batch.
+-- causes are remembered for good, with the batch that showed them first, or each batch; `done` are the
+-- logs of the batch under way that have been read.
 CREATE TABLE IF NOT EXISTS batch (
     id INTEGER PRIMARY KEY,
     source TEXT NOT NULL,
@@ -11,6 +12,10 @@ CREATE TABLE IF NOT EXISTS verdict (
     version TEXT NOT NULL,
     document TEXT NOT NULL,
     templates BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS done (
+    key TEXT PRIMARY KEY,
+    result TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cause (
     id TEXT NOT NULL,

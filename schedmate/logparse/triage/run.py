@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from schedmate.confine.limits import MEMORY_MB
 from schedmate.logparse.triage.document import JobVerdict
@@ -12,10 +14,10 @@ from schedmate.logparse.triage.targets import Target
 from schedmate.logparse.triage.work import (
     MOST_CPU_S,
     Outcome,
-    examine,
     examine_within,
     restore,
 )
+from schedmate.scale.journal import Memo
 from schedmate.scale.spread import spread
 
 ENDED = (
@@ -35,15 +37,14 @@ def triage(
     """The verdict on each job in order of completion, with the numbers of its templates.
 
     On `processes` of this machine, or as tasks of the Ray cluster at the address `ray`, whose
-    nodes must see the logs under the same paths. A log that cannot be read gives a verdict with an
-    `error`; the others go on. On this machine each process has `memory_mb` [MiB]; on a cluster,
-    what Ray gives its tasks.
+    nodes must see the logs under the same paths or URLs. A log that cannot be read gives a verdict
+    with an `error`; the others go on. Each process has `memory_mb` [MiB] to read a log.
     """
-    if ray is not None:
-        results = spread(examine, targets, ledger.known(), ray=ray)
-    else:
-        shared = ledger.known(), memory_mb
-        results = spread(examine_within, targets, shared, processes=processes)
+    shared: tuple[Container[bytes], int] = ledger.known(), memory_mb
+    memo: Memo[Target, Outcome] = Memo(
+        _Done(ledger), lambda target: target.key, _packed, partial(_unpacked, ledger)
+    )
+    results = spread(examine_within, targets, shared, processes=processes, ray=ray, memo=memo)
     for target, outcome in results:
         yield _verdict(target, outcome or Outcome(error=ENDED), ledger)
 
@@ -54,11 +55,12 @@ def _verdict(target: Target, outcome: Outcome, ledger: Ledger) -> tuple[JobVerdi
         document, numbers = ledger.verdict(outcome.content)
     elif document is not None:
         numbers = ledger.put(target, outcome)
+    files = [*target.objects] or [str(path) for path in target.files]
     verdict = JobVerdict(
         index=target.index,
         job_id=target.job_id,
-        log=str(target.log),
-        files=[str(path) for path in target.files] if len(target.files) > 1 else [],
+        log=target.name,
+        files=files if len(files) > 1 else [],
         merged=target.merged,
         workload=target.workload,
         state=target.state,
@@ -72,3 +74,26 @@ def _verdict(target: Target, outcome: Outcome, ledger: Ledger) -> tuple[JobVerdi
         cached=outcome.content is not None and outcome.document is None,
     )
     return verdict, numbers
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The ledger as a journal of the logs that have been read."""
+
+    ledger: Ledger
+
+    def get(self, key: str) -> str | None:
+        return self.ledger.get(key)
+
+    def put(self, key: str, result: str) -> None:
+        self.ledger.note(key, result)
+
+
+def _packed(outcome: Outcome) -> str | None:
+    """Which verdict of the ledger it is; an error may be gone the next time."""
+    return None if outcome.content is None else outcome.content.hex()
+
+
+def _unpacked(ledger: Ledger, text: str) -> Outcome | None:
+    content = bytes.fromhex(text)
+    return Outcome(content) if ledger.has(content) else None

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from schedmate.logparse.triage.document import JobVerdict, Triage
 from schedmate.logparse.triage.groups import deciding_line
+from schedmate.scale.rows import Kind
 from schedmate.visible import visible
 
 FOUND = (
@@ -20,6 +21,16 @@ COLUMNS = (
 )
 
 
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("index", *COLUMNS), "string"),
+    **dict.fromkeys(("index", "line", "rank"), "int64"),
+    **dict.fromkeys(("gpu_hours", "duration_s", "gpus", "time"), "float64"),
+    "recoverable": "bool",
+    "nodes": "strings",
+}
+"""The columns as Parquet."""
+
+
 def write_csv(found: Triage, stream: TextIO) -> None:
     """A row a job, in the order of the batch.
 
@@ -29,18 +40,18 @@ def write_csv(found: Triage, stream: TextIO) -> None:
     table = csv.writer(stream, lineterminator="\n")
     table.writerow(COLUMNS)
     for job in found.jobs:
-        row = _row(job)
-        table.writerow([_cell(row.get(name)) for name in COLUMNS])
+        values = row(job) | {"nodes": " ".join(job.nodes)}
+        table.writerow([_cell(values.get(name)) for name in COLUMNS])
 
 
-def _row(job: JobVerdict) -> dict[str, object]:
-    row: dict[str, object] = job.model_dump(exclude={"nodes", "diagnosis"})
-    row["nodes"] = " ".join(job.nodes)
+def row(job: JobVerdict) -> dict[str, object]:
+    """The values of the columns, `nodes` as a list."""
+    values: dict[str, object] = job.model_dump(exclude={"diagnosis"})
     if (one := job.diagnosis) is not None:
-        row |= {name: getattr(one, name) for name in FOUND}
-        row["evidence"] = deciding_line(one)
-        row["plan"] = one.plan.id if one.plan is not None else None
-    return row
+        values |= {name: getattr(one, name) for name in FOUND}
+        values["evidence"] = deciding_line(one)
+        values["plan"] = one.plan.id if one.plan is not None else None
+    return values
 
 
 def _cell(value: object) -> object:

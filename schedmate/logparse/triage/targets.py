@@ -6,7 +6,9 @@ import csv
 import os
 import re
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePath
+from stat import S_ISREG
 
 from schedmate.data import load
 from schedmate.durations import parse_duration
@@ -15,6 +17,7 @@ from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.reading.inside import Folder
 from schedmate.logparse.reading.log import open_files
 from schedmate.plain import LONGEST_S
+from schedmate.scale.objects import is_object, url_of
 from schedmate.terminal import clean
 
 MAX_NODES = 20_000
@@ -29,7 +32,8 @@ class Target:
 
     `duration_s` [s] and `gpus` are of the whole job. Where it was found in a directory, `files` are
     those of the log, `folder` is what they may not lead out of, and `merged` says why several are
-    those of one job.
+    those of one job. In object storage `objects` are the URLs of its files, and `stamps` say which
+    version of each was listed.
     """
 
     index: int
@@ -39,6 +43,8 @@ class Target:
     folder: Folder | None = None
     merged: str | None = None
     follow_links: bool = False
+    objects: tuple[str, ...] = ()
+    stamps: tuple[str, ...] = ()
     duration_s: float | None = None
     gpus: float | None = None
     nodes: tuple[str, ...] = ()
@@ -47,13 +53,40 @@ class Target:
     user: str | None = None
 
     @property
+    def name(self) -> str:
+        """The log as a user would name it."""
+        if len(self.objects) > 1:
+            return url_of(os.path.commonpath(self.objects))
+        return self.objects[0] if self.objects else str(self.log)
+
+    @property
+    def key(self) -> str | None:
+        """Another one when a file of the log was written anew; None where that cannot be told."""
+        if self.objects:
+            stamps = [*self.objects, *self.stamps]
+            return "\0".join(stamps) if len(self.stamps) == len(self.objects) else None
+        try:
+            found = [(path, path.stat()) for path in self.files or [self.log]]
+        except OSError:
+            return None
+        if not all(S_ISREG(status.st_mode) for _, status in found):
+            return None
+        return "\0".join(f"{p}\0{s.st_size} {s.st_mtime_ns} {s.st_ino}" for p, s in found)
+
+    @property
     def base(self) -> str:
         """How the names of all files of the log begin."""
+        if self.objects:
+            return self.name
         within = all(one.is_relative_to(self.log) for one in self.files)
         return str(self.log) if within else os.path.commonpath(self.files)
 
     def open(self) -> Log:
         """The log. Raises `LogError` when it cannot be read."""
+        if self.objects:
+            from schedmate.logparse.triage.bucket import open_objects
+
+            return open_objects(self.name, self.objects)
         if self.folder is None:
             return open_log(self.log, follow_links=self.follow_links)
         name = str(self.files[0] if len(self.files) == 1 else self.log)
@@ -80,12 +113,13 @@ class Batch:
         return self.targets[index].open()
 
 
-def listed(path: Path, *, follow_links: bool = False) -> Batch:
+def listed(path: Path, *, follow_links: bool = False, at: str | None = None) -> Batch:
     """The jobs of a CSV file with a header and at least the column `log`.
 
-    See `columns.yaml` for the others. Raises `InputError` when it lists none.
+    See `columns.yaml` for the others. `at` is the URL of which the file is a copy. Raises
+    `InputError` when it lists none.
     """
-    batch = Batch(str(path), [])
+    batch = Batch(at or str(path), [])
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
         try:
             header = stream.readline()
@@ -98,7 +132,11 @@ def listed(path: Path, *, follow_links: bool = False) -> Batch:
                     batch.targets.append(
                         replace(
                             _target(
-                                len(batch.targets), values, path, rows.line_num, batch.warnings
+                                len(batch.targets),
+                                values,
+                                at or str(path),
+                                rows.line_num,
+                                batch.warnings,
                             ),
                             follow_links=follow_links,
                         )
@@ -108,8 +146,19 @@ def listed(path: Path, *, follow_links: bool = False) -> Batch:
         except csv.Error as error:
             raise InputError(f"{path} is no CSV: {error}; correct it.") from None
     if not batch.targets:
-        raise InputError(f"{path} lists no jobs; give a header and a row a job.")
+        raise InputError(f"{batch.source} lists no jobs; give a header and a row a job.")
     return batch
+
+
+def may_be_log(path: PurePath) -> bool:
+    """Whether a file's name is not that of something else."""
+    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    return PurePath(name).suffix.lower() not in _no_logs()
+
+
+@cache
+def _no_logs() -> frozenset[str]:
+    return frozenset(load("logparse/triage/no_logs.yaml"))
 
 
 def _columns(header: list[str], path: Path) -> dict[str, str]:
@@ -129,7 +178,7 @@ def _columns(header: list[str], path: Path) -> dict[str, str]:
 
 
 def _target(
-    index: int, values: dict[str, str], path: Path, line: int, warnings: list[str]
+    index: int, values: dict[str, str], source: str, line: int, warnings: list[str]
 ) -> Target:
     def amount(name: str, parse: type[float] | None) -> float | None:
         text = values.get(name, "")
@@ -141,14 +190,18 @@ def _target(
                 return number
         except (ValueError, UsageError):
             pass
-        warnings.append(f"line {line} of {path}: {name} {clean(text, 40)!r} is not understood.")
+        warnings.append(f"line {line} of {source}: {name} {clean(text, 40)!r} is not understood.")
         return None
 
-    log = path.parent / values["log"]
+    name = values["log"]
+    if is_object(source) and not is_object(name):  # relative to the list
+        name = f"{source.rpartition('/')[0]}/{name}"
+    objects = (name,) if is_object(name) else ()
     return Target(
         index,
         values.get("job_id") or values["log"],
-        log,
+        Path(name) if objects else Path(source).parent / name,
+        objects=objects,
         duration_s=amount("duration", None),
         gpus=amount("gpus", float),
         nodes=expand_hosts(values.get("nodes", "")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,7 @@ class Outcome:
     templates: tuple[Template, ...] = field(default=())
 
 
-def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose) -> Outcome:
+def examine(target: Target, known: Container[bytes], handler: Handler = diagnose) -> Outcome:
     """Read and diagnose the log of one job; what goes wrong is in the outcome, never raised.
 
     Nothing is diagnosed whose digest is `known`. File names in the diagnosis are relative to the
@@ -73,14 +73,14 @@ def examine(target: Target, known: frozenset[bytes], handler: Handler = diagnose
         return Outcome(error=f"internal error, {type(error).__name__}: {error}")
 
 
-def examine_within(target: Target, shared: tuple[frozenset[bytes], int]) -> Outcome:
+def examine_within(target: Target, shared: tuple[Container[bytes], int]) -> Outcome:
     """`examine` with what is known, within so much memory [MiB] and the CPU time `MOST_CPU_S`.
 
     In a process of a pool: reading that takes longer ends the process.
     """
     known, memory_mb = shared
     try:
-        with bounded(f"the log {target.log}", memory_mb, MOST_CPU_S):
+        with bounded(f"the log {target.name}", memory_mb, MOST_CPU_S):
             return examine(target, known)
     except LimitError as error:
         return Outcome(error=str(error))

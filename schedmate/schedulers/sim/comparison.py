@@ -21,6 +21,7 @@ from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.outcome.results import Result, result_of
 from schedmate.schedulers.sim.runs import Plan, check_plan, make_estimator, run_policy
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.terminal import counted
 
 Progress = Callable[[int, str], None]
 """Told how many jobs have been submitted over all runs, and the policy at work."""
@@ -133,19 +134,26 @@ def _results(
     from schedmate.schedulers.sim.outcome.folder import write
 
     # a machine of the cluster may not see the folder: then results are written here
+    lost: list[str] = []
     items = [(n, tasks[n]._replace(folder=None) if ray else tasks[n]) for n in left]
-    for (number, task), result in spread(_work, items, workload, processes=processes, ray=ray):
+    for (number, task), result in spread(
+        _work, items, workload, processes=processes, ray=ray, most=1
+    ):
         if result is None:
-            raise SchedmateError(
-                f"the process that simulated {task.policy} was killed or crashed; run the command "
-                "again with fewer --jobs: with --out, what is finished is not repeated."
-            )
+            lost.append(task.policy)
+            continue
         folder = tasks[number].folder
         if ray is not None and folder is not None:
             write(result, folder, task.plan.cluster, task.inputs)
         ended += 1
         told(ended * size, task.policy)
         yield number, result
+    if lost:
+        runs = counted(len(lost), "run")
+        raise SchedmateError(
+            f"{runs} ended the process, alone and twice (of {', '.join(sorted(set(lost)))}); all "
+            "others are finished. With --out they are not repeated; is there memory for these?"
+        )
 
 
 def _kept(task: _Task) -> Result | None:
