@@ -20,6 +20,12 @@ MOST = 1000
 TASK_S = 2.0
 """How long a task is meant to take [s]: a task costs its driver one to two milliseconds."""
 
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # it tells of dead workers on standard output, between ours
+    "RAY_TQDM_PATCH_PRINT": "0",
+}
+
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
@@ -44,7 +50,8 @@ class RayTasks(Generic[T, R, S]):
         self, work: Callable[[T, S], R], shared: S, address: str, most: int | None = None
     ) -> None:
         require_ray()
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
         import ray
 
         _reachable(address)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,11 @@ import jsonschema
 import pytest
 from cli_runner import Cli
 from processes import LONG_S
+from pyarrow.parquet import read_table
 
 from schedmate.commands import batch
+from schedmate.errors import InputError
+from schedmate.jobs import JobSpec
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
 
@@ -144,3 +150,82 @@ def test_input_that_cannot_be_read_is_raised() -> None:
 
     with SchedMate(load_settings()) as mate, pytest.raises(OSError, match="the disk is gone"):
         list(batch.analyze_many(lines(), batch.Analyst(mate.settings, mate)))
+
+
+def test_a_process_that_does_not_see_the_history_says_so(example_history: Path) -> None:
+    """Else every estimate of that machine would abstain, and nobody would know why."""
+    analyst = batch.Analyst(load_settings(history=str(example_history)))
+    there = pickle.loads(pickle.dumps(analyst))
+    with there.mate as mate:
+        assert isinstance(mate, SchedMate)
+    example_history.rename(example_history.with_name("elsewhere"))
+    with pytest.raises(InputError, match=r"does not see the history .*docs/scale.md"):
+        _ = pickle.loads(pickle.dumps(analyst)).mate
+
+
+def test_a_killed_batch_goes_on(tmp_path: Path, example_history: Path) -> None:
+    lines = [job(number) for number in range(1, 31)]
+    lines[4] = json.dumps({"repo": REPO, "command": "python train.py trainer.epochs=5"})
+    (tmp_path / "jobs.jsonl").write_text("\n".join(lines))
+    journal, table = tmp_path / "journal", tmp_path / "out.parquet"
+    words = [
+        *(sys.executable, "-m", "schedmate", "analyze", "--batch", str(tmp_path / "jobs.jsonl")),
+        *("--processes", "1", "--history", str(example_history), "--record"),
+        *("--journal", str(journal), "--parquet", str(table)),
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    before = [json.loads(process.stdout.readline()) for _ in range(8)]
+    while process.poll() is None and not _kept(journal):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    kept = _kept(journal)
+    assert 0 < kept <= 30
+    assert not table.exists()
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    after = parse(done.stdout)
+    assert set(after) == set(range(30))
+    assert read_table(table).num_rows == 30
+    same = [one for one in before if after[one["index"]] == one]  # times and all
+    assert len(same) >= min(kept, 8) - 1
+    ids = {one["recorded_as"] for one in after.values()}
+    assert len(ids) == 30
+    again = subprocess.run(
+        [*words, "--threshold", "0.5"], capture_output=True, text=True, env={**os.environ}
+    )
+    assert again.returncode == 3
+    assert "is the journal of another run" in again.stderr
+    with SchedMate(load_settings(history=str(example_history))) as mate:
+        analysis = mate.analyze(JobSpec(repo=REPO))
+    assert analysis.history_size == 70  # none is there twice
+
+
+def _kept(journal: Path) -> int:
+    """Results in a journal, read from a copy so as not to take part."""
+    copy = journal.with_name("copy")
+    try:
+        copy.write_bytes(journal.read_bytes())
+        if (hot := journal.with_name("journal-journal")).exists():
+            copy.with_name("copy-journal").write_bytes(hot.read_bytes())
+        with sqlite3.connect(copy) as database:
+            count = int(database.execute("SELECT count(*) FROM done").fetchone()[0])
+        database.close()
+    except (OSError, sqlite3.Error):
+        return 0
+    return count
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--batch", "x", "--ray", "auto", "--processes", "2"), "give one of them"),
+        ((REPO, "--journal", "x"), "--journal is for --batch"),
+        ((REPO, "--parquet", "x"), "--parquet is for --batch"),
+    ],
+)
+def test_options_that_do_not_go_together(cli: Cli, words: tuple[str, ...], sentence: str) -> None:
+    done = cli("analyze", *words)
+    assert done.code == 2
+    assert sentence in done.err

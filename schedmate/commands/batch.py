@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -160,9 +160,13 @@ def _analysis(spec: JobSpec, mate: SchedMate) -> Analysis:
     if spec.repo is None or not is_object(spec.repo):
         return mate.analyze(spec)
     with TemporaryDirectory(prefix="schedmate-") as folder:
-        notes = copy_tree(url_of(spec.repo), Path(folder))
-        found = mate.analyze(spec.model_copy(update={"repo": folder}))
-        said = [text.replace(folder, spec.repo) for text in found.warnings]
+        copied = Path(folder) / PurePosixPath(spec.repo).name
+        notes = copy_tree(url_of(spec.repo), copied)
+        try:
+            found = mate.analyze(spec.model_copy(update={"repo": str(copied)}))
+        except InputError as error:
+            raise type(error)(str(error).replace(str(copied), spec.repo)) from None
+        said = [text.replace(str(copied), spec.repo) for text in found.warnings]
         return found.model_copy(update={"spec": spec, "warnings": [*said, *notes]})
 
 

@@ -14,6 +14,7 @@ import pytest
 from cli_runner import Cli
 from conftest import Put
 from processes import LONG_S
+from pyarrow.parquet import read_table
 
 from schedmate.errors import InputError, LimitError, UsageError
 from schedmate.scale import objects
@@ -37,9 +38,12 @@ def test_logs_below_a_prefix_are_jobs(cli: Cli, put: Put, tmp_path: Path) -> Non
     put("logs/noise.out", bytes(range(256)) * 20)
     put("logs/train.py", "print(1)\n")
     put("logs/.hidden", FAILED)
-    table = tmp_path / "jobs.csv"
-    done = cli("triage", root, "--json", "--csv", str(table), "--jobs", "1")
+    table = tmp_path / "jobs.parquet"
+    done = cli("triage", root, "--json", "--parquet", str(table), "--jobs", "1")
     assert done.code == 0, done.err
+    rows = {row["job_id"]: row for row in read_table(table).to_pylist()}
+    assert (rows["job-1"]["error_name"], rows["job-1"]["line"]) == ("Key Error", 31)
+    assert rows["empty"]["error"].endswith("it is empty.")
     jobs = {job["job_id"]: job for job in json.loads(done.out)["jobs"]}
     assert set(jobs) == {"job-1", "job-2", "job-3", "empty", "noise"}
     assert {name for name, job in jobs.items() if job["error"]} == {"empty", "noise"}
@@ -186,3 +190,30 @@ def test_a_repository_is_copied_without_what_is_large(
     monkeypatch.setattr(objects, "MOST_FILES", 1)
     with pytest.raises(InputError, match="no repository should"):
         objects.copy_tree(url, tmp_path / "other")
+
+
+def test_code_lists_traces_and_accounting_may_be_in_storage(
+    cli: Cli, put: Put, tmp_path: Path
+) -> None:
+    repo = folder_of(
+        put("code/train.py", "import torch\nepochs = 7\nfor _ in range(epochs): pass\n")
+    )
+    put("code/requirements.txt", "torch\n")
+    lines = [
+        json.dumps({"repo": one, "command": "python train.py"}) for one in (repo, f"{repo}-gone")
+    ]
+    done = cli("analyze", "--batch", put("jobs.jsonl", "\n".join(lines)), "--processes", "1")
+    assert done.code == 3
+    found = {one["index"]: one for one in map(json.loads, done.out.splitlines())}
+    assert found[0]["job"]["repo"] == repo
+    assert "schedmate-" not in json.dumps(found[0])  # where the copy was
+    assert "there is no" in found[1]["error"]
+    rows = "job_id,state,duration_s\n1,COMPLETED,5\n2,COMPLETED,6\n"
+    done = cli("history", "import", put("sacct.csv", rows), "--json")
+    assert json.loads(done.out)["imported"] == 2, done.err
+    trace = "id,t0,len,n\n" + "".join(f"{n},{n * 60},600,1\n" for n in range(9))
+    words = ("--policy", "fifo", "--cluster", "1x4", "--json", "--map")
+    words += ("id=id,submit=t0,duration=len,gpus=n",)
+    done = cli("simulate", put("trace.csv", trace), *words)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["runs"][0]["policy"] == "fifo"
