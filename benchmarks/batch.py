@@ -31,8 +31,9 @@ from _record import record
 
 from schedmate import Settings, load_settings
 from schedmate.advice import embedder_of
-from schedmate.commands.batch import analyze_many
+from schedmate.commands.batch import Analyst, analyze_many
 from schedmate.jobs import JobRecord
+from schedmate.mate import SchedMate
 from schedmate.retrieval.history import JobHistory
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -78,9 +79,10 @@ class Cost:
 def run(jobs: list[str], settings: Settings, processes: int) -> Cost:
     """Analyse all jobs with so many processes."""
     began = Cost.now()
-    for result in analyze_many(jobs, settings, processes):
-        if result.failed:
-            raise RuntimeError(f"a job failed: {result.document}")
+    with SchedMate(settings, at_once=processes) as mate:
+        for result in analyze_many(jobs, Analyst(settings, mate), at_once=processes):
+            if result.failed:
+                raise RuntimeError(f"a job failed: {result.document}")
     return Cost.now() - began
 
 
