@@ -1,9 +1,10 @@
-"""Names of machines: which texts are one, and which two are the same machine."""
+"""Names of machines: which texts are one, which two are the same machine, and Slurm's lists."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 # A name by RFC 1123, with the underscore that Slurm allows besides; no option, no pattern, no list.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
@@ -38,3 +39,53 @@ def listed(node: str | None, nodes: Iterable[str]) -> str | None:
     if node is None:
         return None
     return next((one for one in nodes if same_host(one, node)), None)
+
+
+_LISTED = re.compile(r"(?:[^,\[\]]++|\[[^\[\]]*+\])++")
+_BRACKETS = re.compile(r"\[([^\[\]]*+)\]")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+
+
+def expand_hostlist(text: str, most: int) -> Iterator[str]:
+    """The names of a Slurm host list, `gpu[01-03,07],login`, in order, with the zeros of numbers.
+
+    Several pairs of brackets in one name multiply. Names are made as they are drawn. Raises
+    `ValueError` for what is no list, and where one name of it stands for more than `most`.
+    """
+    names = _LISTED.findall(text)
+    if ",".join(names) != text:
+        raise ValueError(f"{text[:60]!r} is no list of hosts")
+    for name in names:
+        size = 1
+        choices: list[list[_Numbers]] = []
+        fixed = _BRACKETS.split(name)
+        for part in fixed[1::2]:
+            choices.append([_numbers(one, text) for one in part.split(",")])
+            size *= sum(len(numbers.span) for numbers in choices[-1])
+            if size > most:
+                raise ValueError(f"{text[:60]!r} names more than {most:,} hosts")
+        yield from _names(fixed[::2], choices)
+
+
+class _Numbers(NamedTuple):
+    span: range
+    width: int
+
+
+def _numbers(text: str, whole: str) -> _Numbers:
+    match = _RANGE.fullmatch(text)
+    if match is None or int(match[1]) > int(match[2] or match[1]):
+        raise ValueError(f"{whole[:60]!r} is no list of hosts")
+    return _Numbers(range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1]))
+
+
+def _names(fixed: Sequence[str], choices: Sequence[Sequence[_Numbers]]) -> Iterator[str]:
+    """Names of fixed parts with numbers between them."""
+    if not choices:
+        yield fixed[0]
+        return
+    for numbers in choices[0]:
+        for number in numbers.span:
+            start = f"{fixed[0]}{number:0{numbers.width}}"
+            for rest in _names(fixed[1:], choices[1:]):
+                yield start + rest

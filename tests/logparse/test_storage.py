@@ -55,8 +55,21 @@ def test_a_large_unpacked_log_goes_to_disk(tmp_path: Path, monkeypatch: pytest.M
 
     opened.close()
 
-    assert isinstance(opened, storage.OnDisk)
+    assert isinstance(opened, storage.Unpacked)
+    assert opened.read(0, opened.size) == TEXT
     assert content(path) == TEXT
+
+
+def test_what_was_unpacked_to_disk_of_a_directory_is_read_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "IN_MEMORY", 10_000)
+    (tmp_path / "rank0.log.gz").write_bytes(gzip.compress(TEXT))
+
+    with open_log(tmp_path) as log:
+        [file] = log.files
+        file.close()  # as between two looks at many ranks
+        assert file.read(0, file.size) == TEXT
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path, PurePath
 from stat import S_ISREG
 
 from schedmate.data import load
 from schedmate.durations import parse_duration
 from schedmate.errors import InputError, UsageError
+from schedmate.hosts import expand_hostlist
 from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.reading.inside import Folder
 from schedmate.logparse.reading.log import open_files
@@ -23,7 +26,10 @@ from schedmate.terminal import clean
 MAX_NODES = 20_000
 """Most nodes that one job is taken to have."""
 
-_HOSTS = re.compile(r"([^\[\],\s]*)\[([\d,-]+)\]([^\[\],\s]*)|([^\[\],\s]+)")
+LARGEST = 10**9
+"""Nodes that one name with brackets may stand for; the first `MAX_NODES` are taken."""
+
+_LISTED = re.compile(r"(?:[^,;\s\[\]]++|\[[^\[\]]*+\])++")
 
 
 @dataclass(frozen=True)
@@ -212,19 +218,14 @@ def _target(
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:
-    """Slurm's `gpu[01-03,07],login1` as names; a mere number of nodes names none."""
+    """Slurm's `gpu[01-03,07],login1` as names; a mere number of nodes names none.
+
+    What is no name is left out; semicolons and spaces part names, too.
+    """
     if text.strip().isdigit():
         return ()
     names: dict[str, None] = {}
-    for before, ranges, after, plain in _HOSTS.findall(text.replace(";", ",")):
-        if plain:
-            names[plain] = None
-            continue
-        for part in ranges.split(","):
-            first, _, last = part.partition("-")
-            if not re.fullmatch(r"\d{1,9}(-\d{1,9})?", part):
-                continue
-            stop = min(int(last or first), int(first) + MAX_NODES)
-            for number in range(int(first), stop + 1):
-                names[f"{before}{number:0{len(first)}}{after}"] = None
+    for part in _LISTED.findall(text):
+        with suppress(ValueError):  # one that makes no sense; the others do
+            names |= dict.fromkeys(islice(expand_hostlist(part, LARGEST), MAX_NODES))
     return tuple(names)[:MAX_NODES]

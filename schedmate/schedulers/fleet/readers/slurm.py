@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from schedmate.errors import InputError
+from schedmate.hosts import expand_hostlist
 from schedmate.schedulers.fleet.builder import Builder
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 
@@ -138,25 +140,10 @@ def _held(job: Any, gpus: dict[str, int]) -> Iterator[tuple[str, dict[str, Any]]
 
 def hosts(text: str) -> list[str]:
     """The hosts of a Slurm host list: `gpu[01-03,7],login`; raises `ValueError`."""
-    found: list[str] = []
-    for part in re.findall(r"(?:[^,\[\]]++|\[[^\[\]]*+\])++", text):
-        names = [""]
-        for plain, ranges in re.findall(r"([^\[\]]++)|\[([^\[\]]*+)\]", part):
-            ends = [plain] if plain else [one for span in ranges.split(",") for one in _span(span)]
-            if len(names) * len(ends) + len(found) > MOST_HOSTS:
-                raise ValueError(f"{text[:40]!r} names more than {MOST_HOSTS:,} hosts")
-            names = [name + end for name in names for end in ends]
-        found += names
+    found = list(islice(expand_hostlist(text, MOST_HOSTS), MOST_HOSTS + 1))
+    if len(found) > MOST_HOSTS:
+        raise ValueError(f"{text[:40]!r} names more than {MOST_HOSTS:,} hosts")
     return found
-
-
-def _span(text: str) -> list[str]:
-    first, dash, last = text.partition("-")
-    if not dash:
-        return [first]
-    if int(last) - int(first) > MOST_HOSTS:
-        raise ValueError(f"{text!r} names more than {MOST_HOSTS:,} hosts")
-    return [str(n).zfill(len(first)) for n in range(int(first), int(last) + 1)]
 
 
 def _switches(topology: str) -> tuple[dict[str, str], dict[str, str]]:
