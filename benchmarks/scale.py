@@ -156,7 +156,13 @@ def on_ray(cores: int) -> Iterator[None]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
 
-    ray.init("local", num_cpus=cores, log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        "local",
+        num_cpus=cores,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
     try:
         yield
     finally:

@@ -59,7 +59,10 @@ class RayTasks(Generic[T, R, S]):
         if self._mine:
             try:
                 ray.init(
-                    address, log_to_driver=False, logging_level="ERROR", include_dashboard=None
+                    address,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    include_dashboard=False if address == "local" else None,
                 )
             except (ConnectionError, RuntimeError, ValueError) as error:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -293,6 +293,32 @@ def test_ctrl_c_ends_all_processes_and_what_was_finished_stays(trace: Path, tmp_
     assert [path.stat().st_mtime_ns for path in kept] == times
 
 
+DEADLY = """
+import os
+from schedmate.schedulers.policies.queues import Fifo
+class Deadly(Fifo):
+    name = "deadly"
+    def decide(self, view):
+        os._exit(9)
+"""
+
+
+def test_a_run_that_ends_its_process_costs_no_other(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "deadly_policy.py").write_text(DEADLY)
+    out = tmp_path / "out"
+    arguments = [*COMMAND, str(trace), "--cluster", "2x4", "--out", str(out), "--jobs", "2"]
+    done = subprocess.run(
+        [*arguments, "--policy", "deadly_policy:Deadly,fifo,sjf"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "1 run ended the process, alone and twice (of deadly_policy:Deadly)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path.parent.name for path in out.rglob("summary.json")} == {"fifo", "sjf"}
+
+
 def test_a_changed_policy_is_run_again(
     cli: Cli, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

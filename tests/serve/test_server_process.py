@@ -118,7 +118,7 @@ def test_it_stops_when_what_it_accepted_is_answered(tmp_path: Path) -> None:
         (["--token-file", "/no/such/file"], 3, "token file"),
         (["--socket-mode", "rw"], 2, "--socket-mode"),
         (["--deadline", "0s"], 2, "--deadline"),
-        (["--socket", "/proc/nothing/serve.sock"], 3, "cannot listen"),
+        (["--socket", "/no/such/folder/serve.sock"], 3, "there is no directory /no/such/folder"),
     ],
 )
 def test_what_it_cannot_start_with_is_one_sentence(
