@@ -17,7 +17,7 @@ from schedmate.durations import parse_duration
 from schedmate.errors import ABSTAINED, InputError, UsageError
 from schedmate.files import open_output
 from schedmate.plain import MOST_GPUS, dumps
-from schedmate.terminal import outlasting, progress
+from schedmate.terminal import counted, outlasting, progress
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobSpec
@@ -311,7 +311,7 @@ def _many(
                 result.document["recorded_as"] = mate.store(result.record)
             add_row(result.row())
             write(dumps(result.document))
-            advance(done, f"{done:,} jobs")
+            advance(done, counted(done, "job"))
     return failed, abstained
 
 

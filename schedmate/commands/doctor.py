@@ -19,6 +19,7 @@ from schedmate.commands.options import JsonOption
 from schedmate.durations import format_duration
 from schedmate.errors import INTERNAL, SchedmateError, installing
 from schedmate.plain import dumps
+from schedmate.terminal import counted
 
 if TYPE_CHECKING:
     from schedmate.places import Place
@@ -230,7 +231,8 @@ def _history(place: Place, embedder: Embedder | None) -> Generator[Check, None, 
         if mismatch is not None:
             yield Check("history", "failed", mismatch, "schedmate history rebuild")
         else:
-            fact = f"{place}: {stats['jobs']:,} records, {stats['workloads']:,} different workloads"
+            different = counted(stats["workloads"], "different workload")
+            fact = f"{place}: {counted(stats['jobs'], 'record')}, {different}"
             yield Check("history", "ok", fact)
         yield _index(history, stats["workloads"])
         yield _disk(history)
@@ -259,7 +261,9 @@ def _shared(url: str, embedder: Embedder | None) -> Iterator[Check]:
 
     with SharedHistory.connect(url, embedder, create=False, poll=False) as history:
         stats = history.stats()
-        fact = f"{shown(url)}: {stats['jobs']:,} records, read from a copy at {history.path}"
+        fact = (
+            f"{shown(url)}: {counted(stats['jobs'], 'record')}, read from a copy at {history.path}"
+        )
         mismatch = history.mismatch() if embedder else None
         if history.reached:
             yield Check("history", "ok", fact)

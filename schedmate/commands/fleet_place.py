@@ -200,8 +200,8 @@ def _show(document: dict[str, Any], kind: str | None) -> None:
             continue
         count = len(job["switches"])
         screen.line(
-            f"{what}: {len(job['nodes']):,} nodes under {count} switch{'es' * (count != 1)}, "
-            f"entropy {job['entropy']:.4g}",
+            f"{what}: {counted(len(job['nodes']), 'node')} under "
+            f"{count} switch{'es' * (count != 1)}, entropy {job['entropy']:.4g}",
             "good",
         )
         table = Table("switch", "GPUs", right=("GPUs",))

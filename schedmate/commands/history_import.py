@@ -120,7 +120,7 @@ def import_history(
                 for batch in batches:
                     store.add_many(batch)
                     stored += len(batch)
-                    advance(source.position(), f"{stored:,} jobs")
+                    advance(source.position(), counted(stored, "job"))
         except KeyboardInterrupt:
             interrupted = True
         stored += analysis.overtaken if analysis else 0
@@ -185,7 +185,7 @@ def _report_import(
         say(f"warning: {problem}")
     more = report.bad - len(report.problems)
     if more:
-        say(f"warning: and {more:,} more rows that could not be used")
+        say(f"warning: and {counted(more, 'more row')} that could not be used")
     if analysis:
         say(f"analysed {counted(analysis.analysed, 'job')}; {analysis.skipped:,} had no code here.")
     kept = f"{counted(stored, 'job')} imported, {counted(report.bad, 'row')} left out"

@@ -24,6 +24,9 @@ from schedmate.commands.recover_tools import check, checkpoint
 from schedmate.errors import NOT_TAKEN, UsageError
 from schedmate.terminal import clean
 
+MOST_RESTARTS = 10**9
+"""No scheduler counts further, and a record of plans takes no larger number."""
+
 app = typer.Typer(
     help="Plan what follows a failure, approve it, carry it out, undo it.",
     no_args_is_help=True,
@@ -38,7 +41,10 @@ def plan(
     ],
     job: Annotated[str, typer.Option(metavar="ID", help="The job, as its scheduler calls it.")],
     run: Annotated[
-        int, typer.Option(min=0, help="Restarts of the job before the run that failed.")
+        int,
+        typer.Option(
+            min=0, max=MOST_RESTARTS, help="Restarts of the job before the run that failed."
+        ),
     ] = 0,
     nodes: Annotated[
         list[str] | None,

@@ -22,7 +22,7 @@ from schedmate.commands.trace_options import (
 from schedmate.durations import format_duration
 from schedmate.errors import UsageError
 from schedmate.plain import dumps
-from schedmate.terminal import say
+from schedmate.terminal import counted, say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.traces.calibration import Calibration, Match
@@ -301,4 +301,4 @@ def _said(workload: Workload) -> dict[str, str]:
 def _written(workload: Workload, out: Path | None) -> None:
     if out is not None:
         label = f", synthetic: {'; '.join(workload.made_up)}" * workload.synthetic
-        say(f"{len(workload):,} jobs written to {out}{label}")
+        say(f"{counted(len(workload), 'job')} written to {out}{label}")

@@ -20,7 +20,7 @@ from schedmate.commands.trace_options import (
 from schedmate.durations import format_duration, parse_duration
 from schedmate.errors import UsageError
 from schedmate.plain import dumps
-from schedmate.terminal import progress
+from schedmate.terminal import counted, progress
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.tuner import Trial
@@ -137,9 +137,10 @@ def _show(document: dict[str, Any], moment: str) -> None:
     past, later, metric = document["past"], document["later"], document["metric"]
     mean, low, high = later["jct_less_default_h"]
     settings, jobs = document["policy"], f"{past['jobs']:,}"
+    tried = counted(past["simulations"], "simulation")
     after = f"{later['default']:.3f} with the defaults, {later['tuned']:.3f} tuned"
     lines = [
-        f"{settings}: best of {past['simulations']} simulations of the {jobs} jobs before {moment}",
+        f"{settings}: best of {tried} of the {jobs} jobs before {moment}",
         f"there {metric} {past['default']:.3f} with the defaults, {past['tuned']:.3f} tuned",
         f"on the {later['jobs']:,} jobs after it {after}",
         f"their JCT {mean:+.3f} h a job (95 %: {low:+.3f} to {high:+.3f})",

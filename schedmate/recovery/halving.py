@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from schedmate.terminal import counted
+
 Tested = Literal["healthy", "faulty", "unclear"]
 Test = Callable[[tuple[str, ...]], Tested]
 """Runs the collective over some nodes."""
@@ -54,11 +56,11 @@ class _Searching:
 
     def _passes(self, group: tuple[str, ...]) -> bool:
         if self.runs >= self.most_runs:
-            raise _UnclearError(f"not decided within {self.most_runs} runs")
+            raise _UnclearError(f"not decided within {counted(self.most_runs, 'run')}")
         self.runs += 1
         result = self._test(group)
         if result == "unclear":
-            raise _UnclearError(f"the run over {len(group)} nodes was unclear")
+            raise _UnclearError(f"the run over {counted(len(group), 'node')} was unclear")
         if result == "healthy":
             self.sound += [node for node in group if node not in self.sound]
         return result == "healthy"

@@ -76,10 +76,11 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
             made.bind((options.host.strip("[]"), options.port))
         else:
             _remove_stale(path)
-            if not path.absolute().parent.is_dir():
+            folder = path.absolute().parent
+            if not folder.is_dir():
                 raise InputError(
-                    f"cannot listen on {path}: there is no directory {path.absolute().parent}; make "
-                    "it first, for those who may use the service."
+                    f"cannot listen on {path}: there is no directory {folder}; make it first, for "
+                    "those who may use the service."
                 )
             made = socket.socket(socket.AF_UNIX)
             before = os.umask(0o777 & ~options.socket_mode)

@@ -411,3 +411,12 @@ def test_checkpoints_by_the_command_line(cli: Cli, tmp_path: Path) -> None:
     assert shown["step"] == 5
     (tmp_path / "empty").mkdir()
     assert cli("recover", "checkpoint", str(tmp_path / "empty")).code == 4
+
+
+def test_a_number_of_restarts_that_cannot_be_is_one_sentence(site: Site) -> None:
+    refused = site("plan", "job.out", "--job", "17", "--run", str(1 << 70))
+    assert refused.code == 2
+    assert "--run" in refused.err
+    assert "1000000000" in refused.err
+    assert "Traceback" not in refused.err
+    assert "validation error" not in refused.err

@@ -259,7 +259,7 @@ class Scripted(Policy):
         (lambda running, waiting: [Pack(waiting, waiting)], "the partner does not run alone"),
         (lambda running, waiting: [Resize(running, ((0, 1),))], "cannot run on so many GPUs"),
         (lambda running, waiting: [Migrate(running, ((0, 1),))], "moves to as many GPUs"),
-        (lambda running, waiting: [], "left 1 jobs waiting for ever"),
+        (lambda running, waiting: [], "left 1 job waiting for ever"),
     ],
 )
 def test_an_impossible_decision_is_refused_by_name(then: object, reason: str) -> None:

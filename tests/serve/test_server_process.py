@@ -44,6 +44,7 @@ def ready(path: Path) -> bool:
 def process(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A running `schedmate serve`, ready, and its socket."""
     path = folder / "run" / "serve.sock"
+    path.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "schedmate", "serve", "--socket", str(path)]
     command += ["--history", str(folder / "history"), "--state", str(folder / "state"), *more]
     with subprocess.Popen(

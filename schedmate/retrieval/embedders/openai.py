@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from schedmate.retrieval.embedders import UNMEASURED, EmbedderError
 from schedmate.retrieval.embedders.vectors import unit
+from schedmate.terminal import counted
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -86,7 +87,7 @@ class OpenAIEmbedder:
             ) from error
         if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
             raise EmbedderError(
-                f"the embedding server at {self._base_url} returned {len(rows)} vectors for "
-                f"{len(texts)} texts, or empty ones"
+                f"the embedding server at {self._base_url} returned "
+                f"{counted(len(rows), 'vector')} for {counted(len(texts), 'text')}, or empty ones"
             )
         return unit(rows)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
+from schedmate.terminal import counted
 
 
 class Planned(NamedTuple):
@@ -145,7 +146,7 @@ def _crowded(snapshot: FleetSnapshot, n: int, present: list[tuple[int, int]]) ->
         elif need:
             gpus[d] += need
     if whole + len(gpus) > nodes.gpus[n]:
-        return f"{whole + len(gpus)} of its {nodes.gpus[n]} GPUs may be needed"
+        return f"{whole + len(gpus)} of its {counted(int(nodes.gpus[n]), 'GPU')} may be needed"
     if any(held > MILLI for held in gpus.values()):
         return "more than one GPU may be needed of one GPU"
     for what, column, capacity in (

@@ -30,6 +30,7 @@ from schedmate.schedulers.live.slurm.reading.jobs import Job, parse_jobs
 from schedmate.schedulers.live.slurm.reading.nodes import Node, parse_nodes
 from schedmate.schedulers.live.slurm.reading.queue import parse_factors
 from schedmate.schedulers.live.slurm.reading.shapes import OutageError
+from schedmate.terminal import counted
 
 AT_ONCE: Final = 200
 """Jobs in one command at most."""
@@ -239,7 +240,7 @@ class SlurmActs:
         if finding.state == "done":  # what was refused has started or gone meanwhile
             return Answer("done", finding.detail)
         why = refused[0] if refused else finding.detail
-        return Answer("failed", f"{len(still)} jobs kept their value: {why}")
+        return Answer("failed", f"{counted(len(still), 'job')} kept the old value: {why}")
 
     def _write(self, action: Annotate, timeout_s: float) -> Answer:
         _, left = self._unwritten(action)

@@ -26,6 +26,7 @@ from schedmate.schedulers.sim.engine.execution import Execution
 from schedmate.schedulers.sim.engine.progress import LOAN, PROFILE
 from schedmate.schedulers.sim.world.executor import Executor
 from schedmate.schedulers.space import GIVEN, Booking
+from schedmate.terminal import counted
 
 
 class DecisionError(SchedmateError):
@@ -265,7 +266,7 @@ class Decisions:
         gpus = gpus_in(allocation)
         fits = gpus == job.gpus or (job.elastic and job.min_gpus <= gpus <= job.max_gpus)
         if not fits and not any_size:
-            raise _RefusedError(f"it is given {gpus} GPUs and asks for {job.gpus}")
+            raise _RefusedError(f"it is given {counted(gpus, 'GPU')} and asks for {job.gpus}")
         if job not in self._view.pending:
             raise _RefusedError(NOT_WAITING)
         if not borrow and self._space.borrows(allocation):

@@ -51,6 +51,7 @@ from schedmate.schedulers.sim.world.faults import Faults
 from schedmate.schedulers.sim.world.maintenance import Maintenance
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
 from schedmate.schedulers.space import Space
+from schedmate.terminal import counted
 
 _UNDER_WAY = frozenset((LEFT, MOVED, LEND, RECLAIM, REORDER))
 
@@ -364,8 +365,9 @@ class Simulation:
             first = next(iter(self.view.running))
             return f"job {first.id} runs at no speed for ever, and nothing else happens."
         return (
-            f"policy {self.policy.name} left {len(self.view.pending)} jobs waiting for ever, the "
-            f"first {first.id} ({first.gpus} GPUs), though nothing else runs or arrives."
+            f"policy {self.policy.name} left {counted(len(self.view.pending), 'job')} "
+            f"waiting for ever, the first {first.id} ({counted(first.gpus, 'GPU')}), though "
+            "nothing else runs or arrives."
         )
 
 

@@ -9,6 +9,7 @@ from schedmate.plain import LONGEST_S
 from schedmate.schedulers.model import PROFILING, Job
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
+from schedmate.terminal import counted
 
 
 def check_times(jobs: Sequence[Job], durations_s: Sequence[float]) -> None:
@@ -44,7 +45,7 @@ def check_sizes(jobs: Iterable[Job], space: Space) -> None:
 def _why(job: Job, space: Space, others: int) -> str:
     where = f" in virtual cluster {job.vc!r}" if job.vc else ""
     kind = f" of type {job.gpu_type}" if job.gpu_type else ""
-    asked = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
+    asked = counted(job.gpus, "GPU")
     part = ""
     vcs = {node.vc for node in space.cluster.nodes}
     types = {node.gpu_type for node in space.cluster.nodes}

@@ -13,6 +13,7 @@ from schedmate.schedulers.sim.outcome.held import Held
 from schedmate.schedulers.sim.outcome.laws import LawBrokenError, check_laws
 from schedmate.schedulers.sim.outcome.laws.loans import in_use
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.terminal import counted
 
 __all__ = ["LawBrokenError", "audit"]
 
@@ -89,7 +90,7 @@ def _check_request(job: Job, cluster: Cluster, allocation: Allocation, kind: str
     gpus = sum(mask.bit_count() for _, mask in allocation)
     fits = gpus == job.gpus or (job.elastic and job.min_gpus <= gpus <= job.max_gpus)
     if not fits and kind != "profile":
-        raise LawBrokenError(f"job {job.id} asks for {job.gpus} GPUs and got {gpus}.")
+        raise LawBrokenError(f"job {job.id} asks for {counted(job.gpus, 'GPU')} and got {gpus}.")
     has_vcs = any(node.vc for node in cluster.nodes)
     for position, _ in allocation:
         node = cluster.nodes[position]
