@@ -25,6 +25,7 @@ class Free:
         "free",
         "idle",
         "largest",
+        "smallest",
     )
 
     def __init__(self, cluster: Cluster) -> None:
@@ -36,6 +37,8 @@ class Free:
         """Free GPUs of all nodes."""
         self.largest = max(node.gpus for node in nodes)
         """GPUs of the largest node."""
+        self.smallest = min(node.gpus for node in nodes)
+        """GPUs of the smallest node."""
         self._hosts = Hosts(nodes)
         self._shares = Shares()
         self._pools = Pools(nodes)

@@ -232,6 +232,28 @@ class StaticRank(NamedTuple):
     by_gpus: bool = False
 
 
+HAIR = 1e-9
+"""Woken at a threshold, rounding may leave the service this much below it."""
+
+
+class ServiceRank(NamedTuple):
+    """Two queues: a job falls into the second once its GPUs x time pass a threshold.
+
+    Inside a queue the first submitted goes first.
+    """
+
+    threshold_gpu_s: float
+
+    def is_low(self, served_s: float, gpus: int) -> bool:
+        """Whether a job that has held so many GPUs for this time [s] is in the second queue."""
+        return served_s * gpus >= self.threshold_gpu_s * (1 - HAIR)
+
+    def falls_after_s(self, served_s: float, gpus: int) -> float:
+        """How long it can go on until it falls there; infinity: it is there [s]."""
+        left = self.threshold_gpu_s - served_s * gpus
+        return NEVER if left <= self.threshold_gpu_s * HAIR else left / gpus
+
+
 class Policy:
     """Base of every policy: override `decide`, and what of the rest the policy needs.
 
@@ -285,6 +307,14 @@ class Policy:
         For a policy that offers waiting jobs by rank to `Space.place`, in each lane up to the first
         that finds no place: the simulator has a short loop for these. It is asked only if no class
         derived from the one that says it overrides anything else of a policy.
+        """
+        return None
+
+    def service_rank(self) -> ServiceRank | None:
+        """What `rank` comes to for a policy that lets the first ranks run, at the cost of the last.
+
+        None: something else. The simulator has a short loop for what `Preemptive` does by this
+        rank with its usual settings; it is asked under the same condition as `static_rank`.
         """
         return None
 

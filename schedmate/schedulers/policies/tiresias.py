@@ -14,11 +14,8 @@ from schedmate.errors import UsageError
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.preemptive import Preemptive
-from schedmate.schedulers.policy import NEVER, View
+from schedmate.schedulers.policy import HAIR, NEVER, ServiceRank, View
 from schedmate.schedulers.pools import lowest
-
-_HAIR = 1e-9
-"""Woken at a threshold, rounding may leave the service this much below it."""
 
 _STEPS = 64
 """Values that a Gittins index takes; at each the rank of a running job changes."""
@@ -71,18 +68,18 @@ class Tiresias(Preemptive):
 
     def rank(self, job: Job, now: float) -> Rank:
         attained = self._attained_gpu_s(job, now)
-        queue = float(attained >= self.threshold_gpu_s * (1 - _HAIR))
+        queue = float(attained >= self.threshold_gpu_s * (1 - HAIR))
         if self.gittins is None:
             return (queue, job.submit_time)
-        return (queue, -self.gittins.index(attained * (1 + _HAIR)), job.submit_time)
+        return (queue, -self.gittins.index(attained * (1 + HAIR)), job.submit_time)
 
     def rank_until(self, job: Job, now: float) -> float:
         attained = self._attained_gpu_s(job, now)
         left = self.threshold_gpu_s - attained
-        if left <= self.threshold_gpu_s * _HAIR:
+        if left <= self.threshold_gpu_s * HAIR:
             left = NEVER
         if self.gittins is not None:
-            left = min(left, self.gittins.next(attained * (1 + _HAIR)) - attained)
+            left = min(left, self.gittins.next(attained * (1 + HAIR)) - attained)
         return now + left / job.gpus
 
     def waiting_until(self, job: Job, now: float) -> float:
@@ -90,6 +87,12 @@ class Tiresias(Preemptive):
             return NEVER
         at = job.stopped + self.promote * job.service_s
         return at if at > now and self._attained_gpu_s(job, now) > 0 else NEVER
+
+    def service_rank(self) -> ServiceRank | None:
+        usual = self.backfill and not (self.quota or self.promote or self.interval_s)
+        if not usual or self.gittins is not None or self.together is not None:
+            return None
+        return ServiceRank(self.threshold_gpu_s)
 
     def lane(self, job: Job) -> Hashable:
         lane = super().lane(job)
@@ -110,7 +113,7 @@ class Tiresias(Preemptive):
         """GPUs x time since the job was submitted, or promoted."""
         if self.promote and job.service_s:
             since = job.started if job.allocation else now
-            if since - job.stopped >= self.promote * job.service_s * (1 - _HAIR):
+            if since - job.stopped >= self.promote * job.service_s * (1 - HAIR):
                 return (now - job.started) * job.gpus if job.allocation else 0.0
         return job.attained_s(now) * job.gpus
 

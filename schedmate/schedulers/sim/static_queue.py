@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from math import isfinite
 from typing import Any
@@ -21,10 +22,12 @@ from numpy.typing import NDArray
 from schedmate.plain import LONGEST_S
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policy import NEVER, Policy, StaticRank
+from schedmate.schedulers.policy import NEVER, Policy, ServiceRank, StaticRank
 from schedmate.schedulers.sim.engine.record import Outcome, Segments
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.requests import Requests
+from schedmate.schedulers.sim.service_loop import Loop, Served
+from schedmate.schedulers.sim.service_loop import Ran as RanByService
 from schedmate.schedulers.sim.static_loop import Queue, Ran, run
 from schedmate.schedulers.sim.told import Means, Told
 from schedmate.schedulers.sim.workload import Workload
@@ -34,6 +37,8 @@ _ASKED = ("vc", "gpu_type", "share", "cpus", "memory_mb")
 """What the space looks at, besides GPUs."""
 _HARMLESS = {"name", "user", "priority", "time_limit_s", "preemptible", "migratable", *_ASKED}
 """What jobs may differ in."""
+_OF_THE_SPACE = ("share", "cpus", "memory_mb", "preemptible")
+"""What a job may not say where others make room for it."""
 _OF_TRACES = {
     *("name", "jobs", "duration_s", "profiles", "states", "vcs", "configs", "metadata"),
     *("columns", "made_up", "recorded", "notes"),
@@ -59,7 +64,7 @@ def simulate(
 
     The estimator must have observed nothing yet; it is asked and told nothing here.
     """
-    rank = _rank(policy)
+    rank = _rank(policy) or _service_rank(policy)
     if rank is None or not (_is_plain(workload) and _costs_nothing(parameters)):
         return None
     if type(estimator) not in (type(None), Table, TimeLimit, UserMean):
@@ -75,6 +80,16 @@ def simulate(
     lane = [lanes.setdefault(policy.lane(job), len(lanes)) for job in asking]
     submit_s = array("d", requests.submit_s.tobytes())
     told = Told(estimator, workload, requests)
+    if isinstance(rank, ServiceRank):
+        if any(requests.said(name) is not None for name in _OF_THE_SPACE):
+            return None
+        groups: dict[Hashable, int] = {}
+        group = [groups.setdefault((job.vc, job.gpu_type), len(groups)) for job in asking]
+        restart_s = [parameters.restart(job.gpus) for job in asking]
+        served = Served(submit_s, workload.duration_s, kind, asking, group, restart_s, rank)
+        with _no_collection():
+            done = Loop(served, space).run(progress)
+        return _served(workload, done, told)
     queue = Queue(submit_s, workload.duration_s, kind, asking, lane, lambda job: (job,))
     if not rank.predicted or told.means is None:
         value = rank.submit * requests.submit_s
@@ -87,27 +102,48 @@ def simulate(
     else:
         told.means.used = True
         queue = _by_means(queue, rank, requests, told.means)
-    collecting = gc.isenabled()
-    gc.disable()  # nothing here is cyclic garbage, and looking for it takes long
-    try:
+    with _no_collection():
         ran = run(queue, space, progress)
-    finally:
-        if collecting:
-            gc.enable()
     return _outcome(workload, ran, told)
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing here is cyclic garbage, and looking for it takes long."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def _rank(policy: Policy) -> StaticRank | None:
-    """The policy's static rank, if no class derived from the one that says it overrides more."""
+    """The policy's static rank, if that holds."""
+    rank = policy.static_rank()
+    if rank is None or not _holds(policy, "static_rank"):
+        return None
+    return rank if isfinite(rank.submit) and isfinite(rank.predicted) else None
+
+
+def _service_rank(policy: Policy) -> ServiceRank | None:
+    """The policy's rank by attained service, if that holds."""
+    rank = policy.service_rank()
+    if rank is None or not _holds(policy, "service_rank"):
+        return None
+    return rank if 0 <= rank.threshold_gpu_s <= LONGEST_S else None
+
+
+def _holds(policy: Policy, says: str) -> bool:
+    """Whether no class derived from the one that says so overrides more of a policy."""
     kinds = type(policy).__mro__
-    said = next(one for one in kinds if "static_rank" in vars(one))
+    said = next(one for one in kinds if says in vars(one))
     own = {name for one in kinds[: kinds.index(said)] for name in vars(one)}
     known = {name for name in vars(Policy) if not name.startswith("_")} - {"name"}
-    rank = policy.static_rank()
-    if rank is None or own & known or hasattr(policy, "equip"):
-        return None
-    fine = policy.interval_s is None and policy.steady and not policy.rounds
-    return rank if fine and isfinite(rank.submit) and isfinite(rank.predicted) else None
+    if own & known or hasattr(policy, "equip"):
+        return False
+    return policy.interval_s is None and policy.steady and not policy.rounds
 
 
 def _is_plain(workload: Workload) -> bool:
@@ -195,4 +231,23 @@ def _outcome(workload: Workload, ran: Ran, told: Told) -> Outcome:
         workload.duration_s,
         told.bad(ran),
         told_s=told.by(ran),
+    )
+
+
+def _served(workload: Workload, ran: RanByService, told: Told) -> Outcome:
+    as_told = Ran(ran.started, ran.ended, ran.order, [])
+    nothing = array("q", bytes(8 * len(workload)))
+    decisions = {"Start": len(ran.segments), "Preempt": sum(ran.stops)}
+    return Outcome(
+        ran.first,
+        ran.ended,
+        ran.held_s,
+        ran.segments,
+        ran.events,
+        {name: number for name, number in decisions.items() if number},
+        {},
+        workload.duration_s,
+        told.bad(as_told),
+        told_s=told.by(as_told),
+        counts={"preemptions": ran.stops, "evictions": nothing, "failures": nothing},
     )
