@@ -45,7 +45,8 @@ def make_room(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
 
 def _on_a_node(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
     wanted, group = job.gpus, (job.vc, job.gpu_type)
-    free, counts = view.space.free, dict[int, int]()  # of a node, were those so far released
+    free = view.space.free
+    counts: dict[int, int] = {}  # of a node, were those so far released
     first, known = stopped.first.get(group, 0), counts.get
     walked = first
     for victim in view.running.after(bar, group, first):

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
+import numpy as np
+
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policy import ServiceRank
 from schedmate.schedulers.pools import lowest
@@ -24,6 +26,8 @@ from schedmate.schedulers.space import Space
 NEVER = float("inf")
 _END, _FALLS = 0, 1
 _TOLD = 1000
+
+_NOTHING = (1 << 62, True)
 
 Left = tuple[int, int, Allocation]
 """Who no longer holds its place among the running: the place, its group, its GPUs."""
@@ -72,8 +76,14 @@ class Loop:
         self.space = space
         self.count = count = len(self.submit_s)
         self.rank = served.rank
+        self.smallest = space.smallest
         self.gpus = [job.gpus for job in self.asking]
-        self.simple = [job.gpus <= space.smallest for job in self.asking]
+        self.sure = [job.gpus <= space.smallest for job in self.asking]
+        """By kind: whether it is certain that those who are refused could not have made room."""
+        self.alike = space.smallest == space.largest
+        submit_s = np.array(self.submit_s)
+        self.last = (np.searchsorted(submit_s, submit_s, "right") - 1).tolist()
+        """By job: the last one of the same rank, those of one instant."""
         self.zero = array("d", bytes(8 * count))
         self.first = array("d", [NEVER]) * count
         self.started, self.since, self.ended = self.zero[:], self.zero[:], self.zero[:]
@@ -243,12 +253,12 @@ class Loop:
         out: list[tuple[int, int]] = []
         for kind, places in waiting.items():
             head = (places[0], kind)
-            again = refused[kind] == places[0] and self.simple[kind]
+            again = refused[kind] == places[0] and self.sure[kind]
             (out if again and self.hopeless(head, left) else heads).append(head)
         if not heads:
             return
         heapify(heads)
-        unmet: dict[int, int] = {}
+        unmet: dict[int, tuple[int, bool]] = {}
         stopped: list[int] = []
         started: list[tuple[int, Allocation]] = []
         while heads:
@@ -282,55 +292,69 @@ class Loop:
 
     def bar(self, place: int) -> int:
         """The last place whose rank is that of this one: those behind it rank after it."""
-        job = place if place < self.count else place - self.count
-        submit_s, at = self.submit_s, self.submit_s[job]
-        while job + 1 < self.count and submit_s[job + 1] == at:
-            job, place = job + 1, place + 1
-        return place
+        count = self.count
+        return self.last[place] if place < count else self.last[place - count] + count
 
     def hopeless(self, head: tuple[int, int], left: Iterable[Left]) -> bool:
         """Whether one who was refused would be again: nothing that has happened since helps it."""
         place, kind = head
-        bar, group, wanted, free = self.bar(place), self.group[kind], self.gpus[kind], None
+        bar, group, wanted = self.bar(place), self.group[kind], self.gpus[kind]
         for was, of, held in left:
             if of == group and was > bar:
                 continue
-            free = self.space.free
-            for node, _ in held:
-                found = free[node].bit_count()
-                for other, gpus in self.on[node].items():
-                    if self.place[other] > bar and self.group[self.kind[other]] == group:
-                        found += gpus
-                if found >= wanted:
-                    return False
+            if wanted > self.smallest or self.enough(held, group, bar, wanted):
+                return False
         return True
+
+    def enough(self, held: Allocation, group: int, bar: int, wanted: int) -> bool:
+        """Whether one of these nodes could give so many GPUs to a job of this bar."""
+        free, places, kinds, groups = self.space.free, self.place, self.kind, self.group
+        for node, _ in held:
+            found = free[node].bit_count()
+            for other, gpus in self.on[node].items():
+                if places[other] > bar and groups[kinds[other]] == group:
+                    found += gpus
+            if found >= wanted:
+                return True
+        return False
 
     def offer(
         self,
         place: int,
         kind: int,
-        unmet: dict[int, int],
+        unmet: dict[int, tuple[int, bool]],
         out: list[tuple[int, int]],
         stopped: list[int],
     ) -> Allocation | None:
-        """Find GPUs for a job and book them, if need be those of others; see `Preemptive`."""
+        """Find GPUs for a job and book them, if need be those of others; see `Preemptive`.
+
+        `unmet`: by group, GPUs that nobody behind gets, and whether that is certain.
+        """
         group, wanted, space = self.group[kind], self.gpus[kind], self.space
-        least = unmet.get(group, NEVER)
-        if not self.simple[kind]:
-            same = (other for at, other in out if at < place and self.group[other] == group)
-            least = min(least, min((self.gpus[other] for other in same), default=NEVER))
-        if wanted >= least and not space.idle:
-            return None
-        held = space.place(self.asking[kind])
-        if held is not None or wanted >= least:
+        least, certain = unmet.get(group, _NOTHING)
+        held = space.place(self.asking[kind]) if space.idle else None
+        if held is not None:
             return held
+        if wanted < least:
+            for at, other in out:
+                if at < place and self.gpus[other] <= wanted and self.group[other] == group:
+                    # Who ranks before it and needs no more could not make room.
+                    least, certain = wanted, True
+                    break
+        if wanted >= least:
+            if wanted > self.smallest:
+                self.sure[kind] = certain and self.alike
+            return None
         bar = self.bar(place)
         if wanted <= space.largest:
             held, largest = self.on_a_node(kind, bar, stopped)
+            certain = True
         else:
-            held, largest = self.anywhere(kind, bar, stopped), wanted
+            held, certain = self.anywhere(kind, bar, stopped)
+            largest = wanted
+            self.sure[kind] = certain and self.alike
         if held is None:
-            unmet[group] = min(wanted, largest + 1)
+            unmet[group] = min(wanted, largest + 1), certain
         else:
             space.take(self.asking[kind], held)
         return held
@@ -342,9 +366,13 @@ class Loop:
 
         Where there is not: the most GPUs that one node could give.
         """
-        wanted, free, held = self.gpus[kind], self.space.free, self.held
-        counts, walked, count = dict[int, int](), list[int](), self.count
-        for place in reversed(self.running[self.group[kind]]):
+        places = self.running[self.group[kind]]
+        if not places or places[-1] <= bar:
+            return None, self.space.freest(self.asking[kind])
+        wanted, free, held, count = self.gpus[kind], self.space.free, self.held, self.count
+        counts: dict[int, int] = {}
+        walked: list[int] = []
+        for place in reversed(places):
             if place <= bar:
                 break
             job = place if place < count else place - count
@@ -366,14 +394,20 @@ class Loop:
                 found = ((enough, lowest(mask, wanted)),)
                 self.clear(found, walked, stopped)
                 return found, 0
-        return None, max(self.space.freest(self.asking[kind]), *counts.values(), 0)
+        return None, max(self.space.freest(self.asking[kind]), *counts.values())
 
-    def anywhere(self, kind: int, bar: int, stopped: list[int]) -> Allocation | None:
-        """The same for a gang over several nodes."""
+    def anywhere(
+        self, kind: int, bar: int, stopped: list[int]
+    ) -> tuple[Allocation | None, bool]:
+        """The same for a gang over several nodes.
+
+        Where there is no room: whether there would not be any were all of them stopped.
+        """
         space, wanted, count = self.space, self.gpus[kind], self.count
         free, whole, asking = space.free, space.largest, self.asking[kind]
         missing, gpus = wanted // whole - space.whole(asking), space.idle
-        counts, walked = dict[int, int](), list[int]()
+        counts: dict[int, int] = {}
+        walked: list[int] = []
         for place in reversed(self.running[self.group[kind]]):
             if place <= bar:
                 break
@@ -389,8 +423,8 @@ class Loop:
                     opened = True
             if opened and missing <= 0 and gpus >= wanted and (found := self.try_(kind, walked)):
                 self.clear(found, walked, stopped)
-                return found
-        return None
+                return found, True
+        return None, missing > 0 or gpus < wanted
 
     def try_(self, kind: int, walked: Sequence[int]) -> Allocation | None:
         """Where a job would go, were all of these off their GPUs."""
@@ -406,6 +440,8 @@ class Loop:
         """Take those of the walked off their GPUs who are in the way."""
         wanted = dict(allocation)
         for job in walked:
-            if any(wanted.get(node, 0) & mask for node, mask in self.held[job]):
-                self.off(job)
-                stopped.append(job)
+            for node, mask in self.held[job]:
+                if wanted.get(node, 0) & mask:
+                    self.off(job)
+                    stopped.append(job)
+                    break
