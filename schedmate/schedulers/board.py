@@ -134,7 +134,7 @@ class Board:
 
     def changed(self, job: Job, now: float) -> None:
         """What is known of a job has changed: its place among the others is asked for anew."""
-        self.view.now = now
+        self.view.now, self.view.altered = now, True
         if self.view.pending.remove(job):
             self._wait(job)
         elif self.view.running.remove(job):

@@ -98,17 +98,23 @@ class UserMean(Estimator):
     name = "user-mean"
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, int], tuple[float, int]] = {}
+        self._sums: dict[tuple[str, int], list[float]] = {}
 
     def estimate(self, job: Job) -> Forecast | None:
         for key in ((job.user, job.gpus), ("", job.gpus), ("", 0)):
-            if key in self._sums:
-                total, count = self._sums[key]
-                return Forecast(total / count, method="user-mean")
+            found = self._sums.get(key)
+            if found is not None:
+                return Forecast(found[0] / found[1], None, None, "user-mean")
         return None
 
     def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
-        keys = {("", job.gpus), ("", 0)} | ({(job.user, job.gpus)} if job.user else set())
-        for key in keys:
-            total, count = self._sums.get(key, (0.0, 0))
-            self._sums[key] = (total + run_time_s, count + 1)
+        sums = self._sums
+        for key in (("", 0), ("", job.gpus), (job.user, job.gpus)):
+            found = sums.get(key)
+            if found is None:
+                sums[key] = [run_time_s, 1]
+            else:
+                found[0] += run_time_s
+                found[1] += 1
+            if not job.user and key[1]:
+                break

@@ -79,6 +79,9 @@ class Free:
 
     def could(self, job: Job, role: str = "") -> bool:
         """Whether one node of this role is large enough for the job, were it free."""
+        sole = self._sole.get((job.vc, job.gpu_type, role))
+        if sole is not None:
+            return job.gpus <= sole.size
         pools = self._pools.open_to(job.vc, job.gpu_type, role)
         return any(job.gpus <= pool.size for pool in pools)
 

@@ -109,12 +109,15 @@ class Lanes:
         best = min((lane.entries[lane.head] for lane in self._heads()), default=None)
         return None if best is None else best[-1]
 
-    def walk(self, accept: Callable[[Job], T]) -> list[tuple[Job, T]]:
+    def walk(
+        self, accept: Callable[[Job], T], hopeless: Callable[[Job], bool] | None = None
+    ) -> list[tuple[Job, T]]:
         """Offer jobs by rank; a lane whose job is not accepted is left alone from there on.
 
         `accept` answers with something true, such as where the job goes, or with something false.
         The jobs accepted and their answers are returned. Costs the lanes plus the jobs accepted,
-        however long the queue is.
+        however long the queue is. A lane is left out from the beginning whose first job is
+        `hopeless`: it would not be accepted, and nobody would notice that it was offered.
         """
         lanes, new = self._lanes, self._new
         if not lanes and len(new) == 1:
@@ -134,6 +137,8 @@ class Lanes:
                     found.append((job, answer))
             return found
         heads = [(lane.entries[lane.head], lane.head, lane.entries) for lane in lanes.values()]
+        if hopeless is not None:
+            heads = [one for one in heads if not hopeless(one[0][-1])]
         heapify(heads)
         while heads:
             entry, position, entries = heads[0]

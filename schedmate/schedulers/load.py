@@ -10,6 +10,7 @@ BIN_S = 600.0
 """Throughput is counted in bins of ten minutes, as in Lucid's throughput model [s]."""
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
+_HOURS = 8
 
 
 class Load:
@@ -39,8 +40,9 @@ class Load:
         hours = self._hours
         if hours is None or hours.times is not submitted or now < hours.now:
             hours = self._hours = _Hours(submitted)
-        counts = hours.counts(now, asked)
-        return max(counts[0], sum(counts) / len(counts)) * BIN_S / HOUR_S
+        last, total, hours_seen = hours.counts(now, asked)
+        mean = total / hours_seen
+        return (last if last > mean else mean) * BIN_S / HOUR_S
 
 
 class _Hours:
@@ -49,24 +51,36 @@ class _Hours:
     def __init__(self, times: Sequence[float]) -> None:
         self.times = times
         self.now = -inf
-        self._low, self._high = [0] * 8, [0] * 8
+        self._low, self._high = [0] * _HOURS, [0] * _HOURS
 
-    def counts(self, now: float, asked: Sequence[int] | None) -> list[int]:
-        """Submissions in each of these hours that has been since the first, or their GPUs."""
+    def counts(self, now: float, asked: Sequence[int] | None) -> tuple[int, int, int]:
+        """Submissions, or their GPUs: in the last hour, in all of these hours that have been since
+        the first submission, and how many hours that is."""
         times, lows, highs = self.times, self._low, self._high
         self.now = now
-        count, found = len(times), []
-        for day in range(8):
-            begin = now - day * DAY_S if day else now - HOUR_S
-            if day and (not count or begin < times[0]):
-                break
+        count = len(times)
+        first = times[0] if count else inf
+        last = total = day = 0
+        begin, end = now - HOUR_S, now
+        while True:
             # The clock goes on a little each time, so the places are near.
-            end = begin + HOUR_S if day else now
             low, high = lows[day], highs[day]
-            while low < count and times[low] < begin:
+            if low < count and times[low] < begin:
                 low += 1
-            while high < count and times[high] < end:
+                while low < count and times[low] < begin:
+                    low += 1
+                lows[day] = low
+            if high < count and times[high] < end:
                 high += 1
-            lows[day], highs[day] = low, high
-            found.append(high - low if asked is None else asked[high] - asked[low])
-        return found
+                while high < count and times[high] < end:
+                    high += 1
+                highs[day] = high
+            found = high - low if asked is None else asked[high] - asked[low]
+            total += found
+            if not day:
+                last = found
+            day += 1
+            begin = now - day * DAY_S
+            if day == _HOURS or begin < first:
+                return last, total, day
+            end = begin + HOUR_S

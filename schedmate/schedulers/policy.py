@@ -142,6 +142,7 @@ class View:
     """
 
     __slots__ = (
+        "altered",
         "answers",
         "asked",
         "can",
@@ -174,6 +175,8 @@ class View:
         """What went wrong and how often, for the summary."""
         self.load = Load() if load is None else load
         """Forecasts how many are to come."""
+        self.altered = False
+        """Whether it was ever said of a job that more is known of it than when it was put in."""
         self.can: Capabilities = EVERYTHING
         """What the executor can do."""
         self.answers: list[Answer] = []

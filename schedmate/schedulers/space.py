@@ -55,6 +55,20 @@ class Space(Free):
                 return allocation
         return None
 
+    def full(self, job: Job) -> bool:
+        """Whether there is certainly no place for the job; much quicker than to look for one."""
+        gpus = job.gpus
+        if job.share != 1.0:
+            return False
+        if gpus > self.idle:
+            return True
+        pool = self._sole.get((job.vc, job.gpu_type, ""))
+        if pool is None:
+            return False
+        if gpus > pool.size:
+            return pool.buckets[pool.size].bit_count() < gpus // pool.size
+        return not pool.counts >> gpus
+
     def place(self, job: Job, role: str = "") -> Allocation | None:
         """Find GPUs for the job and book them, at once."""
         gpus = job.gpus

@@ -16,8 +16,9 @@ from schedmate.schedulers.remaining import predicted_s, remaining_s
 class Bound(set[int]):
     """Positions of the jobs that a decision has disposed of so far: started, or in a pair."""
 
+    __slots__ = ("coming", "first")
+
     def __init__(self) -> None:
-        super().__init__()
         self.first: dict[Hashable, int] = {}
         """Of each lane, how many from the first on need not be looked at again."""
         self.coming: float | None = None

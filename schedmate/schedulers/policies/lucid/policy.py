@@ -126,7 +126,7 @@ class Lucid(Policy):
 
     def decide(self, view: View) -> Sequence[Decision]:
         decisions: list[Decision] = []
-        if self.evict_unstable:
+        if self.evict_unstable and view.altered:
             unstable = view.running.lane(UNSTABLE)
             # Two that changed at once may be of one pair.
             leave = {one.index: one for one in map(newcomer, unstable)}
@@ -164,7 +164,14 @@ class Lucid(Policy):
                 stopped.add(group)
             return bool(found)
 
-        view.pending.walk(accept)
+        full = view.space.full
+
+        def hopeless(job: Job) -> bool:
+            # It has to have GPUs of its own, and there are none for it.
+            alone = full(job) and (not self.packs or self.use_of(job) is None)
+            return alone and not self._unprofiled(job)
+
+        view.pending.walk(accept, hopeless if self.backfill else None)
         return decisions
 
     def rank(self, job: Job, now: float) -> Rank:

@@ -25,8 +25,10 @@ def is_burst(view: View, most: int, limit_s: float) -> bool:
 
     `most`: jobs waiting, with those to come within `limit_s`, up to which it has not.
     """
-    lanes = view.pending.lanes()
-    waiting = sum(view.pending.count(lane) for lane in lanes if _profiles(lane))
+    pending, waiting = view.pending, 0
+    for lane in pending.lanes():
+        if _profiles(lane):
+            waiting += pending.count(lane)
     if not waiting or waiting > most:
         return waiting > 0
     return waiting + view.expected() * limit_s / BIN_S > most

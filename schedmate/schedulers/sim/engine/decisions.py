@@ -139,8 +139,9 @@ class Decisions:
     def _profile(self, decision: Profile) -> None:
         job, allocation, limit = decision
         execution, view = self._execution, self._view
-        left = execution.physics.work[job.index] - execution.done[job.index]
-        if execution.parameters.profiling_is_free and left > limit:
+        if execution.parameters.profiling_is_free and (
+            execution.physics.work[job.index] - execution.done[job.index] > limit
+        ):
             self._leave_queue(job)
             if execution.booked:
                 self._space.give(job, allocation)
@@ -295,6 +296,7 @@ _MOST_IN_VAIN = 1000
 _MOST_ASKED = 10_000
 """Times at one instant after which a policy that evicts is taken never to be content."""
 
+_BOOKING = (Start, Borrow, Profile)
 _BOOKED = (Preempt, Borrow, Profile)
 """Decisions that a policy books itself, besides those to start."""
 
@@ -306,7 +308,7 @@ def _bookings(decisions: Sequence[Decision]) -> list[Booking]:
     """What a policy that books all it decides has done to the space."""
     booked: list[Booking] = []
     for one in decisions:
-        if isinstance(one, Start | Borrow | Profile):
+        if isinstance(one, _BOOKING):
             booked.append((one.job, one.allocation))
         elif isinstance(one, Preempt) and one.job.partner is None:
             booked.append((one.job, one.job.allocation, GIVEN))

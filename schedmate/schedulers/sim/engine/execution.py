@@ -263,7 +263,7 @@ class Execution(Progress):
 
     def changed(self, job: Job | None = None) -> None:
         """The policy decides again at this instant; with `job`, its rank and lane are renewed."""
-        self.dirty = True
+        self.dirty = self.view.altered = True
         if job is None:
             return
         if self.view.pending.remove(job):

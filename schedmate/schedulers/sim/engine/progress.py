@@ -26,6 +26,7 @@ Event = tuple[float, int, int, int]
 """Time, kind, position of the job or node, epoch; of a wake: which observer."""
 
 RUN, PACKED, PROFILE, LOAN = range(len(KINDS))
+_ALONE = (RUN, PROFILE)
 
 
 class PhysicsError(SchedmateError):
@@ -131,10 +132,13 @@ class Progress:
             self.started[index] = now
         done = self.done_before[index] = self.done[index]
         previous = self.previous.pop(index, ()) if self.previous else ()
-        if self._plain and not (kind or previous or self.fails_at):
+        if self._plain and kind in _ALONE and not (previous or self.fails_at):
             # What all the rest comes to for most jobs, in half the time.
             self._speed[index] = 1.0
-            heappush(self.events, (now + (self._work[index] - done), END, index, self.epoch[index]))
+            at, what = now + (self._work[index] - done), END
+            if kind and self.profiled_at[index] < at:
+                at, what = self.profiled_at[index], PROFILED
+            heappush(self.events, (at, what, index, self.epoch[index]))
             view.running.add(job, now)
             if view.holders is not None:
                 view.holders.add(job)
