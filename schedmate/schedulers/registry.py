@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schedmate.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
 from schedmate.schedulers.policy import Policy
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 ENTRY_POINTS = "schedmate.policies"
 """The entry point group in which a package names its policies."""
@@ -45,7 +47,13 @@ class Parameter(NamedTuple):
 
 def names() -> list[str]:
     """Every policy that can be asked for by name."""
-    return sorted({*BUNDLED, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+    return sorted({*BUNDLED, *(point.name for point in _of_packages())})
+
+
+def _of_packages() -> EntryPoints:
+    from importlib.metadata import entry_points  # imports much, and is rarely asked
+
+    return entry_points(group=ENTRY_POINTS)
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -55,7 +63,7 @@ def policy_class(name: str) -> type[Policy]:
     """
     target = BUNDLED.get(name)
     if target is None:
-        for point in entry_points(group=ENTRY_POINTS):
+        for point in _of_packages():
             if point.name == name:
                 target = point.value
     if target is None and ":" in name:

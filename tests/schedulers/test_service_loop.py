@@ -63,9 +63,7 @@ def both(
     short = static_queue.simulate(workload, make(policy), cluster, estimator, parameters)
     assert short is not None
     estimator = make_estimator(told, workload)
-    engine = Simulation(
-        workload, make(policy), cluster, estimator=estimator, parameters=parameters
-    )
+    engine = Simulation(workload, make(policy), cluster, estimator=estimator, parameters=parameters)
     return short, engine.run()
 
 

@@ -359,9 +359,7 @@ class Loop:
             space.take(self.asking[kind], held)
         return held
 
-    def on_a_node(
-        self, kind: int, bar: int, stopped: list[int]
-    ) -> tuple[Allocation | None, int]:
+    def on_a_node(self, kind: int, bar: int, stopped: list[int]) -> tuple[Allocation | None, int]:
         """Stop the last who rank after `bar`, so that there is room on one node.
 
         Where there is not: the most GPUs that one node could give.
@@ -396,9 +394,7 @@ class Loop:
                 return found, 0
         return None, max(self.space.freest(self.asking[kind]), *counts.values())
 
-    def anywhere(
-        self, kind: int, bar: int, stopped: list[int]
-    ) -> tuple[Allocation | None, bool]:
+    def anywhere(self, kind: int, bar: int, stopped: list[int]) -> tuple[Allocation | None, bool]:
         """The same for a gang over several nodes.
 
         Where there is no room: whether there would not be any were all of them stopped.

@@ -44,6 +44,8 @@ _OF_TRACES = {
     *("columns", "made_up", "recorded", "notes"),
 }
 """What a workload may have."""
+_MOST_COUNTED = 1 << 20
+"""GPUs of one job, below which jobs are counted by them."""
 _COSTS = {
     *("name", "profiling_is_free", "profile_error", "restart_s", "restart_large_s", "sia_oracle"),
     *("report_s", "scaling", "interference", "repair_s", "checkpoint_s", "harmless", "settings"),
@@ -174,6 +176,15 @@ def _kinds(
             columns[name] = values
     if workload.vcs and any(node.vc for node in cluster.nodes):
         columns["vc"] = workload.vcs
+    if not columns and requests.gpus.max() < _MOST_COUNTED:
+        sizes = np.flatnonzero(np.bincount(requests.gpus))
+        asking = [Job("", code, 0.0, gpus) for code, gpus in enumerate(sizes.tolist())]
+        kinds = np.zeros(sizes[-1] + 1, np.int64)
+        kinds[sizes] = np.arange(len(sizes))
+        codes = kinds[requests.gpus]
+        if len(sizes) <= 1 << 8:
+            return codes.astype(np.uint8).tobytes(), asking
+        return array("q", codes.tobytes()), asking
     asked = list(zip(requests.gpus.tolist(), *columns.values(), strict=True))
     number = {one: code for code, one in enumerate(dict.fromkeys(asked))}
     asking = [
