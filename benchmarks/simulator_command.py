@@ -31,6 +31,8 @@ from _record import record
 
 ROOT = Path(__file__).parent.parent
 CLUSTER = "80x8"
+PEER_SIZES = ((500, 10), (2000, 10), (8000, 10), (16_000, 10), (2000, 40), (2000, 160))
+"""Jobs and nodes beside the peer, whose time grows with the seconds that it simulates."""
 _OCTOBER, _SHORT_S = 1_506_816_000.0, 6 * 3600.0
 PEER = """
 import json, logging, sys, tempfile
@@ -81,7 +83,7 @@ def whole(asked: argparse.Namespace) -> None:
         sys.exit("--before DIR is missing: where an older commit is unpacked.")
     compileall.compile_dir(asked.before / "schedmate", quiet=1)
     rows = []
-    for policy in ("fifo", "sjf"):
+    for policy in ("fifo", "sjf", "tiresias", "lucid"):
         pairs, memory = [], (0, 0)
         for _ in range(asked.rounds):
             before = command(asked.trace, policy, package=asked.before)
@@ -194,14 +196,16 @@ def growth(asked: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "jobs.csv"
         sizes = ((10**4, 80), (10**5, 80), (10**6, 80), (10**5, 1000), (10**5, 10_000))
-        for count, nodes in sizes:
+        runs = [(*size, "fifo") for size in sizes]
+        runs += [(10**4, 80, "tiresias"), (10**5, 80, "tiresias"), (10**5, 10_000, "tiresias")]
+        for count, nodes, policy in runs:
             synthetic(path, count, nodes)
-            took, peak, _ = command(path, "fifo", cluster=f"{nodes}x8", origin=True)
+            took, peak, _ = command(path, policy, cluster=f"{nodes}x8", origin=True)
             rows.append(
                 {
                     "jobs": f"{count:,}",
                     "nodes": f"{nodes:,}",
-                    "policy": "fifo",
+                    "policy": policy,
                     "CPU s": round(took, 2),
                     "microseconds a job": round(took / count * 1e6, 1),
                     "peak MB": peak,
@@ -240,7 +244,7 @@ def peer(asked: argparse.Namespace) -> None:
     short = np.flatnonzero(np.array(workload.duration_s) <= _SHORT_S)
     short = short[short >= begin]
     rows = []
-    for count, nodes in ((500, 10), (1000, 10), (2000, 10), (1000, 40)):
+    for count, nodes in PEER_SIZES:
         part = workload.select(short[:count].tolist())
         first = int(part.requests.submit_s[0])
         jobs = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -23,10 +23,10 @@ def made() -> Any:
     @app.command()
     def one(
         text: str = "",
-        several: list[str] = typer.Option([]),
+        several: Annotated[list[str] | None, typer.Option()] = None,
         where: Path | None = None,
-        there: Path | None = typer.Option(None, exists=True),
-        part: float = typer.Option(1.0, min=0, max=1),
+        there: Annotated[Path | None, typer.Option(exists=True)] = None,
+        part: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
         count: int = 1,
     ) -> tuple[Any, ...]:
         return (text, several, where, there, part, count)

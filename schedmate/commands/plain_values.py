@@ -53,9 +53,12 @@ def _path(value: Any, info: Any) -> Any:
         return NOT_PLAIN
     if not (_is_plain(value) and value) or "\0" in value:
         return NOT_PLAIN
-    if info.readable and os.path.exists(value) and not os.access(value, os.R_OK):
-        return NOT_PLAIN
-    return Path(value)
+    path = Path(value)
+    try:
+        path.stat()
+    except OSError:
+        return path
+    return path if not info.readable or os.access(path, os.R_OK) else NOT_PLAIN
 
 
 class _Runtime:

@@ -42,7 +42,7 @@ class Load:
             hours = self._hours = _Hours(submitted)
         last, total, hours_seen = hours.counts(now, asked)
         mean = total / hours_seen
-        return (last if last > mean else mean) * BIN_S / HOUR_S
+        return (max(mean, last)) * BIN_S / HOUR_S
 
 
 class _Hours:

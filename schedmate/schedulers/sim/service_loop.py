@@ -82,7 +82,7 @@ class Loop:
         """By kind: whether it is certain that those who are refused could not have made room."""
         self.alike = space.smallest == space.largest
         submit_s = np.array(self.submit_s)
-        self.last = (np.searchsorted(submit_s, submit_s, "right") - 1).tolist()
+        self.last: list[int] = (np.searchsorted(submit_s, submit_s, "right") - 1).tolist()
         """By job: the last one of the same rank, those of one instant."""
         self.zero = array("d", bytes(8 * count))
         self.first = array("d", [NEVER]) * count

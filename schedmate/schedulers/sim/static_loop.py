@@ -62,7 +62,6 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
         0 if job.share < 1 else min(_least(job.gpus, size) for size in sizes) for job in asking
     ]
     lanes: dict[int, list[tuple[Any, ...]]] = {}
-    needs: dict[int, int] = {}  # of each lane: `least` of its first
     started, ended = array("d", bytes(8 * count)), array("d", bytes(8 * count))
     where: list[Allocation] = [()] * count
     held: Allocation | None
@@ -106,7 +105,6 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
             heappush(waiting, key)
             if waiting[0] is key:
                 new.append(lane)
-                needs[lane] = least[asks]
         if told is not None and position >= tell:
             tell = position + _TOLD
             told(position)
@@ -114,18 +112,14 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
             continue
         # Who was refused before finds a place only where GPUs were released.
         heads = [
-            (lanes[lane][0], lane) for lane, need in needs.items() if need <= room or lane in new
+            (waiting[0], lane)
+            for lane, waiting in lanes.items()
+            if least[kind[waiting[0][-1]]] <= room or lane in new
         ]
-        begun = _started(heads, lanes, queue, place)
-        for job, held in begun:
+        for job, held in _started(heads, lanes, queue, place):
             started[job], where[job] = now, held
             heappush(events, (now + run_s[job], job))
-        for lane in {lane_of[kind[job]] for job, _ in begun}:
-            if lane in lanes:
-                needs[lane] = least[kind[lanes[lane][0][-1]]]
-            else:
-                del needs[lane]
-        lowest = min(needs.values(), default=_MOST)
+        lowest = min([least[kind[waiting[0][-1]]] for waiting in lanes.values()] or [_MOST])
     return Ran(started, ended, order, places)
 
 
