@@ -26,8 +26,9 @@ from schedmate.schedulers.policy import NEVER, Policy, ServiceRank, StaticRank
 from schedmate.schedulers.sim.engine.record import Outcome, Segments
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.requests import Requests
-from schedmate.schedulers.sim.service_loop import Loop, Served
+from schedmate.schedulers.sim.service_loop import Loop
 from schedmate.schedulers.sim.service_loop import Ran as RanByService
+from schedmate.schedulers.sim.serving import Served
 from schedmate.schedulers.sim.static_loop import Queue, Ran, run
 from schedmate.schedulers.sim.told import Means, Told
 from schedmate.schedulers.sim.workload import Workload
