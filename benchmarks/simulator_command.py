@@ -31,7 +31,7 @@ from _record import record
 
 ROOT = Path(__file__).parent.parent
 CLUSTER = "80x8"
-PEER_SIZES = ((500, 10), (2000, 10), (8000, 10), (16_000, 10), (2000, 40), (2000, 160))
+PEER_SIZES = ((500, 10), (2000, 10), (5000, 10), (2000, 40), (2000, 160))
 """Jobs and nodes beside the peer, whose time grows with the seconds that it simulates."""
 _OCTOBER, _SHORT_S = 1_506_816_000.0, 6 * 3600.0
 PEER = """
