@@ -182,10 +182,10 @@ def _kinds(
         asking = [Job("", code, 0.0, gpus) for code, gpus in enumerate(sizes.tolist())]
         kinds = np.zeros(sizes[-1] + 1, np.int64)
         kinds[sizes] = np.arange(len(sizes))
-        codes = kinds[requests.gpus]
+        each = kinds[requests.gpus]
         if len(sizes) <= 1 << 8:
-            return codes.astype(np.uint8).tobytes(), asking
-        return array("q", codes.tobytes()), asking
+            return each.astype(np.uint8).tobytes(), asking
+        return array("q", each.tobytes()), asking
     asked = list(zip(requests.gpus.tolist(), *columns.values(), strict=True))
     number = {one: code for code, one in enumerate(dict.fromkeys(asked))}
     asking = [
