@@ -129,7 +129,7 @@ def stages(asked: argparse.Namespace) -> None:
     imports = {
         "a process of Python": "pass",
         "NumPy": "import numpy",
-        "the command line (Typer, Pydantic)": "import schedmate.cli, typer._adapters",
+        "the command line (Typer)": "import schedmate.cli",
         "Arrow": "import numpy, pyarrow.csv",
     }
     least: dict[str, float] = {}
