@@ -16,7 +16,6 @@ from typing import Annotated
 import typer
 
 from schedmate import __version__
-from schedmate.commands import plain_values
 from schedmate.errors import EXIT_CODES, INPUT, INTERNAL, READER_LEFT, TERMINATED, SchedmateError
 from schedmate.garbage import collect_seldom
 from schedmate.terminal import clean, say
@@ -92,7 +91,6 @@ def _options(
 
 def application(*names: str) -> typer.Typer:
     """The command line with these commands, which alone are imported, or with all of them."""
-    plain_values.install()
     app = typer.Typer(
         name="schedmate",
         help="What a GPU scheduler does not know of its jobs: how long they will run, how fast "
