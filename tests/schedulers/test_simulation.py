@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, UsageError
 from schedmate.schedulers import Cluster, Forecast, Job, Pack, Policy, Preempt, Start
 from schedmate.schedulers.estimators import Estimator, Table, UserMean, noisy
 from schedmate.schedulers.model import Profile
+from schedmate.schedulers.policies.horus import Horus
 from schedmate.schedulers.policy import Evict, Migrate, Resize
 from schedmate.schedulers.registry import BUNDLED, make
 from schedmate.schedulers.sim.engine import Simulation
@@ -194,6 +195,57 @@ def test_horus_packs_where_utilisation_allows_and_interference_slows_both() -> N
     # Alone for 10 s; then both have 92 s of work left, at 0.92 of their speed.
     assert outcome.end[0] == outcome.end[1] == pytest.approx(110.0)
     assert outcome.first_start[2] == outcome.end[0]
+
+
+def _uses(*utils: float) -> list[Profile]:
+    return [Profile(util, 10.0, 1000.0) for util in utils]
+
+
+def test_horus_serves_the_least_demanding_first_and_looks_past_the_head() -> None:
+    # One GPU is taken by a job that leaves room for nobody's memory, then four wait.
+    full = Profile(50.0, 10.0, 24_000.0)
+    rows = [(0.0, 100.0, 1), *((1.0, 10.0, 1) for _ in range(3))]
+    workload = Workload.of(rows, profiles=[full, *_uses(90.0, 30.0, 60.0)])
+    alone = simulate(workload, "horus:max_util=50", "1x1", estimator=oracle(workload))
+    assert alone.first_start == [0.0, 120.0, 100.0, 110.0]
+    in_turn = "horus:max_util=50:order=submission"
+    assert simulate(workload, in_turn, "1x1", estimator=oracle(workload)).first_start == [
+        *(0.0, 100.0, 110.0, 120.0)
+    ]
+    # Two that ask for four GPUs are at the head; whether the third is tried is the look-ahead.
+    rows = [(0.0, 100.0, 1), (1.0, 10.0, 4), (1.0, 10.0, 4), (2.0, 10.0, 1)]
+    workload = Workload.of(rows, profiles=_uses(90.0, 10.0, 10.0, 80.0))
+    for lookahead, start in ((2, 120.0), (3, 2.0)):
+        policy = f"horus:lookahead={lookahead}"
+        outcome = simulate(workload, policy, "1x4", estimator=oracle(workload))
+        assert outcome.first_start[3] == start
+    waits = simulate(workload, "horus:lookahead=2:backfill=true", "1x4", estimator=oracle(workload))
+    assert waits.first_start[3] == 2.0
+
+
+def test_horus_joins_the_partner_of_least_cost() -> None:
+    # Beside 40 %, 58 % leave 2 % idle; 95 % are 35 % too much; 20 % leave 40 % idle.
+    rows = [*((0.0, 1000.0, 1) for _ in range(3)), (1.0, 10.0, 1)]
+    workload = Workload.of(rows, profiles=_uses(95.0, 58.0, 20.0, 40.0))
+    outcome = simulate(workload, "horus", "3x1", estimator=oracle(workload))
+    shared = next(one.allocation for one in outcome.segments if one.job == 3)
+    assert shared == next(one.allocation for one in outcome.segments if one.job == 1)
+    # The memory of a partner costs, too, and what does not fit is no partner.
+    busy = Profile(58.0, 10.0, 23_500.0)
+    workload.profiles[1] = busy
+    outcome = simulate(workload, "horus", "3x1", estimator=oracle(workload))
+    shared = next(one.allocation for one in outcome.segments if one.job == 3)
+    assert shared == next(one.allocation for one in outcome.segments if one.job == 2)
+    assert Horus().cost(110.0, 0.0) > Horus().cost(90.0, 0.0)
+    # Where nobody knows what jobs use, each runs alone.
+    outcome = simulate(workload, "horus", "3x1")
+    assert "Pack" not in outcome.decisions
+
+
+@pytest.mark.parametrize("setting", ["order=size", "lookahead=0"])
+def test_horus_refuses_settings_that_mean_nothing(setting: str) -> None:
+    with pytest.raises(UsageError, match=setting.partition("=")[0]):
+        make(f"horus:{setting}")
 
 
 def test_virtual_clusters_do_not_hold_each_other_up() -> None:

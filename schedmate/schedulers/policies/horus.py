@@ -1,30 +1,67 @@
-"""Horus: share GPUs where the predicted utilisation says that both jobs fit."""
+"""Horus: share GPUs by predicted utilisation."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
+from schedmate.errors import UsageError
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.policy import Decision, Pack, Policy, Start, View
 
+ORDERS = ("utilisation", "submission")
+ABOVE = 1.6
+"""How much worse utilisation above 100 % is than as much below."""
+MEMORY = 1.3
+"""What a GPU's memory counts, full, beside 100 % of utilisation."""
+MARGIN_MB = 500.0
+"""GPU memory that stays free."""
+
 
 class Horus(Policy):
-    """Interference-aware placement by predicted utilisation (Horus, TPDS 2021).
+    """Interference-aware placement by predicted utilisation (Horus, TPDS 2022).
 
-    First come, first served; a job that finds no free GPUs joins the running job of as many GPUs
-    whose predicted utilisation, added to its own, is the lowest, at most `max_util`, and within
-    GPU memory. Predictions come from the estimator before the job runs; without one the job runs
-    alone. As in the comparison of Lucid (section 4.1) at most two jobs share, within one node.
+    Who uses GPUs least goes first, and of those `lookahead` jobs at the head whoever finds a place:
+    free GPUs, else those of the running job on as many GPUs beside which it costs least. The cost
+    of a GPU is the number of its jobs, plus how far their summed utilisation is from 100 %, more
+    above than below, plus the share of its memory that they take. Order, look-ahead, cost and
+    constants are those of the simulator of Horus' first author (github.com/matthewygf/GPUSchedule),
+    as the article could not be read. Predictions come from the estimator before the job runs;
+    without one a job goes last and runs alone.
+
+    Other than there, at most two jobs share a GPU, not three; they share all their GPUs, within one
+    node; memory in use counts as a share of the GPU's, where there it is a number of megabytes and
+    decides alone; and all that find a place start at once, not one a minute. Its Horus+, which
+    takes turns between clusters of jobs, is not here.
     """
 
     name: ClassVar[str] = "horus"
     packs = True
 
     def __init__(
-        self, max_util: float = 100.0, gpu_memory_mb: float = 24_576.0, backfill: bool = False
+        self,
+        order: str = "utilisation",
+        lookahead: int = 5,
+        max_util: float = 200.0,
+        gpu_memory_mb: float = 24_576.0,
+        backfill: bool = False,
     ) -> None:
+        """
+        Args:
+            order: `utilisation`, the least first, or `submission`.
+            lookahead: how many jobs at the head of the queue are tried; those behind wait.
+            max_util: the most summed utilisation of two jobs on one GPU [%].
+            gpu_memory_mb: memory of one GPU [MB].
+            backfill: all who wait are tried.
+        """
+        if order not in ORDERS:
+            raise UsageError(f"order={order} is none of {', '.join(ORDERS)}.")
+        if lookahead < 1:
+            raise UsageError(f"lookahead={lookahead}: at least the first job has to be tried.")
+        self.order = order
+        self.lookahead = lookahead
         self.max_util = max_util
         self.gpu_memory_mb = gpu_memory_mb
         self.backfill = backfill
@@ -33,25 +70,33 @@ class Horus(Policy):
         space = view.space
         decisions: list[Decision] = []
         packed: set[int] = set()
-        stopped: set[Hashable] = set()
 
         def accept(job: Job) -> bool:
-            if (job.vc, job.gpu_type) in stopped:
-                return False
             if allocation := space.find(job):
                 space.take(job, allocation)
                 decisions.append(Start(job, allocation))
                 return True
             partner = self._partner(view, job, packed)
             if partner is None:
-                if not self.backfill:
-                    stopped.add((job.vc, job.gpu_type))
                 return False
             packed.add(partner.index)
             decisions.append(Pack(job, partner))
             return True
 
-        view.pending.walk(accept)
+        if self.backfill:
+            view.pending.walk(accept)
+            return decisions
+        # Who asks for another virtual cluster or GPU type stands in another queue.
+        open_to = {(lane[0][0], lane[0][2]) for lane in view.pending.lanes()}  # type: ignore[index]
+        refused: Counter[Hashable] = Counter()
+        for job in view.pending:
+            if not open_to:
+                break
+            queue = (job.vc, job.gpu_type)
+            if queue in open_to and not accept(job):
+                refused[queue] += 1
+                if refused[queue] == self.lookahead:
+                    open_to.remove(queue)
         return decisions
 
     def lane(self, job: Job) -> Hashable:
@@ -63,23 +108,35 @@ class Horus(Policy):
         return (super().lane(job), step)
 
     def rank(self, job: Job, now: float) -> Rank:
-        if job.allocation:
-            return (job.forecast.gpu_util or 0.0) if job.forecast else 0.0
-        return job.submit_time
+        if job.allocation or self.order == "submission":
+            return job.submit_time
+        util, _ = _needs(job)
+        return (100.0 if util is None else util, job.submit_time)
 
     def _partner(self, view: View, job: Job, packed: set[int]) -> Job | None:
         util, memory = _needs(job)
         if util is None or job.share != 1.0:
             return None
+        best, least = None, 0.0
         for other in view.running.lane((job.vc, job.gpu_type, job.gpus, 1)):
             other_util, other_memory = _needs(other)
-            if other_util is None or other.index in packed:
+            if other_util is None or other.index in packed or other.share != 1.0:
                 continue
-            if util + other_util > self.max_util:
-                return None
-            if memory + other_memory <= self.gpu_memory_mb and other.share == 1.0:
-                return other
-        return None
+            both, taken = util + other_util, memory + other_memory
+            if both > self.max_util or taken + MARGIN_MB > self.gpu_memory_mb:
+                continue
+            cost = self.cost(both, taken)
+            if best is None or cost < least:
+                best, least = other, cost
+        return best
+
+    def cost(self, util: float, memory_mb: float) -> float:
+        """Of a GPU on which jobs of this summed utilisation [%] and memory run, but for their
+        number, which is the same of all that are compared."""
+        off = util - 100.0
+        return abs(off) / 100.0 * (ABOVE if off > 0 else 1.0) + MEMORY * (
+            memory_mb / self.gpu_memory_mb
+        )
 
 
 def _needs(job: Job) -> tuple[float | None, float]:
