@@ -1,4 +1,4 @@
-"""Further parts of semantic.py: sensitivity, ablation, and what the paper does not have."""
+"""Further parts of semantic.py: sensitivity, and what the paper does not have."""
 
 from __future__ import annotations
 
@@ -57,21 +57,6 @@ def sensitivity(options: Options) -> None:
                 line = row(shown[name], f"{group} {title}", results, base)
                 rows.append({**line, "measured": counted(results, "tracker", "measured")})
         record("semantic_sensitivity", rows, base="the first of each group", **about(shown))
-
-
-ABLATION: Policies = {
-    "Lucid+SchedMate": (LUCID, "ga2m"),
-    "no advisor (Lucid's estimates, profiling)": (f"{LUCID}:advisor=false", "ga2m"),
-    "no bypass": (f"{LUCID}:bypass=false", "ga2m"),
-    "no tracker": (f"{LUCID}:tracker=false", "ga2m"),
-    "max_slowdown 0.5": (f"{LUCID}:max_slowdown=0.5", "ga2m"),
-    "Lucid": ("lucid", "ga2m"),
-}
-
-
-def ablation(options: Options) -> None:
-    """Each module taken out of Lucid+SchedMate."""
-    table("semantic_ablation", options, ABLATION, "Lucid+SchedMate")
 
 
 BEYOND: Policies = {

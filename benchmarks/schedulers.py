@@ -127,14 +127,17 @@ def fidelity(workload: Workload, pairs: Path, scores: Path) -> None:
     Policies that pack, also without the pair table, the scores, or both.
     """
     rows = []
-    for name, peer in {**PEER, "lucid in order": PEER["lucid"]}.items():
-        for mode in ("published", "honest") if name in PEER else ("published",):
+    others = {"lucid in order": PEER["lucid"], WITHIN: PEER["horus"]}
+    for name, peer in {**PEER, **others}.items():
+        for mode in ("published", "honest") if name != "lucid in order" else ("published",):
             for title, has_pairs, has_scores in KNOWN if name in ("lucid", "horus") else KNOWN[:1]:
                 if not has_scores and name != "lucid":
                     continue
                 policy = f"lucid:scores={scores}" if (name, has_scores) == ("lucid", True) else name
-                if name not in PEER:
+                if name == "lucid in order":
                     policy = f"{IN_ORDER}:scores={scores}"
+                elif name == WITHIN:
+                    policy = "horus:max_util=100"
                 parameters = _world(mode, pairs) if has_pairs else world(mode)
                 run = _run(workload, policy, "108x8", PREDICTED, parameters)
                 numbers = run.numbers
@@ -173,6 +176,9 @@ IN_ORDER = (
     ":pair_waiting=false:backfill=true"
 )
 """As the published mode sets Lucid, which it knows by name only."""
+
+WITHIN = "horus within 100 %"
+"""Of jobs whose utilisation adds up to no more, as its abstract can be read."""
 
 KNOWN = (
     ("measured pairs, scores of measured jobs", True, True),

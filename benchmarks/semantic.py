@@ -1,8 +1,8 @@
-"""What SchedMate's modules are worth in the loop of a scheduler: the paper's case studies 1 and 3.
+"""What SchedMate's modules are worth in the loop of a scheduler, by load and setting, three seeds.
 
     python benchmarks/semantic.py PART --data DATA --kept FOLDER [--seeds 1,2,3] [--jobs 2500]
 
-PART is case1, phillym, pairs, load, case3, sensitivity, ablation or beyond; DATA has
+PART is phillym, pairs, load, sensitivity or beyond (case studies 1 and 3: studies.py); DATA has
 philly/philly.csv, phillym/phillym.csv and lucid/data/colocate_info.csv. Finished runs are kept in
 FOLDER.
 What jobs train is made up by a recipe on every trace (docs/traces.md), so that no row is wholly
@@ -14,48 +14,25 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
-
 import numpy as np
 from _figure import save
 from _record import RESULTS, record
-from _runs import counted, mean, ratio
-from _semantic import LUCID, PAPER, PERFECT, SJF, USER_S, Options, Policies, table
-from _semantic_parts import ablation, beyond, sensitivity
+from _runs import mean, ratio
+from _semantic import LUCID, PAPER, PERFECT, Options, Policies, table
+from _semantic_parts import beyond, sensitivity
 
 from schedmate.report import axes, charts
 from schedmate.schedulers.sim.outcome.results import Result
 from schedmate.schedulers.sim.parameters import ColocationTable
 from schedmate.schedulers.sim.world.interference import GavelPairs
 
-CASE1: Policies = {
-    "FIFO, backfill": ("fifo:backfill=true", "none"),
-    "Horus, true utilisation": ("horus:backfill=true", "oracle"),
-    "QSSF, backfill": ("qssf:backfill=true", "ga2m"),
-    "Tiresias": ("tiresias", "none"),
-    "Lucid": ("lucid", "ga2m"),
-    "Lucid+SchedMate, paper": (f"{LUCID}:{PAPER}", "ga2m"),
-    "Lucid+SchedMate": (LUCID, "ga2m"),
-    "bound: perfect advisor": (PERFECT, "oracle"),
-    "bound: perfect tracker": ("_bounds:KnowingLucid", "ga2m"),
-    "bound: both": ("_bounds:KnowingLucid:advisor=false", "oracle"),
-}
-
-
-def case1(options: Options) -> None:
-    """Lucid with and without SchedMate against others (Figure 10), and what can be had at most."""
-    found = table(
-        "semantic_case1", options, CASE1, "Lucid",
-        facts=lambda results: {
-            "pairs": counted(results, "tracker", "pairs"),
-            "measured": counted(results, "tracker", "measured"),
-        },
-    )  # fmt: skip
-    _cdfs("semantic_case1", found)
-
-
+ALONE = ("lucid", "ga2m")
 PHILLYM: Policies = {
-    **{t: one for t, one in CASE1.items() if "SchedMate" not in t and "bound" not in t},
+    "FIFO, backfill": ("fifo:backfill=true", "none"),
+    "Horus, true utilisation": ("horus:backfill=false", "oracle"),
+    "QSSF, backfill, its own boosting": ("qssf:backfill=true", "boosting"),
+    "Tiresias": ("tiresias", "none"),
+    "Lucid": ALONE,
     "Lucid+SchedMate, paper, no tracker": (f"{LUCID}:{PAPER}:tracker=false", "ga2m"),
     "Lucid+SchedMate, no tracker": (f"{LUCID}:tracker=false", "ga2m"),
     "Lucid+SchedMate, perfect tracker": ("_bounds:KnowingLucid", "ga2m"),
@@ -117,7 +94,7 @@ def load(options: Options) -> None:
         gains: dict[str, list[float]] = {"Lucid+SchedMate": [], "bound: perfect advisor": []}
         for one in loads:
             traces = options.several(name, one)
-            base = options.runs(traces, CASE1["Lucid"])
+            base = options.runs(traces, ALONE)
             alone = float(np.mean([trace.alone_h for trace in traces]))
             line = {"trace": name, "load": f"{np.mean([t.load for t in traces]):.2f}"}
             line |= {"Lucid JCT h": f"{mean(base, 'avg_jct_h'):.3f}", "alone h": f"{alone:.3f}"}
@@ -145,57 +122,11 @@ def load(options: Options) -> None:
     )
 
 
-CASE3: Policies = {
-    "FIFO, backfill": ("fifo:backfill=true", "none"),
-    "Horus, true utilisation": ("horus:backfill=true", "oracle"),
-    "QSSF, strict": ("qssf:backfill=false", "ga2m"),
-    "QSSF, backfill": ("qssf:backfill=true", "ga2m"),
-    "Tiresias": ("tiresias", "none"),
-    "SJF+SchedMate, paper, strict, no handler": (
-        f"{SJF}:{PAPER}:backfill=false:handler=false",
-        "user-mean",
-    ),
-    "SJF+SchedMate, paper, no handler": (f"{SJF}:{PAPER}:handler=false", "user-mean"),
-    "SJF+SchedMate, no handler": (f"{SJF}:handler=false", "user-mean"),
-    "SJF+SchedMate": (SJF, "user-mean"),
-    "QSSF+SchedMate": ("qssf+schedmate", "user-mean"),
-    "SRTF+SchedMate (ours), no handler": ("srtf+schedmate:handler=false", "user-mean"),
-    "SRTF+SchedMate (ours)": ("srtf+schedmate", "user-mean"),
-    "bound: perfect handler": (f"{SJF}:recall=1:false_alarms=0:handling_s=0", "user-mean"),
-    "bound: perfect advisor": (f"{SJF}:advisor=false:handler=false", "oracle"),
-    "bound: SRTF, perfect advisor": ("srtf+schedmate:advisor=false:handler=false", "oracle"),
-}
-
-
-def case3(options: Options) -> None:
-    """SchedMate as a scheduler of its own, with and without the handler (Figure 11)."""
-    table(
-        "semantic_case3", options, CASE3, "QSSF, backfill",
-        fail=True,
-        facts=_failures,
-    )  # fmt: skip
-
-
-def _failures(results: list[Result]) -> dict[str, Any]:
-    """What failed, and how long jobs waited for their users on average (it counts as queueing)."""
-    keys = ("handled", "in_vain", "missed", "left_to_user")
-    said = {key: counted(results, "handler", key) for key in keys}
-    users = mean(results, "failures") - sum(int(said[key] or 0) for key in keys[:2])
-    return {
-        "for users h": f"{USER_S / 3600 * users / mean(results, 'jobs'):.3f}",
-        "failures": round(mean(results, "failures")),
-        **said,
-    }
-
-
 PARTS = {
-    "case1": (case1, "Seren,Venus,Saturn,Philly"),
     "phillym": (phillym, "PhillyM"),
     "pairs": (pairs, ""),
     "load": (load, "Seren,Venus,Philly"),
-    "case3": (case3, "Seren,Philly,Venus"),
     "sensitivity": (sensitivity, "Philly,Seren"),
-    "ablation": (ablation, "Philly,Seren"),
     "beyond": (beyond, "Philly,Seren,Venus,Saturn"),
 }
 

@@ -98,6 +98,9 @@ def _line(these: list[dict[str, Any]], won: Gain) -> dict[str, Any]:
         values = [one.get("schedmate", {}).get(module, {}).get(key) for one in these]
         return "" if None in values else round(float(np.mean(values)))
 
+    handled = {
+        key: counted("handler", key) for key in ("handled", "in_vain", "missed", "left_to_user")
+    }
     return {
         "base / this (95 %)": str(won),
         "seeds from, to": f"{won.worst:.2f} to {won.best:.2f}",
@@ -110,6 +113,7 @@ def _line(these: list[dict[str, Any]], won: Gain) -> dict[str, Any]:
         "packed": round(mean("packed")),
         "evicted": round(mean("evictions")),
         "measured": counted("tracker", "measured"),
+        **({"failures": round(mean("failures")), **handled} if mean("failures") else {}),
         "load": f"{mean('load'):.2f}",
         "CPU s": f"{mean('cpu_s'):.1f}",
     }
@@ -191,11 +195,16 @@ def parts(study: Study) -> None:
 
 CASE1 = {
     "FIFO, backfill": ("fifo:backfill=true", "none"),
-    "Horus, true utilisation": ("horus:backfill=true", "oracle"),
+    "Horus, true utilisation": ("horus:backfill=false", "oracle"),
     "QSSF, backfill, its own boosting": ("qssf:backfill=true", "boosting"),
     "Tiresias": ("tiresias", "none"),
     "Lucid": LUCID,
+    "Lucid+SchedMate, the paper's mean of three": (
+        f"{SCHEDMATE}:tracker=false:method=mean",
+        "ga2m",
+    ),
     "Lucid+SchedMate, no tracker": (f"{SCHEDMATE}:tracker=false", "ga2m"),
+    "bound: perfect advisor": (f"{SCHEDMATE}:tracker=false:advisor=false", "oracle"),
     "bound: both perfect": (f"{KNOWING}:advisor=false", "oracle"),
 }
 
@@ -300,13 +309,25 @@ def extraction(study: Study) -> None:
 
 
 CASE3 = {
+    "FIFO, backfill": ("fifo:backfill=true", "none"),
+    "Horus, true utilisation": ("horus:backfill=false", "oracle"),
     "Tiresias": ("tiresias", "none"),
     "QSSF, backfill, its own boosting": ("qssf:backfill=true", "boosting"),
     "QSSF, backfill, Lucid's GA2M": ("qssf:backfill=true", "ga2m"),
+    "SJF+SchedMate, the paper's mean of three, strict, no handler": (
+        "sjf+schedmate:method=mean:backfill=false:handler=false",
+        "user-mean",
+    ),
+    "the same, with backfill": ("sjf+schedmate:method=mean:handler=false", "user-mean"),
     "SJF+SchedMate, no handler": ("sjf+schedmate:handler=false", "user-mean"),
     "SJF+SchedMate": ("sjf+schedmate", "user-mean"),
     "SRTF+SchedMate (ours)": ("srtf+schedmate", "user-mean"),
     "bound: perfect advisor, no handler": ("sjf+schedmate:advisor=false:handler=false", "oracle"),
+    "bound: SRTF, perfect advisor, no handler": (
+        "srtf+schedmate:advisor=false:handler=false",
+        "oracle",
+    ),
+    "bound: perfect handler": ("sjf+schedmate:recall=1:false_alarms=0:handling_s=0", "user-mean"),
 }
 
 
