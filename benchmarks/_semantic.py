@@ -19,9 +19,6 @@ PERFECT = f"{LUCID}:advisor=false"
 BUGS, USER_S, INFRASTRUCTURE = 0.2, 7200.0, 0.11
 """A fifth of the jobs has a bug, users take two hours, and 11 % of the failures are the
 infrastructure's, as in Acme (NSDI'24, section 5)."""
-FAILING = (
-    f"{BUGS:.0%} of jobs have a bug, {INFRASTRUCTURE:.0%} of failures are the infrastructure's"
-)
 
 Policies = dict[str, tuple[str, str]]
 """By title: the policy and what it is told."""
@@ -58,23 +55,16 @@ class Options(NamedTuple):
 
 
 def table(
-    name: str, options: Options, policies: Policies, base: str, *, facts: Any = None, **plan: Any
+    name: str, options: Options, policies: Policies, base: str, recipe: str = ""
 ) -> dict[str, dict[str, list[Result]]]:
     """Every policy on every trace, beside `base`; recorded after each trace."""
     rows, traces, found = [], {}, {}
     for trace in options.traces:
-        traces[trace] = options.several(trace)
-        found[trace] = {t: options.runs(traces[trace], one, **plan) for t, one in policies.items()}
+        traces[trace] = options.several(trace, recipe=recipe)
+        found[trace] = {t: options.runs(traces[trace], one) for t, one in policies.items()}
         for title, results in found[trace].items():
-            line = row(traces[trace], title, results, found[trace][base])
-            rows.append({**line, **(facts(results) if facts else {})})
-        record(
-            name,
-            rows,
-            base=base,
-            **about(traces),
-            **({"failures": FAILING} if plan.get("fail") else {}),
-        )
+            rows.append(row(traces[trace], title, results, found[trace][base]))
+        record(name, rows, base=base, recipe=recipe or "code states run times", **about(traces))
     return found
 
 
