@@ -29,6 +29,7 @@ from schedmate.schedulers.policy import (
     Resize,
     Start,
     View,
+    check_pool,
     needs,
 )
 from schedmate.schedulers.space import Space
@@ -53,6 +54,8 @@ class Board:
         policy: who decides.
         can: what the executor can do.
         late_s: time after which an answer counts as late [s].
+
+    Raises `UsageError` for a policy without virtual clusters on a cluster of several.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Board:
         can: Capabilities = EVERYTHING,
         late_s: float = 60.0,
     ) -> None:
+        check_pool(policy, cluster)
         self.policy = policy
         self.cluster = policy.set_aside(cluster)
         self.view = View(Space(self.cluster), policy)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
+from schedmate.errors import UsageError
 from schedmate.schedulers import terms
 from schedmate.schedulers.holders import Holders
 from schedmate.schedulers.lanes import Lanes, Rank
@@ -282,6 +283,10 @@ class Policy:
     packs: bool = False
     """Whether jobs share GPUs by how they use them, which somebody has to say."""
 
+    one_pool: ClassVar[bool] = False
+    """Whether any job may get any node, as no virtual clusters are known to the policy. Such a one
+    is refused on a cluster that has several: see `check_pool`."""
+
     def decide(self, view: View) -> Sequence[Decision]:
         """The decisions to carry out now, in this order."""
         raise NotImplementedError
@@ -324,3 +329,15 @@ class Policy:
     def set_aside(self, cluster: Cluster) -> Cluster:
         """The cluster with the roles this policy wants for its nodes."""
         return cluster
+
+
+def check_pool(policy: Policy, cluster: Cluster) -> None:
+    """Raises `UsageError` for a policy without virtual clusters on a cluster of several."""
+    vcs = sorted({node.vc for node in cluster.nodes})
+    if policy.one_pool and len(vcs) > 1:
+        shown = ", ".join(one or "(none)" for one in vcs[:4]) + ", ..." * (len(vcs) > 4)
+        raise UsageError(
+            f"policy {policy.name} knows no virtual clusters, and this cluster has {len(vcs)}: "
+            f"{shown}. Choose a cluster without them (2x8:A100 instead of 2x8:A100@{vcs[-1]}), so "
+            "that all jobs compete for all nodes, or another policy."
+        )

@@ -97,6 +97,13 @@ def test_an_infinite_duration_is_for_services_alone() -> None:
         run(Workload.of([(0.0, NEVER, 1)]), Fifo(), "1x1")
 
 
+def test_a_service_has_no_duration() -> None:
+    workload = service((0.0, 10.0, 1))
+    workload.duration_s[0] = 100.0
+    with pytest.raises(InputError, match="job 0 is a service .* infinite duration"):
+        run(workload, Fifo(), "1x2")
+
+
 class Deadlines(Policy):
     """First come, first served; who can no longer be in time is given up."""
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from schedmate.errors import INPUT, INTERNAL, USAGE, InputError
+from schedmate.errors import INPUT, INTERNAL, USAGE, InputError, UsageError
 from schedmate.schedulers import Policy, registry
+from schedmate.schedulers.board import Board
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.workload import Workload
@@ -346,6 +347,26 @@ def test_a_job_of_endless_rounds_is_refused(cli: Cli, tmp_path: Path, policy: st
     assert "Leave that job out" in result.err
     for others in ("fifo", "srtf", "tiresias", "lucid", "horus"):
         assert cli("simulate", str(path), "--policy", others, "--cluster", "1x4").code == 0
+
+
+@pytest.mark.parametrize("policy", ["gavel", "sia", "pollux", "arena", "sia+schedmate"])
+def test_a_policy_without_virtual_clusters_is_refused_where_there_are_some(
+    cli: Cli, tmp_path: Path, policy: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,submit_s,duration_s,gpus,vc\na,0,60,2,nlp\nb,1,60,2,vision\n")
+    given = ("simulate", str(path), "--policy", f"fifo,{policy}", "--cluster")
+    result = cli(*given, "1x4@nlp,1x4@vision")
+    assert result.code == USAGE
+    assert f"policy {policy} knows no virtual clusters" in result.err
+    assert "nlp, vision" in result.err
+    for cluster in ("2x4", "1x4@nlp"):
+        rest = ("--policy", f"fifo,{policy}", "--cluster", cluster)
+        if cluster == "1x4@nlp":  # all of it is one
+            path.write_text("job_id,submit_s,duration_s,gpus,vc\na,0,60,2,nlp\n")
+        assert cli("simulate", str(path), *rest).code == 0, result.err
+    with pytest.raises(UsageError, match="knows no virtual clusters"):
+        Board(Cluster.parse("1x4@nlp,1x4@vision"), registry.make(policy))
 
 
 @pytest.mark.parametrize("setting", ["interval_s=0", "interval_s=1e308", "interval_s=nan"])

@@ -24,6 +24,7 @@ class Gavel(Policy):
 
     name = "gavel"
     rounds = True
+    one_pool = True
     interval_s: float
 
     def __init__(self, objective: str = "max-min", interval_s: float = 360.0) -> None:

@@ -30,6 +30,7 @@ class Pollux(Policy):
 
     name = "pollux"
     rounds = True
+    one_pool = True
     adapts_batch = True
 
     def __init__(self, p: float = -1.0, interval_s: float = 60.0, search: str = "optimum") -> None:

@@ -14,7 +14,7 @@ from schedmate.schedulers import registry
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean, noisy
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.policy import Policy, check_pool
 from schedmate.schedulers.sim import static_queue
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.equipment import Equipment, Equipped, World
@@ -125,11 +125,11 @@ class Plan:
 def check_plan(plan: Plan) -> None:
     """Find what is wrong with a plan before its trace is read.
 
-    Raises `UsageError` for an unknown policy, setting, estimator or forecast, and
-    `MissingExtraError` for one whose packages are not installed.
+    Raises `UsageError` for an unknown policy, setting, estimator or forecast, and for a policy
+    that the cluster is not for, and `MissingExtraError` for one whose packages are not installed.
     """
     for policy in plan.policies:
-        registry.make(policy)
+        check_pool(registry.make(policy), plan.cluster)
     make_load(plan.load)
     if plan.estimator.partition(":")[0] not in ("oracle", "noisy", "column"):
         _without_trace(plan.estimator)

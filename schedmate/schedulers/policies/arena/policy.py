@@ -25,6 +25,7 @@ class Arena(Policy):
 
     name = "arena"
     rounds = True
+    one_pool = True
 
     def __init__(
         self,

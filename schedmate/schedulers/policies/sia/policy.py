@@ -25,6 +25,7 @@ class Sia(Policy):
 
     name = "sia"
     rounds = True
+    one_pool = True
     adapts_batch = True
 
     def __init__(

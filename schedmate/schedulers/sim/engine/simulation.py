@@ -18,7 +18,7 @@ from schedmate.schedulers.estimators import ABSURD_S, Estimator
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster, Forecast, Job
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import NEVER, Policy, View
+from schedmate.schedulers.policy import NEVER, Policy, View, check_pool
 from schedmate.schedulers.sim.engine.decisions import DecisionError, Decisions
 from schedmate.schedulers.sim.engine.execution import ASKED, Execution
 from schedmate.schedulers.sim.engine.nodes import Nodes
@@ -83,6 +83,7 @@ class Simulation:
         seed: int = 0,
     ) -> None:
         self.workload = workload
+        check_pool(policy, cluster)
         self.policy = policy
         self.cluster = policy.set_aside(cluster)
         self.estimator = estimator

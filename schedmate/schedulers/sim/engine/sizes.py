@@ -13,9 +13,18 @@ from schedmate.terminal import counted
 
 
 def check_times(jobs: Sequence[Job], durations_s: Sequence[float]) -> None:
-    """Raises `InputError` for a time that is none; sums of those that are stay exact and finite."""
+    """Raises `InputError` for a time that is none; sums of those that are stay exact and finite.
+
+    A service has no duration: it is infinite.
+    """
     for job, duration_s in zip(jobs, durations_s, strict=True):
-        endless = job.terms is not None and job.terms.endless and duration_s == float("inf")
+        endless = job.terms is not None and job.terms.endless
+        if endless and duration_s != float("inf"):
+            raise InputError(
+                f"job {job.id} is a service (endless), which runs until it is stopped, and is said "
+                f"to run for {duration_s:g} s: give it an infinite duration, or terms that are not "
+                "endless."
+            )
         if not ((endless or 0 <= duration_s <= LONGEST_S) and abs(job.submit_time) <= LONGEST_S):
             raise InputError(
                 f"job {job.id} comes at {job.submit_time:g} s and runs for {duration_s:g} s; "
