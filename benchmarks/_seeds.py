@@ -24,7 +24,7 @@ from scipy import stats
 
 from schedmate.scale.spread import spread
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.comparison import _package
+from schedmate.schedulers.sim.fingerprint import of_package
 from schedmate.schedulers.sim.parameters import HONEST, Parameters, UtilisationCurve
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces import read_trace
@@ -101,7 +101,7 @@ def _work(group: list[Cell], shared: tuple[Path, Path]) -> list[dict[str, Any]]:
 
 
 def _key(cell: Cell) -> str:
-    return hashlib.sha256(repr(tuple(cell)).encode() + _package()).hexdigest()[:20]
+    return hashlib.sha256(repr(tuple(cell)).encode() + of_package()).hexdigest()[:20]
 
 
 def _run(cell: Cell, data: Path) -> dict[str, Any]:

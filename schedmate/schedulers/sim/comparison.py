@@ -6,17 +6,14 @@ was. How many run at once, and where, changes nothing about a result.
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from schedmate.errors import SchedmateError
-from schedmate.schedulers import registry
+from schedmate.schedulers.sim import fingerprint
 from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.outcome.results import Result, result_of
 from schedmate.schedulers.sim.runs import Plan, check_plan, make_estimator, run_policy
@@ -57,12 +54,12 @@ def compare(
     for plan in plans:
         check_plan(plan)
         make_estimator(plan.estimator, workload, plan.seed)
-    digest = "" if out is None else _digest(workload)
+    digest = "" if out is None else fingerprint.of_workload(workload)
     tasks = []
     for plan in plans:
         for policy in plan.policies:
             folder = None if out is None else _folder(out, plans, plan, policy)
-            inputs = "" if out is None else _inputs(digest, plan, policy)
+            inputs = "" if out is None else fingerprint.of_run(digest, plan, policy)
             tasks.append(_Task(plan, policy, policy is plan.policies[0], folder, inputs))
     done: dict[int, Result] = {}
     position = 0
@@ -192,53 +189,6 @@ def _folder(out: Path | None, plans: Sequence[Plan], plan: Plan, policy: str) ->
     if len({one.seed for one in plans}) > 1:
         folder /= f"seed-{plan.seed}"
     return folder / _safe(policy)
-
-
-def _inputs(workload: str, plan: Plan, policy: str) -> str:
-    world = (plan.cluster, plan.parameters, plan.failures, plan.phases, plan.load, workload)
-    parts = (policy, plan.estimator, plan.seed, world, _code(policy))
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def _code(policy: str) -> str:
-    """A digest of this package and of the policy's own module: a changed policy is run again."""
-    digest = hashlib.sha256(_package())
-    module = sys.modules[type(registry.make(policy)).__module__]
-    if module.__file__ is not None:
-        digest.update(Path(module.__file__).read_bytes())
-    return digest.hexdigest()
-
-
-@cache
-def _package() -> bytes:
-    import schedmate
-
-    digest = hashlib.sha256()
-    for file in sorted(Path(schedmate.__path__[0]).rglob("*")):
-        if file.suffix in (".py", ".yaml"):
-            digest.update(file.read_bytes())
-    return digest.digest()
-
-
-def _digest(workload: Workload) -> str:
-    """A digest of all that a simulation reads of the trace."""
-    digest = hashlib.sha256(repr((workload.name, workload.origin)).encode(errors="replace"))
-    for job in workload.jobs:
-        what = (job.id, job.submit_time, job.gpus, job.name, job.user, job.gpu_type, job.share)
-        needs = (job.cpus, job.memory_mb, job.priority, job.min_gpus, job.max_gpus)
-        may = (job.preemptible, job.migratable, job.time_limit_s)
-        digest.update(repr((what, needs, may)).encode(errors="replace"))
-    for column in (
-        workload.duration_s,
-        workload.profiles,
-        workload.states,
-        workload.vcs,
-        workload.configs,
-        [one and one.model_dump_json() for one in workload.metadata],
-        *sorted(workload.columns.items()),
-    ):
-        digest.update(repr(column).encode(errors="replace"))
-    return digest.hexdigest()
 
 
 def _safe(name: str) -> str:

@@ -1,0 +1,137 @@
+"""A digest of everything that a run depends on, so that a kept one is used for no other.
+
+Whatever is not named here as having no part in a result is part of it: who adds to a workload, a
+plan or a job need not think of this. What cannot be read in full has no digest twice, so that the
+run is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import pickle
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from schedmate.schedulers import registry
+from schedmate.schedulers.sim.requests import further
+from schedmate.schedulers.sim.runs import Plan
+from schedmate.schedulers.sim.workload import Workload
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_NO_PART = {"policies", "cluster_name", "notes", "jobs"}
+"""Fields of a plan or a workload: what others are compared with, what a run is called, remarks of
+an importer; jobs go by what they ask for."""
+
+
+def of_workload(workload: Workload) -> str:
+    """A digest of all that a simulation reads of a trace."""
+    requests = workload.requests
+    # Each run sets their virtual clusters anew, from those of the workload.
+    asked = {name: requests.said(name) for name in further() if name != "vc"}
+    jobs = (requests.names(), requests.submit_s, requests.gpus, asked)
+    return _digest((jobs, _fields(workload))).hex()
+
+
+def of_run(workload: str, plan: Plan, policy: str) -> str:
+    """A digest of one run: of its trace, given as such, its settings, and the code it runs."""
+    named = [*plan.parameters.settings_of(policy.partition(":")[0]).values()]
+    named += [part.partition("=")[2] for part in policy.split(":")[1:]]
+    files = [Path(one) for one in named if one and "\0" not in one and Path(one).is_file()]
+    parts = (workload, policy, _fields(plan), [(str(one), one.read_bytes()) for one in files])
+    return _digest((parts, of_package(), _code(policy))).hex()[:16]
+
+
+@cache
+def of_package() -> bytes:
+    """A digest of schedmate: its code, and the data beside it."""
+    import schedmate
+
+    digest = hashlib.sha256()
+    root = Path(schedmate.__path__[0])
+    for file in sorted(root.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(f"{file.relative_to(root)}\0".encode(errors="replace"))
+            digest.update(file.read_bytes())
+    return digest.digest()
+
+
+def _code(policy: str) -> bytes:
+    """The policy's own module: a changed policy is run again."""
+    module = sys.modules[type(registry.make(policy)).__module__]
+    return b"" if module.__file__ is None else Path(module.__file__).read_bytes()
+
+
+def _fields(value: Workload | Plan) -> dict[str, Any]:
+    return {one.name: getattr(value, one.name) for one in fields(value) if one.name not in _NO_PART}
+
+
+def _digest(value: object) -> bytes:
+    return _Walk().digest(value)
+
+
+class _Walk:
+    """Digests of values within values, each object looked at once."""
+
+    def __init__(self) -> None:
+        # The object is kept, so that nothing else gets its number meanwhile.
+        self._seen: dict[int, tuple[object, bytes]] = {}
+
+    def digest(self, value: object) -> bytes:
+        """Equal for equal values, in any process."""
+        if isinstance(value, _PLAIN):
+            return hashlib.sha256(_text(value)).digest()
+        if id(value) not in self._seen:
+            self._seen[id(value)] = (value, b"above")  # within itself
+            whole = hashlib.sha256(f"{type(value).__module__}.{type(value).__qualname__}".encode())
+            for part in self._parts(value):
+                whole.update(part)
+            self._seen[id(value)] = (value, whole.digest())
+        return self._seen[id(value)][1]
+
+    def _parts(self, value: object) -> Iterable[bytes]:
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind in "biufc":
+                return [f"{value.dtype} {value.shape}".encode(), value.tobytes()]
+            return [self.digest(value.tolist())]
+        if isinstance(value, BaseModel):
+            return [value.model_dump_json().encode()]
+        if isinstance(value, Mapping):
+            found = sorted((self.digest(key), self.digest(one)) for key, one in value.items())
+            return [part for pair in found for part in pair]
+        if isinstance(value, AbstractSet):
+            return sorted(map(self.digest, value))
+        if isinstance(value, Sequence):
+            if all(isinstance(one, _PLAIN) for one in value):
+                return [_text(list(value))]
+            return map(self.digest, value)
+        if isinstance(value, Path):
+            return [_text(str(value))]
+        if isinstance(value, type) or inspect.isroutine(value):
+            return [f"{value.__module__}.{value.__qualname__}".encode()]
+        return self._of_object(value)
+
+    def _of_object(self, value: object) -> Iterable[bytes]:
+        if is_dataclass(value):
+            names = {one.name: getattr(value, one.name) for one in fields(value)}
+            return [self.digest(names)]
+        if hasattr(value, "__dict__"):
+            return [self.digest(vars(value))]
+        try:
+            return [pickle.dumps(value)]
+        except (pickle.PicklingError, TypeError, AttributeError):
+            # Whatever it is, nobody can say whether it is the same again.
+            return [os.urandom(16)]
+
+
+def _text(value: object) -> bytes:
+    return f"{type(value).__name__} {value!r}".encode(errors="replace")
