@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from schedmate.logparse.failure.handler import diagnose
 from schedmate.logparse.reading import Log
+from schedmate.schedulers.adapters.simulated import log_of_failure
 from schedmate.schedulers.adapters.sources import FailureLogs
-from schedmate.schedulers.sim.logs.source import log_of_failure
 from schedmate.schedulers.sim.world.failures import JobFailures
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from schedmate.errors import UsageError
 from schedmate.retrieval.advisor import Method
 from schedmate.schedulers.adapters.advisor import PAPER_LATENCY_S, Advisor
 from schedmate.schedulers.adapters.handler import HANDLING_S, HandledFailures
+from schedmate.schedulers.adapters.simulated import SimulatedLogs
 from schedmate.schedulers.adapters.tracker import PackingTracker
 from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.sim.equipment import Equipment, World
-from schedmate.schedulers.sim.logs.source import SimulatedLogs
 
 
 class WithSchedMate(Policy):

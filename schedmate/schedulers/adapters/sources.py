@@ -1,6 +1,6 @@
 """Where adapters get their knowledge of jobs: a live cluster implements the same as a simulation.
 
-`sim.logs.source` has the simulated ones; `LogFiles` reads the logs of a real cluster.
+`simulated.py` has those of a simulation; `LogFiles` reads the logs of a real cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The logs of simulated jobs as a source of adapters, written when somebody reads them."""
+"""The logs of simulated jobs as a `LogSource`, written when somebody reads them."""
 
 from __future__ import annotations
 
