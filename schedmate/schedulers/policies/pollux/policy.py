@@ -1,8 +1,9 @@
 """Elasticity that is blind to GPU types, after Pollux (OSDI'21): a baseline for Sia.
 
-Pollux searches allocations with a genetic algorithm, which comes close to the best sum of speedups.
-Where all GPUs are alike, that sum has an exact optimum by dynamic programming, so nothing is left
-to search for; jobs are then put where there is room.
+Pollux searches allocations with a genetic algorithm (`search=genetic`, `genetic.py`), which comes
+close to the best mean of speedups. Where all GPUs are alike, that mean has an exact optimum by
+dynamic programming over Sia's sizes, so nothing is left to search for (`search=optimum`); jobs are
+then put where there is room.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from schedmate.errors import UsageError
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.policies.pollux.matrix import Options, allocate
 from schedmate.schedulers.policies.sia.configurations import allowed, shape_of
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
 from schedmate.schedulers.policies.sia.policy import restart_factor
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Decision, Policy, View
 
-SEARCHES = ("optimum", "greedy")
+SEARCHES = ("optimum", "genetic", "greedy")
 
 
 class Pollux(Policy):
@@ -33,26 +35,47 @@ class Pollux(Policy):
     one_pool = True
     adapts_batch = True
 
-    def __init__(self, p: float = -1.0, interval_s: float = 60.0, search: str = "optimum") -> None:
+    def __init__(
+        self,
+        p: float = -1.0,
+        interval_s: float = 60.0,
+        search: str = "optimum",
+        population: int = 100,
+        generations: int = 100,
+        seed: int = 0,
+    ) -> None:
         """
         Args:
             p: fairness: the power of speedups that is summed up (section 4.2), negative.
             interval_s: length of a round [s].
-            search: `optimum` of that sum; `greedy`: one GPU to each job in order of submission,
-                then more to whoever's speedup gains most from each.
+            search: `optimum` of that sum, over Sia's sizes; `genetic`, as published: any numbers of
+                GPUs on any nodes; `greedy`: one GPU to each job in order of submission, then more
+                to whoever's speedup gains most from each.
+            population: allocations that the genetic search keeps.
+            generations: how often it replaces them.
+            seed: of its draws.
         """
         require("scipy")
         if p >= 0:
             raise UsageError(f"p={p:g} is not negative: the sum of its powers is made small.")
         if search not in SEARCHES:
             raise UsageError(f"search={search} is none of {', '.join(SEARCHES)}.")
+        if population < 2 or generations < 1:
+            raise UsageError("population is at least 2 and generations at least 1.")
         self.search = search
+        self.population = population
+        self.generations = generations
+        self.seed = seed
         self.p = p
         self.interval_s = interval_s
 
     def decide(self, view: View) -> Sequence[Decision]:
+        if self.search == "genetic":
+            options = Options(self.p, self.population, self.generations, self.seed)
+            return decisions(view, allocate(view, options), view.jobs())
         cluster = view.space.cluster
         capacity, jobs = capacity_of(view), view.jobs()
+        fair = -(-sum(capacity.values()) // max(len(jobs), 1))
         wishes: list[Wish] = []
         offered: list[tuple[Job, dict[int, float], dict[int, list[Shape]]]] = []
         for job in jobs:
@@ -61,7 +84,7 @@ class Pollux(Policy):
                 capacity[held.gpu_type] -= held.gpus
                 wishes.append(Wish(job, held, pinned=True))
             else:
-                offered.append((job, *_speedups(job, cluster, view.now)))
+                offered.append((job, *_speedups(job, cluster, view.now, fair)))
         speedups = [one for _, one, _ in offered]
         find = self._optimum if self.search == "optimum" else self._greedy
         try:
@@ -119,9 +142,12 @@ class Pollux(Policy):
 
 
 def _speedups(
-    job: Job, cluster: Cluster, now: float
+    job: Job, cluster: Cluster, now: float, fair: int
 ) -> tuple[dict[int, float], dict[int, list[Shape]]]:
-    """By number of GPUs, goodput over the least; and the shapes of that number.
+    """By number of GPUs, goodput over that on the fair share; and the shapes of that number.
+
+    The fair share is as many GPUs as each job would have if all had equally many, or the most that
+    this one can use of them.
 
     The goodput of a number is the mean over the types of which something is known.
     """
@@ -140,11 +166,11 @@ def _speedups(
             goodputs[gpus] = sum(known) / len(known)
     if not goodputs:
         return {smallest: 1.0}, shapes
-    least = min(goodputs.values())
+    usual = goodputs[max((gpus for gpus in goodputs if gpus <= fair), default=min(goodputs))]
     held = shape_of(cluster, job.allocation).gpus if job.allocation else 0
     factor = restart_factor(job, now) if held in goodputs else 1.0
     return {
-        gpus: max(goodput / least * (1.0 if gpus == held else factor), 1e-9)
+        gpus: max(goodput / usual * (1.0 if gpus == held else factor), 1e-9)
         for gpus, goodput in sorted(goodputs.items())
     }, shapes
 
