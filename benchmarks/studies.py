@@ -310,7 +310,6 @@ def extraction(study: Study) -> None:
 
 CASE3 = {
     "FIFO, backfill": ("fifo:backfill=true", "none"),
-    "Horus, true utilisation": ("horus:backfill=false", "oracle"),
     "Tiresias": ("tiresias", "none"),
     "QSSF, backfill, its own boosting": ("qssf:backfill=true", "boosting"),
     "QSSF, backfill, Lucid's GA2M": ("qssf:backfill=true", "ga2m"),
@@ -327,7 +326,6 @@ CASE3 = {
         "srtf+schedmate:advisor=false:handler=false",
         "oracle",
     ),
-    "bound: perfect handler": ("sjf+schedmate:recall=1:false_alarms=0:handling_s=0", "user-mean"),
 }
 
 

@@ -90,7 +90,7 @@ class _Search:
 
     def _values(self, states: Counts) -> Floats:
         """What is to be made small, (states, 2): the mean of speedups and the use of nodes."""
-        gpus, nodes = states.sum(axis=2), np.count_nonzero(states, axis=2)
+        gpus, nodes = states.sum(axis=2, dtype=np.int16), np.count_nonzero(states, axis=2)
         jobs = np.arange(states.shape[1])
         speedups = self.known[jobs, nodes, gpus]
         if np.isnan(speedups).any():
@@ -124,19 +124,21 @@ class _Search:
     def _mutated(self, states: Counts) -> Counts:
         draw, held, most = self.draw, self.problem.held, self.problem.most
         count, jobs, _ = states.shape
-        back = draw.random((count, jobs)) < _BACK
+        back = draw.random((count, jobs), np.float32) < _BACK
         states = np.where(back[..., None], held, states)
-        thinned = (draw.random((count, jobs)) < _THINNED)[..., None]
-        states[thinned & (draw.random(states.shape) < _ZEROED)] = 0
+        thinned = draw.random((count, jobs), np.float32) < _THINNED
+        rows = states[thinned]
+        rows[draw.random(rows.shape, np.float32) < _ZEROED] = 0
+        states[thinned] = rows
         # One job in all gets more of a node with free GPUs, and one of those that are there.
         free = (states.sum(axis=1, dtype=np.int16) < self.problem.free)[:, None, :]
         there = free & (states > 0)
-        one = free / jobs
-        other = there / np.maximum(there.sum(axis=1, keepdims=True), 1)
-        more = (draw.random(states.shape) < one + other - one * other) & (states < most)
+        one = np.float32(1 / jobs)
+        other = 1 / np.maximum(there.sum(axis=1, dtype=np.float32), 1)[:, None, :]
+        chance = one + np.where(there, other - one * other, np.float32(0))
+        more = free & (draw.random(states.shape, np.float32) < chance) & (states < most)
         where = np.nonzero(more)
-        low, high = states[where], most[where[1], where[2]]
-        states[where] = draw.integers(low, high + 1)
+        states[where] = draw.integers(states[where], most[where[1], where[2]] + 1)
         return states
 
     def _repaired(self, states: Counts) -> Counts:
@@ -147,15 +149,23 @@ class _Search:
             states = self._of_one_kind(states)
         # Of the jobs on several nodes, one a node: their traffic would disturb each other.
         spread = (np.count_nonzero(states, axis=2) > 1)[..., None] & (states > 0)
-        states[spread & (spread.cumsum(axis=1) > 1)] = 0
+        states[spread & (spread.cumsum(axis=1, dtype=np.int16) > 1)] = 0
         # As many GPUs and nodes as a job can use, whichever they are.
-        shuffled = np.argsort(self.draw.random(states.shape), axis=2)
-        states = np.take_along_axis(states, shuffled, axis=2)
-        states = _rises(np.minimum(states.cumsum(axis=2, dtype=np.int16), one.high[:, None]), 2)
-        states[np.cumsum(states > 0, axis=2) > MOST_NODES] = 0
-        states = np.take_along_axis(states, np.argsort(shuffled, axis=2), axis=2)
-        states = _rises(np.minimum(states.cumsum(axis=1, dtype=np.int16), one.free), 1)
-        states[states.sum(axis=2) < one.low] = 0
+        over = states.sum(axis=2, dtype=np.int16) > one.high
+        over |= np.count_nonzero(states, axis=2) > MOST_NODES
+        if over.any():
+            rows = states[over]
+            shuffled = np.argsort(self.draw.random(rows.shape, np.float32), axis=1)
+            rows = np.take_along_axis(rows, shuffled, axis=1)
+            high = np.broadcast_to(one.high, over.shape)[over][:, None]
+            rows = _rises(np.minimum(rows.cumsum(axis=1, dtype=np.int16), high), 1)
+            rows[np.cumsum(rows > 0, axis=1) > MOST_NODES] = 0
+            states[over] = np.take_along_axis(rows, np.argsort(shuffled, axis=1), axis=1)
+        full = (states.sum(axis=1, dtype=np.int16) > one.free).any(axis=1)
+        if full.any():
+            sums = states[full].cumsum(axis=1, dtype=np.int16)
+            states[full] = _rises(np.minimum(sums, one.free), 1)
+        states[states.sum(axis=2, dtype=np.int16) < one.low] = 0
         return states
 
     def _of_one_kind(self, states: Counts) -> Counts:
