@@ -86,7 +86,8 @@ class _Search:
             kept = _distinct(states)
             states, values = states[kept], values[kept]
             order = _best(values, self.population)
-        return states[np.argmin(values[:, 0])]
+        best: Counts = states[np.argmin(values[:, 0])]
+        return best
 
     def _values(self, states: Counts) -> Floats:
         """What is to be made small, (states, 2): the mean of speedups and the use of nodes."""
