@@ -55,7 +55,7 @@ BASELINES = (
 )
 SEARCHES = ("pollux", "pollux:search=genetic", "pollux:search=greedy")
 FIRST = 40
-"""Jobs of a workload on which Pollux' searches are compared: the genetic one takes 0.2 s a round."""
+"""Jobs of a workload on which Pollux' searches are compared, as the genetic one takes long."""
 COUNTS = {"philly": 8, "saturn": 10, "newtrace": 5}
 
 
