@@ -53,7 +53,7 @@ BASELINES = (
     *("sia", "gavel:objective=max-sum", "gavel:objective=max-min"),
     *("pollux", "pollux:search=greedy"),
 )
-SEARCHES = ("pollux", "pollux:search=genetic", "pollux:search=greedy")
+SEARCHES = ("pollux", "pollux:search=genetic", "pollux:search=greedy", "sia")
 FIRST = 40
 """Jobs of a workload on which Pollux' searches are compared, as the genetic one takes long."""
 COUNTS = {"philly": 8, "saturn": 10, "newtrace": 5}
@@ -157,7 +157,7 @@ def baselines(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str,
 
 
 def searches(where: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Pollux by its genetic search, by the optimum over Sia's sizes, and by a greedy search."""
+    """Pollux by its genetic search, the optimum over Sia's sizes, and a greedy search; and Sia."""
     for mode in where.modes.split(","):
         for name in names:
             runs = {policy: run(where, name, policy, mode, FIRST) for policy in SEARCHES}

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.errors import UsageError
-from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.pollux import Pollux
 from schedmate.schedulers.policies.pollux.genetic import Problem, _best, search
+from schedmate.schedulers.policies.pollux.policy import _with_room
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.workload import Workload
@@ -109,6 +111,19 @@ def test_the_better_fronts_come_first(pairs: list[tuple[int, int]]) -> None:
     if len(fronts[0]) > 1:
         assert values[list(kept), 0].min() == values[:, 0].min()
         assert values[list(kept), 1].min() == values[:, 1].min()
+
+
+def test_the_optimum_is_put_on_the_fewest_nodes() -> None:
+    cluster = Cluster.parse("4x2:old,2x8:new,1x8:newer")
+    wide, narrow, other = Shape("old", 4, 8), Shape("new", 1, 8), Shape("newer", 1, 8)
+    job = Job("a", 0, 0.0, 8)
+    job.allocation = ((0, 3), (1, 3), (2, 3), (3, 3))
+    room = {"old": 8, "new": 16, "newer": 8}
+    assert _with_room(job, [wide, narrow, other], room, cluster) == narrow
+    assert _with_room(job, [wide, narrow, other], {**room, "new": 4, "newer": 0}, cluster) == wide
+    job.allocation = ((6, 255),)
+    assert _with_room(job, [wide, narrow, other], room, cluster) == other
+    assert _with_room(job, [narrow], {"new": 4}, cluster) is None
 
 
 def test_jobs_of_one_size_run_by_it_too() -> None:
