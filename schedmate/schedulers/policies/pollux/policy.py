@@ -178,7 +178,7 @@ def _speedups(
 def _with_room(
     job: Job, shapes: list[Shape], capacity: dict[str, int], cluster: Cluster
 ) -> Shape | None:
-    """On the fewest nodes, as speed depends on them; then where the job is, else where most is free."""
+    """On the fewest nodes, as speed depends on them; then where it is, else where most is free."""
     now = shape_of(cluster, job.allocation).gpu_type if job.allocation else ""
     fitting = [one for one in shapes if one.gpus <= capacity.get(one.gpu_type, 0)]
     return max(
