@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from schedmate.commands.agents import BoundsOption
 from schedmate.commands.checks import Check
 from schedmate.commands.options import JsonOption
-from schedmate.commands.slurm_setup import BoundsOption
 from schedmate.errors import SchedmateError
 from schedmate.terminal import counted
 

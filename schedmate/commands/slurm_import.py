@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from schedmate.commands.agents import BoundsOption
 from schedmate.commands.options import HistoryOption, JsonOption
-from schedmate.commands.slurm_setup import BoundsOption
 from schedmate.plain import dumps
 from schedmate.terminal import counted, progress, say
 

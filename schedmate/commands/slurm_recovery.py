@@ -1,83 +1,27 @@
-"""Recovery on Slurm: `recovery.yaml`'s rules and guards, carried out by Slurm's adapter."""
+"""Diagnostics of recovery.yaml as Slurm jobs."""
 
 from __future__ import annotations
 
 import math
 from contextlib import suppress
 
-from schedmate.errors import SettingsError
-from schedmate.recovery.configuration import Configuration, load_configuration
-from schedmate.recovery.inventory import Inventory
-from schedmate.recovery.local import LocalExecutor
-from schedmate.recovery.proposing import Case, propose
-from schedmate.recovery.service import Recovery
-from schedmate.schedulers.live.actions import Action, Notify
-from schedmate.schedulers.live.apply import Result
-from schedmate.schedulers.live.bounds import Bounds
-from schedmate.schedulers.live.ended import Failure
-from schedmate.schedulers.live.executor import Answer, ExecutorError, Finding, Ran
-from schedmate.schedulers.live.plans import Plan
-from schedmate.schedulers.live.record import Record
-from schedmate.schedulers.live.slurm.adapter import SlurmAdapter
-from schedmate.schedulers.live.slurm.commands import CommandError
-from schedmate.schedulers.live.statuses import PlanStatus
+from schedmate.schedulers.live.executor import ExecutorError, Ran
+from schedmate.schedulers.live.slurm.commands import CommandError, Commands
 
 START_S = 60.0
 """How long a diagnostic may wait for its nodes to be free [s]."""
 
 
-def load_recovery(bounds: Bounds, adapter: SlurmAdapter) -> Configuration | None:
-    """recovery.yaml for this cluster, if the bounds name one.
+class SlurmRunner:
+    """Runs a diagnostic as a Slurm job of its own that has the nodes to itself."""
 
-    Raises `SettingsError` for that of another cluster.
-    """
-    if bounds.recovery is None:
-        return None
-    found = load_configuration(bounds.recovery)
-    if found.cluster not in ("default", adapter.cluster):
-        raise SettingsError(
-            f"{bounds.recovery} is for cluster {found.cluster!r}, and this is {adapter.cluster!r}."
-        )
-    return found.model_copy(update={"cluster": adapter.cluster})
-
-
-class SlurmExecutor:
-    """Takes recovery's actions on Slurm, and knows its nodes.
-
-    People are told by the site's own command (`commands: notify`); where there is none the record
-    and the agent's output tell them.
-    """
-
-    name = "slurm"
-
-    def __init__(self, adapter: SlurmAdapter, configuration: Configuration) -> None:
-        self._adapter = adapter
-        commands = configuration.commands
-        self._notify = LocalExecutor(commands) if commands and commands.notify else None
-
-    def probe(self, action: Action) -> Finding:
-        """See `Executor.probe`."""
-        return Finding("ready") if isinstance(action, Notify) else self._adapter.probe(action)
-
-    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
-        """See `Executor.act`."""
-        if not isinstance(action, Notify):
-            return self._adapter.act(action, key=key, timeout_s=timeout_s)
-        if self._notify is None:
-            return Answer("done", f"written down for the {action.to}: {action.text}")
-        return self._notify.act(action, key=key, timeout_s=timeout_s)
-
-    def inventory(self) -> Inventory:
-        """See `HasInventory.inventory`."""
-        return Inventory.of(
-            (one.name, one.queues, None if one.healthy else one.reason or "out of service")
-            for one in self._adapter.nodes()
-        )
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
 
     def run(
         self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
     ) -> Ran:
-        """Run a diagnostic as a Slurm job of its own that has the nodes to itself."""
+        """See `Runner.run`."""
         name = f"schedmate-{key}"
         words = (
             *("srun", f"--job-name={name}", f"--nodelist={','.join(nodes)}"),
@@ -85,7 +29,7 @@ class SlurmExecutor:
             *(f"--immediate={math.ceil(START_S)}", f"--time={math.ceil(timeout_s / 60.0)}"),
             *("--chdir=/", "--", *command),
         )
-        run = self._adapter.commands.run
+        run = self._commands.run
         try:
             return Ran(0, run(*words, timeout_s=timeout_s + START_S))
         except CommandError as error:
@@ -96,37 +40,3 @@ class SlurmExecutor:
             with suppress(ExecutorError):
                 run("scancel", f"--name={name}")
             return Ran(None, "", f"{error}")
-
-
-class SlurmRecovery:
-    """The loop's `Healer`."""
-
-    def __init__(
-        self, adapter: SlurmAdapter, configuration: Configuration, record: Record | None
-    ) -> None:
-        self._configuration = configuration
-        self._service = None
-        if record is not None:
-            executor = SlurmExecutor(adapter, configuration)
-            self._service = Recovery(configuration, record, executor, by="schedmate agent")
-
-    def preview(self, failure: Failure) -> Plan | None:
-        """See `Healer.preview`."""
-        return propose(_case(failure), self._configuration, None).plan
-
-    def propose(self, failure: Failure) -> PlanStatus | None:
-        """See `Healer.propose`."""
-        assert self._service is not None
-        return self._service.plan(_case(failure))[1]
-
-    def apply(self, id_: str) -> Result:
-        """See `Healer.apply`."""
-        assert self._service is not None
-        return self._service.apply(id_).result
-
-
-def _case(failure: Failure) -> Case:
-    run = failure.run
-    return Case(
-        job=run.job, run=failure.restarts, diagnosis=failure.diagnosis, nodes=tuple(run.nodes)
-    )

@@ -14,7 +14,8 @@ from typing import Any
 from slurm_testbed import AGENT, Testbed
 from training_jobs import EPOCH_S
 
-from schedmate.commands.slurm_setup import Setup, opened
+from schedmate.commands.agents import Setup
+from schedmate.commands.slurm_setup import opened
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.mate import SchedMate
 from schedmate.schedulers.live.record import Record

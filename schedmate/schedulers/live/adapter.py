@@ -85,6 +85,8 @@ class EndedRun(NamedTuple):
     log: str
     """The pattern of its log, where accounting knows it."""
     task: int | None = None
+    attempt: int | None = None
+    """Which run this is of one submission, where the scheduler itself starts a job again."""
 
     @property
     def key(self) -> str:
@@ -94,7 +96,8 @@ class EndedRun(NamedTuple):
     @property
     def run(self) -> str:
         """What tells this run from every other one."""
-        return run_key(self.job, self.record.submit_time)
+        key = run_key(self.job, self.record.submit_time)
+        return key if self.attempt is None else f"{key}#{self.attempt}"
 
 
 class ClusterAdapter(Executor, Protocol):
@@ -134,4 +137,8 @@ class ClusterAdapter(Executor, Protocol):
 
     def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
         """Where a run of a job writes its log, if that can be told."""
+        ...
+
+    def node_logs(self, run: EndedRun) -> list[Path]:
+        """What the nodes of a run say themselves, as files that no job can write."""
         ...

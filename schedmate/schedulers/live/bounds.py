@@ -57,7 +57,7 @@ class OrderBounds(_Section):
 class AnnotateBounds(_Section):
     """Whether and where an estimate is written beside each pending job."""
 
-    where: Literal["off", "comment", "admin_comment"] = "off"
+    where: Literal["off", "comment", "admin_comment", "annotation"] = "off"
     most: int = Field(20, ge=1, le=1000, description="Lines written in one pass at most")
 
 
@@ -107,6 +107,48 @@ class SlurmBounds(_Section):
     )
 
 
+class ImageCode(_Section):
+    """Where the code in an image is on the machine that schedmate runs on."""
+
+    image: str = Field(min_length=1, description="Name of an image; `*` and `?` as in a shell")
+    path: Path
+    at: Path | None = Field(
+        None, description="Where the code is inside the image, for commands that say so"
+    )
+
+
+class CodeBounds(_Section):
+    """Where the code of jobs on Kubernetes is read."""
+
+    roots: tuple[Path, ...] = Field(
+        (), description="What jobs may name directories below; `{namespace}` is the job's"
+    )
+    images: tuple[ImageCode, ...] = Field((), description="For jobs that name none")
+
+
+class KubernetesBounds(_Section):
+    """What is looked at on Kubernetes, and how often it is asked."""
+
+    cluster: str = Field("kubernetes", min_length=1, max_length=100)
+    namespaces: tuple[str, ...] = Field((), description="Empty: all of them")
+    kinds: tuple[Literal["job", "pytorchjob", "rayjob", "workload", "volcano", "kai"], ...] = (
+        "job",
+        "pytorchjob",
+        "rayjob",
+        "workload",
+        "volcano",
+        "kai",
+    )
+    code: CodeBounds = CodeBounds()
+    qps: float = Field(20.0, gt=0, le=1000, description="Requests a second at most")
+    isolate: bool = Field(False, description="Whether nodes are tainted and pods evicted")
+    lease: str = Field(
+        "schedmate-agent", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description="Name of the Lease that the working agent holds",
+    )  # fmt: skip
+    lease_namespace: str | None = Field(None, description="By default that of the agent's pod")
+
+
 class Bounds(_Section):
     """All sections of `bounds.yaml`."""
 
@@ -124,6 +166,7 @@ class Bounds(_Section):
         None, description="recovery.yaml; without one failures are diagnosed and nothing planned"
     )
     slurm: SlurmBounds = SlurmBounds()
+    kubernetes: KubernetesBounds = KubernetesBounds()
 
 
 def load_bounds(path: Path | None) -> Bounds:

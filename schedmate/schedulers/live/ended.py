@@ -143,7 +143,8 @@ class EndedRuns:
         diagnosis = None
         if path is not None and exists(path):
             deadline = self._bounds.diagnose.each
-            diagnosis = self._mate.on_failure(spec, path, deadline_s=deadline)
+            nodes = self._adapter.node_logs(run)
+            diagnosis = self._mate.on_failure(spec, path, node_logs=nodes, deadline_s=deadline)
         failed = Failed(
             job=run.job,
             run=run.run,

@@ -20,7 +20,7 @@ REASON_PREFIX = "schedmate:"
 LONGEST_NOTE = 255
 """Characters of an annotation at most."""
 
-_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,252}\Z")
+_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,399}\Z")
 _MARK = re.compile(r"[a-z0-9][a-z0-9.-]{0,58}[a-z0-9]\Z")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}\Z")
 
@@ -50,7 +50,7 @@ def _diagnostic(text: str) -> str:
 
 
 JobId = Annotated[str, AfterValidator(_job_id)]
-"""Slurm's `17` and `17_4`, Kubernetes' `namespace/name`, Ray's `raysubmit_x`; never a list."""
+"""Slurm's `17` and `17_4`, Kubernetes' `namespace/kind/name`, Ray's `raysubmit_x`; never a list."""
 
 NodeName = Annotated[str, AfterValidator(_node_name)]
 """One machine, by the rules of host names (`schedmate.hosts`)."""

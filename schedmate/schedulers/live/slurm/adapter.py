@@ -108,6 +108,10 @@ class SlurmAdapter(SlurmActs):
         )
         return Path(log_path(pattern, spec.repo or "/", run))
 
+    def node_logs(self, run: EndedRun) -> list[Path]:
+        """See `ClusterAdapter.node_logs`: Slurm has none of them."""
+        return []
+
     # -- nodes -----------------------------------------------------------
 
     def nodes(self) -> list[LiveNode]:
