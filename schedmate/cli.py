@@ -36,6 +36,7 @@ COMMANDS = (
     "traces",
     "parallel",
     "slurm",
+    "k8s",
     "serve",
     "fleet",
     "doctor",

@@ -1,0 +1,120 @@
+"""`schedmate k8s`: schedmate beside a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.commands.agent_plan import show_plan
+from schedmate.commands.agents import (
+    BoundsOption,
+    DryRunOption,
+    OnceOption,
+    StateOption,
+    UndoOption,
+    run_agent,
+)
+from schedmate.commands.k8s_doctor import doctor
+from schedmate.commands.k8s_setup import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    opened,
+)
+from schedmate.commands.options import HistoryOption, JsonOption
+from schedmate.errors import InputError
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.live.report import Pass
+
+SCHEMA = "schedmate.k8s-plan/v1"
+
+app = typer.Typer(help="Schedmate beside a Kubernetes cluster.", no_args_is_help=True)
+
+
+@app.command()
+def agent(
+    once: OnceOption = False,
+    dry_run: DryRunOption = False,
+    undo: UndoOption = False,
+    bounds: BoundsOption = None,
+    state: StateOption = None,
+    history: HistoryOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus there: 0.0.0.0:9095."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate jobs that carry the label schedmate.io/watch=true, and look into failures.
+
+    Without --bounds it changes nothing but its Lease. Of several agents the one that holds the
+    Lease works. With --json each pass is a line, with --once a document.
+
+    Examples:
+
+      schedmate k8s agent --once --dry-run
+
+      schedmate k8s agent --bounds /etc/schedmate/bounds.yaml --metrics 0.0.0.0:9095
+    """
+    with ExitStack() as stack:
+        setup = stack.enter_context(
+            opened(
+                *(bounds, state, history),
+                kubeconfig=kubeconfig,
+                context=context,
+                namespaces=namespace,
+                dry_run=dry_run,
+            )
+        )
+
+        seen: Callable[[Pass], object] | None = None
+        if metrics is not None:
+            from schedmate.commands.k8s_metrics import AgentMetrics
+
+            counting = AgentMetrics(metrics, setup.adapter, setup.goes_on)
+            seen = stack.enter_context(counting).seen
+        run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen)
+
+
+@app.command()
+def plan(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="NAMESPACE/KIND/NAME, such as team-a/job/train.")
+    ],
+    bounds: BoundsOption = None,
+    state: StateOption = None,
+    history: HistoryOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read the logs of a job whose pods failed, and say what is to be done; do nothing.
+
+    With recovery in the bounds, the plan is the one that the agent would propose.
+    """
+    from schedmate.schedulers.live.adapter import FAILURES
+    from schedmate.schedulers.live.kubernetes.marks import parts_of
+
+    options = {"kubeconfig": kubeconfig, "context": context}
+    with opened(
+        bounds, state, history, **options, namespaces=[parts_of(job)[0]], dry_run=True
+    ) as setup:
+        ended = setup.adapter.ended(0.0)
+        runs = [run for run in ended if run.job == job and run.record.state in FAILURES]
+        if not runs:
+            raise InputError(
+                f"no run of {job} has failed whose pods can still be seen; it needs the label "
+                "schedmate.io/watch=true, and `kubectl get pods` shows what is left."
+            )
+        show_plan(setup, runs[-1], time.time(), SCHEMA, as_json=as_json)
+
+
+app.command()(doctor)

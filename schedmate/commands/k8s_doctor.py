@@ -1,0 +1,216 @@
+"""`schedmate k8s doctor`: may schedmate do on this cluster what its bounds ask for?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from schedmate.commands.agents import BoundsOption
+from schedmate.commands.checks import Check
+from schedmate.commands.k8s_setup import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    limited,
+    own_namespace,
+    reach,
+)
+from schedmate.commands.options import JsonOption
+from schedmate.errors import SchedmateError
+from schedmate.terminal import counted
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.live.bounds import Bounds
+    from schedmate.schedulers.live.kubernetes.api import Api, Json
+
+SCHEMA = "schedmate.k8s-doctor/v1"
+
+Right = tuple[str, str, str]
+"""Verb, group, resource with its subresource."""
+
+
+def doctor(
+    bounds: BoundsOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the cluster, and each right that the bounds need; nothing is changed.
+
+    Rights are asked of the API server (SelfSubjectAccessReview), and isolation is tried as a
+    server-side dry run. Exits with 1 when a check failed (✗); a warning (!) leaves it at 0.
+    """
+    from schedmate.commands.doctor import report
+    from schedmate.schedulers.live.bounds import load_bounds
+
+    allowed = limited(load_bounds(bounds), namespace)
+    report(list(examine(allowed, kubeconfig, context)), SCHEMA, as_json=as_json)
+
+
+def examine(bounds: Bounds, kubeconfig: str | None, context: str | None) -> Iterator[Check]:
+    """Every check, in the order in which a fault would be looked for."""
+    try:
+        api = reach(bounds, kubeconfig, context)
+        with closing(api):
+            version = api.get("/version")
+            yield Check("API server", "ok", f"{api.server}, {version.get('gitVersion')}")
+            yield from _examine(bounds, api)
+    except SchedmateError as error:
+        fix = "run `kubectl version` here, as the same user; docs/kubernetes.md says what is needed"
+        yield Check("API server", "failed", str(error), fix)
+        return
+    stop = bounds.kill_switch
+    if stop.exists():
+        yield Check("kill switch", "warning", f"{stop} is there: nothing is changed", f"rm {stop}")
+    else:
+        yield Check("kill switch", "ok", f"`touch {stop}` stops every change at once")
+
+
+def _examine(bounds: Bounds, api: Api) -> Iterator[Check]:
+    yield from _rights(bounds, api)
+    yield from _kinds(bounds, api)
+    yield from _code(bounds)
+    if bounds.kubernetes.isolate:
+        yield from _isolation(api)
+
+
+def _rights(bounds: Bounds, api: Api) -> Iterator[Check]:
+    from schedmate.schedulers.live.kubernetes.kinds import kinds
+
+    section = bounds.kubernetes
+    known = [kinds()[name] for name in section.kinds]
+    lists = [(verb, kind.group, kind.plural) for kind in known for verb in ("list", "watch")]
+    modes: dict[str, list[Right]] = {
+        "look": [
+            *lists,
+            *((verb, "", "pods") for verb in ("list", "watch")),
+            ("get", "", "pods/log"),
+        ]
+    }
+    patches = [(verb, kind.group, kind.plural) for kind in known for verb in ("get", "patch")]
+    if bounds.annotate.where == "annotation":
+        modes["annotate"] = patches
+    if bounds.order.allowed:
+        group = kinds()["workload"].group
+        modes["order"] = [(verb, group, "workloads") for verb in ("get", "list", "patch")]
+    if section.isolate:
+        modes["recover"] = [*patches, ("create", "", "pods/eviction")]
+    for mode, rights in modes.items():
+        yield from _right(api, mode, rights, section.namespaces or ("",))
+    if section.isolate:
+        nodes: list[Right] = [(verb, "", "nodes") for verb in ("get", "list", "patch")]
+        yield from _right(api, "nodes", nodes, ("",))
+    place = section.lease_namespace or own_namespace()
+    lease: list[Right] = [(verb, "coordination.k8s.io", "leases") for verb in ("get", "update")]
+    yield from _right(api, "lease", lease, (place,), name=section.lease)
+
+
+def _right(
+    api: Api, mode: str, rights: list[Right], namespaces: tuple[str, ...], name: str = ""
+) -> Iterator[Check]:
+    missing = [
+        f"{verb} {resource}" + (f".{group}" if group else "") + (f" in {place}" if place else "")
+        for place in namespaces
+        for verb, group, resource in dict.fromkeys(rights)
+        if not _allowed(api, verb, group, resource, place, name)
+    ]
+    what = (
+        f"right to {mode}" if mode in ("look", "annotate", "order", "recover") else f"right: {mode}"
+    )
+    if missing:
+        fix = "apply the overlay of examples/kubernetes that the bounds need"
+        shown = ", ".join(missing[:4]) + (
+            f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        )
+        yield Check(what, "failed", f"not allowed: {shown}", fix)
+    else:
+        yield Check(what, "ok", f"{counted(len(dict.fromkeys(rights)), 'right')} granted")
+
+
+def _allowed(api: Api, verb: str, group: str, resource: str, place: str, name: str) -> bool:
+    plural, _, sub = resource.partition("/")
+    asked = {"verb": verb, "group": group, "resource": plural, "namespace": place, "name": name}
+    body: Json = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked | ({"subresource": sub} if sub else {})},
+    }
+    answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def _kinds(bounds: Bounds, api: Api) -> Iterator[Check]:
+    from schedmate.schedulers.live.kubernetes.api import KubernetesError
+    from schedmate.schedulers.live.kubernetes.kinds import OPT_IN, kinds
+
+    found: dict[str, int] = {}
+    absent = []
+    for name in bounds.kubernetes.kinds:
+        for place in bounds.kubernetes.namespaces or (None,):
+            try:
+                items, _ = api.list(kinds()[name].path(place), labelSelector=f"{OPT_IN}=true")
+            except KubernetesError as error:
+                if error.code == 403:
+                    continue  # told above
+                if error.code != 404:
+                    raise
+                absent.append(kinds()[name].kind)
+                continue
+            found[name] = found.get(name, 0) + len(items)
+    told = ", ".join(f"{count} {kinds()[name].kind}" for name, count in found.items() if count)
+    if absent:
+        yield Check("kinds", "ok", f"not installed here: {', '.join(dict.fromkeys(absent))}")
+    if told:
+        yield Check("jobs", "ok", f"{told} carry the label {OPT_IN}=true")
+    else:
+        fix = f"kubectl label job NAME {OPT_IN}=true"
+        yield Check("jobs", "warning", f"nothing carries the label {OPT_IN}=true", fix)
+
+
+def _code(bounds: Bounds) -> Iterator[Check]:
+    code = bounds.kubernetes.code
+    folders = [
+        *(root for root in code.roots if "{namespace}" not in str(root)),
+        *(one.path for one in code.images),
+    ]
+    if not code.roots and not code.images:
+        fix = (
+            "mount the code, and name it in the bounds (kubernetes: code), or nothing is estimated"
+        )
+        yield Check("code", "warning", "the bounds say nowhere where jobs' code is", fix)
+        return
+    unread = [str(one) for one in folders if not os.access(one, os.R_OK | os.X_OK)]
+    if unread:
+        fix = "mount them, readable by this user"
+        yield Check("code", "failed", f"cannot be read: {', '.join(unread[:4])}", fix)
+    else:
+        yield Check(
+            "code", "ok", f"{counted(len(code.roots) + len(code.images), 'place')} to look at"
+        )
+
+
+def _isolation(api: Api) -> Iterator[Check]:
+    """Whether a node could be tainted, tried as a dry run that the server throws away."""
+    from schedmate.schedulers.live.kubernetes.api import JSON_PATCH
+    from schedmate.schedulers.live.kubernetes.fields import text_at
+    from schedmate.schedulers.live.kubernetes.kinds import path_of
+    from schedmate.schedulers.live.kubernetes.nodes import isolating, ours
+
+    try:
+        nodes, _ = api.list(path_of("", "v1", "nodes", None))
+        free = [node for node in nodes if not ours(node)]
+        if not free:
+            yield Check("isolation", "warning", "no node without our taint: not tested")
+            return
+        name = text_at(free[0], "metadata.name")
+        path = path_of("", "v1", "nodes", None, name)
+        api.patch(path, isolating(free[0], "doctor-dry-run"), JSON_PATCH, dry_run=True)
+    except SchedmateError as error:
+        fix = "apply examples/kubernetes/recover; look at admission policies for nodes"
+        yield Check("isolation", "failed", str(error), fix)
+    else:
+        fact = f"{counted(len(nodes), 'node')}; {name} could be tainted (dry run)"
+        yield Check("isolation", "ok", fact)

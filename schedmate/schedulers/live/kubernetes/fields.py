@@ -1,0 +1,72 @@
+"""Fields of objects that others wrote: what has another type than expected is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+
+def at(found: Any, path: str) -> Any:
+    """The value at `a.b.c`, or None."""
+    for name in path.split("."):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(name)
+    return found
+
+
+def text_at(found: Any, path: str) -> str:
+    """The text at `a.b.c`, or an empty one."""
+    value = at(found, path)
+    return value if isinstance(value, str) else ""
+
+
+def list_at(found: Any, path: str) -> list[dict[str, Any]]:
+    """The mappings in the list at `a.b.c`."""
+    value = at(found, path)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def number_at(found: Any, path: str, default: int = 0) -> int:
+    """The whole number at `a.b.c`."""
+    value = at(found, path)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def mapping_at(found: Any, path: str) -> dict[str, str]:
+    """The texts in the mapping at `a.b.c`: labels, annotations."""
+    value = at(found, path)
+    if not isinstance(value, dict):
+        return {}
+    return {name: one for name, one in value.items() if isinstance(one, str)}
+
+
+def time_at(found: Any, path: str) -> float | None:
+    """The RFC 3339 time at `a.b.c` [s since epoch]."""
+    try:
+        return datetime.fromisoformat(text_at(found, path)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def every(found: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """What is at a path whose `*` stands for each entry of a mapping or list, and its key."""
+    first, _, rest = path.partition(".")
+    if first == "*":
+        pairs = (
+            found.items()
+            if isinstance(found, dict)
+            else enumerate(found)
+            if isinstance(found, list)
+            else ()
+        )
+        for key, value in pairs:
+            if rest:
+                for _, one in every(value, rest):
+                    yield str(key), one
+            else:
+                yield str(key), value
+        return
+    if isinstance(found, dict) and first in found:
+        yield from every(found[first], rest) if rest else iter([(first, found[first])])

@@ -1,0 +1,114 @@
+"""Logs of pods, fetched into files: what they say is read in confined processes, from there.
+
+Each run of a job has a folder with a file for each container (`POD.CONTAINER.log`), as ranks have
+them. What is fetched is bounded, and old folders go when there are too many.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from schedmate.files import replaced
+from schedmate.paths import children
+from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError
+from schedmate.schedulers.live.kubernetes.kinds import path_of
+
+TAIL_LINES = 3000
+"""Lines that are fetched of the log of a running job."""
+LONGEST_TAIL = 2 << 20
+"""Bytes of these at most."""
+LONGEST = 32 << 20
+"""Bytes that are fetched of a failed container's log."""
+LOG_TIMEOUT_S = 15.0
+"""How long fetching one log may take [s]."""
+MOST = 64
+"""Logs that are fetched of one run."""
+KEPT = 200
+"""Folders that are kept; then the oldest go."""
+
+
+class Source(NamedTuple):
+    """The log of a container, or of the one before it in the same pod."""
+
+    namespace: str
+    pod: str
+    container: str
+    previous: bool = False
+
+
+class Logs:
+    """A folder of logs."""
+
+    def __init__(self, api: Api, folder: Path) -> None:
+        self._api, self._folder = api, folder
+
+    def fetch(self, name: str, sources: Iterable[Source], *, tail: bool) -> tuple[Path | None, str]:
+        """The folder with the logs of one run, `name` being its own; None without any, and why.
+
+        `tail` fetches what was written last, else all that is kept.
+        """
+        short = re.sub(r"[^A-Za-z0-9@.-]", "_", name)[:120]
+        folder = self._folder / f"{short}-{sha256(name.encode()).hexdigest()[:12]}"
+        why = "no pod of it is left"
+        unreachable, fetched = 0, set()
+        for source in list(sources)[:MOST]:
+            try:
+                text = self._text(source, tail=tail)
+            except KubernetesError as error:
+                if error.code in (0, 429, 503):  # the API server itself
+                    raise
+                why = str(error)  # the container or its node is gone
+                unreachable += error.code >= 500
+                if unreachable >= 3:
+                    break
+                continue
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not text:
+                why = "its log is empty"
+                continue
+            fetched.add(folder / f"{source.pod}.{source.container}.log")
+            with replaced(folder / f"{source.pod}.{source.container}.log") as file:
+                file.write_bytes(text)
+        if not fetched:
+            return None, why
+        for old in set(children(folder)) - fetched:  # of pods that were replaced
+            old.unlink(missing_ok=True)
+        self._prune()
+        return folder, ""
+
+    def _text(self, source: Source, *, tail: bool) -> bytes:
+        path = path_of("", "v1", "pods", source.namespace, source.pod)
+        return self._api.text(
+            f"{path}/log",
+            container=source.container,
+            previous="true" if source.previous else None,
+            tailLines=TAIL_LINES if tail else None,
+            limitBytes=LONGEST_TAIL if tail else LONGEST,
+            timeout_s=LOG_TIMEOUT_S,
+        )
+
+    def of_nodes(self, name: str, said: Mapping[str, Iterable[str]]) -> list[Path]:
+        """Files with what nodes said, each named after its node and after nothing that a job's
+        owner chose."""
+        folder = self._folder / f"nodes-{sha256(name.encode()).hexdigest()[:24]}"
+        found = []
+        for node, lines in said.items():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            found.append(folder / f"{node}.log")
+            with replaced(found[-1]) as file:
+                text = "".join(f"{line}\n" for line in lines)
+                file.write_text(text, "utf-8", "backslashreplace")
+        return found
+
+    def _prune(self) -> None:
+        folders = sorted(
+            (one for one in children(self._folder) if one.is_dir()),
+            key=lambda one: one.stat().st_mtime,
+        )
+        for folder in folders[:-KEPT]:
+            shutil.rmtree(folder, ignore_errors=True)

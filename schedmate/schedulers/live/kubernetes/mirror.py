@@ -1,0 +1,152 @@
+"""All objects of one kind that a selector names, as the API server has them, kept up by a watch.
+
+A list, then a watch from its version on, with bookmarks; again from the beginning where the server
+has forgotten that version (410) and every `RESYNC_S`. While it is not up to date it says so, and
+never that there is nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from schedmate.schedulers.live.kubernetes.api import Api, Json, KubernetesError, Watching
+from schedmate.schedulers.live.kubernetes.fields import text_at
+from schedmate.schedulers.live.watch import pause_s
+
+RESYNC_S = 3600.0
+"""After this long everything is listed anew, whatever the watch said [s]."""
+WATCH_S = 240
+"""How long one watch lasts; the server ends it then [s]."""
+QUIET_S = 90.0
+"""A watch on which nothing comes for this long is broken: bookmarks come each minute [s]."""
+ABSENT_S = 60.0
+"""How often it is looked whether a kind that is not installed is by now [s]."""
+STALE_S = 180.0
+"""What was not heard of for this long is not relied on [s]."""
+
+
+class Mirror:
+    """One list and watch, in a thread of its own."""
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        *,
+        labels: str | None = None,
+        slim: Callable[[Json], Json] = lambda one: one,
+        changed: Callable[[], object] = lambda: None,
+        optional: bool = False,
+    ) -> None:
+        """`slim` makes of an object what is kept of it; `changed` is called after each change.
+        An `optional` kind may not be installed: then there are none."""
+        self.path = path
+        self._api, self._labels, self._slim, self._changed = api, labels, slim, changed
+        self._optional = optional
+        self._objects: dict[str, Json] = {}
+        self._lock = threading.Lock()
+        self._synced = threading.Event()
+        self._stopped = threading.Event()
+        self._heard = 0.0
+        self._problem = ""
+        self._watching: Watching | None = None
+        self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
+        self.lists = 0
+        """How often everything was listed."""
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch, and wait a little for its thread."""
+        self._stopped.set()
+        watching = self._watching
+        if watching is not None:
+            with suppress(Exception):  # it has ended by itself meanwhile
+                watching.close()
+        self._thread.join(5.0)
+
+    def items(self, wait_s: float = 30.0) -> list[Json]:
+        """What there is. Raises `KubernetesError` where that is not known, or not any more."""
+        if not self._synced.wait(wait_s):
+            raise KubernetesError(self._problem or f"{self.path} was not listed in {wait_s:g} s.")
+        with self._lock:
+            age = time.monotonic() - self._heard
+            if age > STALE_S or self._problem:
+                raise KubernetesError(
+                    self._problem or f"nothing was heard of {self.path} for {age:.0f} s."
+                )
+            return list(self._objects.values())
+
+    # -- its thread --------------------------------------------------------
+
+    def _run(self) -> None:
+        version, failures, until = "", 0, 0.0
+        while not self._stopped.is_set():
+            try:
+                if not version or time.monotonic() > until:
+                    version, until = self._list(), time.monotonic() + RESYNC_S
+                version = self._follow(version)
+                failures = 0
+            except KubernetesError as error:
+                if self._stopped.is_set():
+                    return
+                if error.code == 404 and self._optional:
+                    self._set({})
+                    version = ""
+                    self._stopped.wait(ABSENT_S)
+                    continue
+                if error.code == 410:  # what happened since that version is forgotten
+                    version = ""
+                else:
+                    with self._lock:
+                        self._problem = str(error)
+                if not error.passes:
+                    version = ""
+                pause = pause_s(0.25, failures, random.random()) if failures else 0.0  # noqa: S311
+                failures += 1
+                self._stopped.wait(max(min(pause, 30.0), error.retry_after_s or 0.0))
+
+    def _list(self) -> str:
+        self.lists += 1
+        items, version = self._api.list(self.path, labelSelector=self._labels)
+        self._set({text_at(one, "metadata.uid"): self._slim(one) for one in items})
+        return version
+
+    def _set(self, objects: dict[str, Json]) -> None:
+        with self._lock:
+            self._objects, self._problem, self._heard = objects, "", time.monotonic()
+        self._synced.set()
+        self._changed()
+
+    def _follow(self, version: str) -> str:
+        """One watch; gives the version that it came to."""
+        query = {"labelSelector": self._labels, "timeoutSeconds": WATCH_S}
+        watching = self._api.watch(self.path, read_s=QUIET_S, resourceVersion=version, **query)
+        self._watching = watching
+        try:
+            with self._lock:
+                self._heard, self._problem = time.monotonic(), ""
+            if self._stopped.is_set():
+                return version
+            for kind, found in watching:
+                version = text_at(found, "metadata.resourceVersion") or version
+                uid = text_at(found, "metadata.uid")
+                with self._lock:
+                    self._heard, self._problem = time.monotonic(), ""
+                    if kind == "DELETED":
+                        self._objects.pop(uid, None)
+                    elif kind in ("ADDED", "MODIFIED"):
+                        self._objects[uid] = self._slim(found)
+                if kind != "BOOKMARK":
+                    self._changed()
+        finally:
+            self._watching = None
+        with self._lock:
+            self._heard = time.monotonic()
+        return version

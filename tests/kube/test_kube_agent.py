@@ -1,0 +1,369 @@
+"""An agent on the stand-in for a Kubernetes API server: advice, order, recovery, and its rights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from api_rights import Rights
+from api_server import ApiServer
+from kube_cluster import AGENT, ECC, THEIRS, XID, Cluster, manifests
+from kube_files import AgentFiles
+
+from schedmate.errors import SchedmateError
+from schedmate.recovery.service import Recovery
+from schedmate.schedulers.live.actions import Drain, Resume
+from schedmate.schedulers.live.kubernetes.marks import parts_of
+from schedmate.schedulers.live.kubernetes.nodes import ours
+
+ANNOTATE = {"where": "annotation"}
+LOOK = ("base",)
+ALL = ("base", "annotate", "recover")
+
+
+def be_the_agent(server: ApiServer, files: AgentFiles, *folders: str) -> None:
+    """Give the agent the rights of these manifests, and no other."""
+    server.rights = Rights(manifests(*folders))
+    files.be(AGENT)
+
+
+def broken_node(cluster: Cluster) -> dict[str, object]:
+    """Three nodes, one of them broken, and a job that failed on it; its pods that are left."""
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        cluster.node(name, taints=[dict(THEIRS)], broken=XID if name == "gpu-2" else "")
+    job = cluster.job("train")
+    cluster.pod(job, "gpu-2", name="train-a", phase="Failed", exit_code=1, log=ECC)
+    cluster.pod(job, "gpu-2", name="train-b")
+    cluster.pod(job, "gpu-1", name="train-c")
+    return job
+
+
+def test_a_labelled_job_is_estimated_and_annotated_once(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    be_the_agent(server, files, "base", "annotate")
+    files.allow(annotate=ANNOTATE, kubernetes={"lease_namespace": "schedmate"})
+    job = cluster.job("train", annotations={"schedmate.io/code": "train"})
+    its = cluster.job(
+        "its", annotations={"schedmate.io/code": "train", "schedmate.io/estimate": "two hours"}
+    )
+    other = cluster.job("other", labels={})
+    cluster.pytorchjob("big", 3, "torchrun train.py --epochs 4")
+    cluster.rayjob("ray", "python train.py --epochs 2")
+    with files.opened() as setup:
+        first, second = setup.agent.once(), setup.agent.once()
+        known = {
+            one.id: setup.adapter.describe([one.id])[one.id].spec for one in setup.adapter.jobs()
+        }
+    assert first.problems == []
+    assert {one.job for one in first.estimated} == {
+        "team-a/job/train", "team-a/job/its", "team-a/pytorchjob/big", "team-a/rayjob/ray",
+    }  # fmt: skip
+    assert cluster.annotations(job)["schedmate.io/estimate"].startswith("schedmate: about 30 min")
+    assert cluster.annotations(its)["schedmate.io/estimate"] == "two hours"
+    assert "schedmate.io/estimate" not in cluster.annotations(other)
+    assert not second.estimated
+    assert not second.actions
+    assert len(server.requests("PATCH")) == 1
+    assert (
+        known["team-a/pytorchjob/big"].launch.gpus,
+        known["team-a/pytorchjob/big"].launch.nodes,
+    ) == (16, 4)
+    assert known["team-a/rayjob/ray"].command == "python train.py --epochs 2"
+    assert known["team-a/rayjob/ray"].launch.gpus == 12
+
+
+def test_a_node_that_says_it_is_broken_is_isolated_and_its_pods_start_elsewhere(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    be_the_agent(server, files, *ALL)
+    files.allow(
+        recover=True,
+        automatic=("isolate", "restart", "notify"),
+        kubernetes={"lease_namespace": "schedmate"},
+    )
+    job = broken_node(cluster)
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        first, second, third = (setup.agent.once() for _ in range(3))
+        assert [one.problems for one in (first, second, third)] == [[], [], []]
+        diagnosis = first.failed[0].diagnosis
+        assert diagnosis is not None
+        assert (diagnosis.error_name, diagnosis.origin) == ("ECC Error", "node_log")
+        assert [one.action.kind for one in second.actions] == ["drain", "requeue", "notify"]
+        assert not third.actions
+        plan = first.failed[0].plan
+        assert plan is not None
+        assert cluster.taints("gpu-2") == [
+            THEIRS,
+            {"key": "schedmate.io/isolated", "value": f"ecc-error-{plan}", "effect": "NoSchedule"},
+        ]
+        assert cluster.pods() == ["train-a", "train-c"]
+        assert cluster.annotations(job)["schedmate.io/requeued"].startswith("3000 ")
+        assert cluster.taints("gpu-1") == [THEIRS]
+        # what was done can be taken back, and what is somebody else's stays
+        healer = setup.agent._healer
+        service = healer._service  # type: ignore[union-attr]
+        assert isinstance(service, Recovery)
+        assert service.undo(plan).status.state == "undone"
+    assert cluster.taints("gpu-2") == [THEIRS]
+    with files.kept() as record:
+        assert record.verify().broken is None
+        assert not record.undetermined()
+
+
+def test_nothing_is_done_that_nobody_approved(cluster: Cluster, files: AgentFiles) -> None:
+    files.allow(recover=True, automatic=("notify",))
+    broken_node(cluster)
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        assert len(setup.agent.once().waiting) == 1
+        assert not setup.agent.once().actions
+    assert cluster.taints("gpu-2") == [THEIRS]
+    assert len(cluster.pods()) == 3
+    assert not cluster.server.requests("PATCH")
+
+
+def test_a_job_alone_isolates_no_node(cluster: Cluster, files: AgentFiles) -> None:
+    files.allow(recover=True, automatic=("isolate", "restart", "notify", "diagnose"))
+    cluster.node("gpu-1")
+    job = cluster.job("train")
+    text = f"2026-01-01T00:00:00Z gpu-1 kernel: {XID}\n{ECC}"
+    cluster.pod(job, "gpu-1", phase="Failed", exit_code=1, log=text)
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        first, _ = setup.agent.once(), setup.agent.once()
+    assert first.failed[0].diagnosis is not None
+    assert cluster.taints("gpu-1") == []
+
+
+def test_a_restarted_container_is_read_where_its_log_is(
+    cluster: Cluster, files: AgentFiles
+) -> None:
+    job = cluster.job("train")
+    cluster.node("gpu-1")
+    cluster.pod(job, "gpu-1", exit_code=1, again=True, log=ECC)
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        first, second = setup.agent.once(), setup.agent.once()
+    (failed,) = first.failed
+    assert failed.diagnosis is not None
+    assert failed.diagnosis.error_name == "ECC Error"
+    assert not second.failed
+    assert any(one.query.get("previous") == "true" for one in cluster.server.asked)
+
+
+def test_a_job_that_is_over_is_learned_once(cluster: Cluster, files: AgentFiles) -> None:
+    done = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-01T00:30:00Z"}
+    status = {"conditions": [done], "startTime": "2026-11-01T00:00:00Z"}
+    cluster.job("done", annotations={"schedmate.io/code": "train"}, status=status, age_s=9e6)
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        assert setup.agent.once().learned == 0  # it ended before the agent began
+        setup.memory.set_mark("begun", 1.0)
+        setup.memory.set_mark("learned until", 1.0)
+        assert [setup.agent.once().learned for _ in range(2)] == [1, 0]
+        opened = setup.mate._advice.open(create=False)
+        assert opened is not None
+        (record,) = [one for one in opened[0].export() if "job/done@" in one.job_id]
+    assert (record.state, record.duration_s) == ("COMPLETED", 1800.0)
+    assert record.metadata.training.iters == 3
+
+
+def test_shorter_jobs_come_first_in_kueue_within_the_band(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    be_the_agent(server, files, "base", "annotate")
+    order = {
+        "allowed": True,
+        "lowest": -50,
+        "highest": 50,
+        "levels": 11,
+        "shortest": 300,
+        "longest": 5000,
+        "ageing": "1000d",
+        "every": 0.001,
+    }
+    files.allow(order=order, kubernetes={"lease_namespace": "schedmate"})
+    code = {"schedmate.io/code": "train"}
+    short = cluster.workload(
+        cluster.job("short", "python train.py --epochs 1", queue="gpus", annotations=code)
+    )
+    long = cluster.workload(
+        cluster.job("long", "python train.py --epochs 4", queue="gpus", annotations=code)
+    )
+    theirs = cluster.workload(
+        cluster.job("theirs", "python train.py --epochs 1", queue="gpus", annotations=code),
+        boost="7",
+    )
+    admitted = cluster.workload(
+        cluster.job("admitted", "python train.py --epochs 1", queue="gpus", annotations=code)
+    )
+    key = ("kueue.x-k8s.io", "workloads", "team-a", admitted["metadata"]["name"])
+    reserved = {
+        "type": "QuotaReserved",
+        "status": "True",
+        "reason": "QuotaReserved",
+        "message": "",
+        "lastTransitionTime": "2026-11-01T00:30:00Z",
+    }
+    cluster.change(key, lambda one: one.update(status={"conditions": [reserved]}))
+    boost = "kueue.x-k8s.io/priority-boost"
+    with files.opened() as setup:
+        first, second = setup.agent.once(), setup.agent.once()
+        assert first.problems == []
+        values = [int(cluster.annotations(one).get(boost, 0)) for one in (short, long)]
+        assert -50 <= values[1] < 0 < values[0] <= 50
+        assert cluster.annotations(theirs)[boost] == "7"
+        assert boost not in cluster.annotations(admitted)
+        assert not second.actions
+        assert setup.agent.take_back_order() == 2
+    assert boost not in cluster.annotations(short)
+
+
+def test_what_kueue_queues_is_looked_at_whatever_it_is(cluster: Cluster, files: AgentFiles) -> None:
+    labels = {"schedmate.io/watch": "true"}
+    unknown = {
+        "apiVersion": "jobset.x-k8s.io/v1",
+        "kind": "JobSet",
+        "metadata": {"name": "a", "namespace": "team-a", "uid": "u"},
+    }
+    cluster.workload(unknown, labels=labels)
+    cluster.workload(cluster.job("train", queue="gpus"), labels=labels)
+    with files.opened() as setup:
+        jobs = {one.id: one for one in setup.adapter.jobs()}
+        assert set(jobs) == {"team-a/workload/jobset-a", "team-a/job/train"}
+        assert jobs["team-a/job/train"].queues == ("gpus",)
+        assert not jobs["team-a/job/train"].held
+        spec = setup.adapter.describe(["team-a/workload/jobset-a"])["team-a/workload/jobset-a"].spec
+    assert (spec.launch.gpus, spec.command) == (4, "bash -c 'python train.py --epochs 3'")
+
+
+@pytest.mark.parametrize(
+    "said", ["/etc", "../../../etc", "train/../../team-b/secret", "escape", "\x00", "x" * 5000]
+)
+def test_an_annotation_that_leads_out_of_the_roots_reads_nothing(
+    cluster: Cluster, files: AgentFiles, said: str
+) -> None:
+    other = files.code / "team-b" / "secret"
+    other.mkdir(parents=True)
+    (other / "train.py").write_text("import torch\n")
+    (files.code / "team-a" / "escape").symlink_to(other)
+    files.allow(annotate=ANNOTATE)
+    job = cluster.job("train", annotations={"schedmate.io/code": said})
+    with files.opened() as setup:
+        found = setup.agent.once()
+    assert found.problems == []
+    assert found.estimated[0].estimate.abstained
+    assert "schedmate.io/estimate" not in cluster.annotations(job)
+
+
+@pytest.mark.parametrize("change", ["annotate", "recover"])
+def test_an_agent_without_the_rights_says_so_and_goes_on(
+    server: ApiServer, cluster: Cluster, files: AgentFiles, change: str
+) -> None:
+    be_the_agent(server, files, *LOOK)
+    files.begin_an_hour_ago()
+    files.allow(
+        recover=change == "recover", automatic=("isolate", "restart", "notify"), annotate=ANNOTATE,
+        kubernetes={"lease_namespace": "schedmate", "isolate": change == "recover"},
+    )  # fmt: skip
+    broken_node(cluster)
+    cluster.job("new", annotations={"schedmate.io/code": "train"})
+    with files.opened() as setup:
+        first, second = setup.agent.once(), setup.agent.once()
+    assert any("403" in one for one in first.problems + second.problems)
+    assert first.failed
+    assert first.estimated
+    assert not server.requests("PATCH")
+    assert len(cluster.pods()) == 3
+
+
+def test_in_one_namespace_no_right_to_the_cluster_is_needed(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    lease = [one for one in manifests("base") if one["metadata"]["name"] == "schedmate-lease"]
+    server.rights = Rights([*manifests("namespaced"), *lease])
+    files.be(AGENT)
+    kubernetes = {"namespaces": ["team-a"], "lease_namespace": "schedmate"}
+    files.allow(annotate=ANNOTATE, kubernetes=kubernetes)
+    job = cluster.job("train", annotations={"schedmate.io/code": "train"})
+    cluster.job("train", namespace="team-b", annotations={"schedmate.io/code": "train"})
+    cluster.pod(cluster.job("failed"), "gpu-1", phase="Failed", exit_code=1, log=ECC)
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        found = setup.agent.once()
+    assert found.problems == []
+    assert "schedmate.io/estimate" in cluster.annotations(job)
+    assert {one.job for one in found.estimated} == {"team-a/job/train", "team-a/job/failed"}
+    assert found.failed[0].diagnosis is not None
+    assert not [one for one in server.asked if one.code == 403 and "/nodes" not in one.path]
+
+
+def test_a_dry_run_changes_nothing(cluster: Cluster, files: AgentFiles) -> None:
+    files.allow(recover=True, automatic=("isolate", "restart", "notify"), annotate=ANNOTATE)
+    broken_node(cluster)
+    cluster.job("new", annotations={"schedmate.io/code": "train"})
+    before = cluster.store.version
+    done = files.command("agent", "--once", "--dry-run", "--json", *files.options)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [one["state"] for one in document["actions"]] == ["would"]
+    assert cluster.store.version == before
+    assert not files.record.exists()
+
+
+def test_plan_shows_what_would_be_done(cluster: Cluster, files: AgentFiles) -> None:
+    files.allow(recover=True)
+    broken_node(cluster)
+    before = cluster.store.version
+    shown = files.command("plan", "team-a/job/train", *files.options)
+    assert shown.returncode == 0, shown.stderr
+    assert "ECC Error" in shown.stdout
+    assert "drain node gpu-2" in shown.stdout
+    assert cluster.store.version == before
+    refused = files.command("plan", "team-a/job/none", *files.options)
+    assert (refused.returncode, refused.stderr.count("\n")) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "job", ["train", "team-a/nope/train", "team-a/job/../x", "/job/x", "a/job/"]
+)
+def test_what_is_no_id_of_a_job_is_refused(job: str) -> None:
+    with pytest.raises(SchedmateError, match="NAMESPACE/KIND/NAME"):
+        parts_of(job)
+
+
+def test_the_kill_switch_stops_every_change(cluster: Cluster, files: AgentFiles) -> None:
+    files.allow(recover=True, automatic=("isolate", "restart", "notify"), annotate=ANNOTATE)
+    broken_node(cluster)
+    cluster.job("new", annotations={"schedmate.io/code": "train"})
+    files.begin_an_hour_ago()
+    files.stop.touch()
+    with files.opened() as setup:
+        for _ in range(2):
+            assert setup.agent.once().stopped
+    assert not cluster.server.requests("PATCH")
+    assert len(cluster.pods()) == 3
+
+
+def test_a_taint_is_ours_only_with_our_key_and_effect() -> None:
+    def node(**taint: str) -> dict[str, object]:
+        return {"spec": {"taints": [taint]}}
+
+    assert ours(node(key="schedmate.io/isolated", value="m", effect="NoSchedule")) == "m"
+    assert not ours(node(key="schedmate.io/isolated", value="m", effect="NoExecute"))
+    assert not ours(node(key="other", value="m", effect="NoSchedule"))
+    assert Drain(node="n", mark="ab").undo() == Resume(node="n", mark="ab")
+
+
+def test_without_a_cluster_one_sentence_is_said(tmp_path: Path) -> None:
+    from schedmate.schedulers.live.kubernetes.api import connect
+
+    bad = tmp_path / "kubeconfig"
+    for text in (None, "", "apiVersion: v1\nkind: Config\n", "- 1", "{"):
+        if text is not None:
+            bad.write_text(text)
+        with pytest.raises(SchedmateError, match="no cluster is known"):
+            connect(str(bad))
