@@ -64,7 +64,7 @@ def command_of(container: Mapping[str, Any], entry: ImageCode | None, path: Path
     words = [
         word
         for part in ("command", "args")
-        for word in container.get(part) or ()
+        for word in _listed(container.get(part))
         if isinstance(word, str)
     ]
     known = {
@@ -75,6 +75,10 @@ def command_of(container: Mapping[str, Any], entry: ImageCode | None, path: Path
         place = str(entry.at).rstrip("/")
         words = [_moved(word, place, str(path)) for word in words]
     return shlex.join(words)[:LONGEST_COMMAND]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _expanded(word: str, known: Mapping[str, Any]) -> str:

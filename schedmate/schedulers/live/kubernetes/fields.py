@@ -16,6 +16,12 @@ def at(found: Any, path: str) -> Any:
     return found
 
 
+def part(found: Any, path: str) -> dict[str, Any]:
+    """The mapping at `a.b.c`, or an empty one."""
+    value = at(found, path)
+    return value if isinstance(value, dict) else {}
+
+
 def text_at(found: Any, path: str) -> str:
     """The text at `a.b.c`, or an empty one."""
     value = at(found, path)

@@ -16,6 +16,7 @@ from schedmate.schedulers.live.kubernetes.fields import (
     list_at,
     mapping_at,
     number_at,
+    part,
     text_at,
     time_at,
 )
@@ -72,7 +73,7 @@ def number_of(attempt: Attempt, created: float) -> int:
 
 def slim_pod(pod: Json) -> Json:
     """What is kept of a pod while it is watched."""
-    about, spec, status = (pod.get(one) or {} for one in ("metadata", "spec", "status"))
+    about, spec, status = (part(pod, one) for one in ("metadata", "spec", "status"))
     kept = {
         name: about[name]
         for name in (*KEPT, "deletionTimestamp", "resourceVersion")
@@ -116,7 +117,7 @@ def ends(pod: Json) -> list[Ended]:
                     exit_code=code,
                     state=_state(pod, text_at(end, "reason"), code),
                     # lastState is of a container that was started again, or waits to be
-                    previous=previous and "terminated" not in (one.get("state") or {}),
+                    previous=previous and at(one, "state.terminated") is None,
                 )
             )
             if previous and not found[-1].previous:
@@ -206,10 +207,7 @@ def main_container(spec: Any) -> Json:
 
 def gpus_of(container: Json) -> float:
     """GPUs that a container asks for, of any maker."""
-    asked = {
-        **(at(container, "resources.requests") or {}),
-        **(at(container, "resources.limits") or {}),
-    }
+    asked = {**part(container, "resources.requests"), **part(container, "resources.limits")}
     total = 0.0
     for name, amount in asked.items():
         if name.endswith("/gpu") or name.rpartition("/")[2].startswith(("gpu.", "mig-")):

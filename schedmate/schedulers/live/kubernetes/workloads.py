@@ -16,6 +16,7 @@ from schedmate.schedulers.live.kubernetes.fields import (
     list_at,
     mapping_at,
     number_at,
+    part,
     text_at,
     time_at,
 )
@@ -70,7 +71,7 @@ class Workload(NamedTuple):
 
 def slim(found: Json) -> Json:
     """What is kept of an object while it is watched."""
-    about = {key: one for key, one in (found.get("metadata") or {}).items() if key not in DROPPED}
+    about = {key: one for key, one in part(found, "metadata").items() if key not in DROPPED}
     return {**found, "metadata": about}
 
 
@@ -175,7 +176,7 @@ def _parts(job: Workload) -> Iterator[_Part]:
                 yield _Part(name, spec, max(0, count))
     if not job.kind.templates:
         for pod in job.pods:
-            yield _Part("", pod.get("spec") or {}, 1)
+            yield _Part("", part(pod, "spec"), 1)
 
 
 def describe(job: Workload, code: CodeBounds) -> tuple[Description, str]:

@@ -1,0 +1,326 @@
+"""What is read of objects that others wrote: runs of pods, commands, directories, answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_server import ApiServer, Failure
+from hypothesis import given
+from hypothesis import strategies as st
+from kube_cluster import Cluster, stamp
+from kube_files import AgentFiles
+
+from schedmate.schedulers.live.actions import Annotate
+from schedmate.schedulers.live.bounds import CodeBounds, ImageCode
+from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError, Pace, connect
+from schedmate.schedulers.live.kubernetes.code import below, command_of, folder_of
+from schedmate.schedulers.live.kubernetes.fields import every
+from schedmate.schedulers.live.kubernetes.kinds import kinds
+from schedmate.schedulers.live.kubernetes.logs import LONGEST, Logs, Source
+from schedmate.schedulers.live.kubernetes.nodes import isolating, live_node, returning, said_by
+from schedmate.schedulers.live.kubernetes.pods import attempts, ends, is_live, number_of, slim_pod
+from schedmate.schedulers.live.kubernetes.workloads import Workload, describe, live, outcome
+
+Json = dict[str, Any]
+
+
+def pod(name: str, *spans: tuple[float, float, int], phase: str = "Failed", **status: Any) -> Json:
+    """A pod whose container ran in these spans [s ago] and ended with these codes."""
+    state: Json = {"name": "train", "state": {"running": {}}}
+    for place, (began, ended, code) in zip(("state", "lastState"), reversed(spans), strict=False):
+        state[place] = {
+            "terminated": {
+                "startedAt": stamp(began),
+                "finishedAt": stamp(ended),
+                "exitCode": code,
+                "reason": status.get("why", "Error"),
+            }
+        }
+    found = {"phase": phase, "containerStatuses": [state], **status}
+    about = {"name": name, "uid": f"u-{name}", "namespace": "team-a"}
+    return {"metadata": about, "spec": {"nodeName": f"node-{name}"}, "status": found}
+
+
+def disrupted(reason: str) -> Json:
+    return {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason}]}
+
+
+def test_pods_that_fail_together_are_one_run_and_later_ones_another() -> None:
+    gang = [pod("a", (600, 300, 1)), pod("b", (600, 290, 1)), pod("c", (595, 280, 137))]
+    again = [pod("d", (200, 100, 1)), pod("e", (100, 50, 0), phase="Succeeded")]
+    first, second = attempts([*again, *gang])
+    assert [one.pod for one in first.failures] == ["a", "b", "c"]
+    assert [one.pod for one in second.failures] == ["d"]
+    assert number_of(second, first.began) == 400
+    assert number_of(first, first.began + 5) == 0
+
+
+def test_a_container_that_was_started_again_has_its_log_before() -> None:
+    (one,) = ends(pod("a", (600, 300, 1), phase="Running") | {"x": 1})
+    assert not one.previous
+    found = pod("a", (600, 300, 1), phase="Running")
+    container = found["status"]["containerStatuses"][0]
+    container["lastState"] = container["state"]
+    container["state"] = {"running": {}}
+    (one,) = ends(found)
+    assert one.previous
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "state"),
+    [
+        ({"why": "OOMKilled"}, 137, "OUT_OF_MEMORY"),
+        ({}, 1, "FAILED"),
+        ({"reason": "NodeShutdown"}, 137, "NODE_FAIL"),
+        ({"reason": "DeadlineExceeded"}, 137, "TIMEOUT"),
+        (disrupted("PreemptionByScheduler"), 137, "PREEMPTED"),
+        (disrupted("DeletionByTaintManager"), 137, "NODE_FAIL"),
+    ],
+)
+def test_how_a_pod_ended(status: Json, code: int, state: str) -> None:
+    (run,) = attempts([pod("a", (600, 300, code), **status)])
+    assert run.state == state
+
+
+def test_a_pod_whose_node_went_away_says_nothing_of_its_containers() -> None:
+    gone = pod("a", phase="Failed", reason="NodeLost", startTime=stamp(600))
+    gone["status"]["containerStatuses"] = []
+    (run,) = attempts([gone, pod("b", (600, 300, 1))])
+    assert run.state == "NODE_FAIL"
+    assert attempts([pod("a", (600, 300, 0), phase="Succeeded")]) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inside: st.lists(inside, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["metadata", "spec", "status", "conditions", "containerStatuses", "state", "lastState",
+             "terminated", "type", "name", "template", "containers", "resources", "limits", "env",
+             "exitCode", "finishedAt", "taints", "labels", "annotations", "nvidia.com/gpu"]
+        ),
+        inside,
+        max_size=5,
+    ),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@given(JSON)
+def test_no_object_breaks_the_reading(found: Any) -> None:
+    said = found if isinstance(found, dict) else {"spec": found, "status": found, "metadata": found}
+    about = said.get("metadata")
+    said = {**said, "metadata": about if isinstance(about, dict) else {}}
+    kept = slim_pod(said)
+    ends(kept), is_live(kept), attempts([kept]), said_by([said]), returning(said, "m")
+    live_node(said, False, 0)
+    for kind in kinds().values():
+        job = Workload(kind, said, (kept,))
+        outcome(job), live(job), describe(job, CodeBounds())
+
+
+def test_our_taint_is_added_wherever_taints_are() -> None:
+    import jsonpatch
+
+    for spec in ({"taints": []}, {"taints": [{"key": "a", "effect": "NoSchedule"}]}, {}, None):
+        node = {"metadata": {"resourceVersion": "7"}} | ({} if spec is None else {"spec": spec})
+        tainted = jsonpatch.apply_patch(node, isolating(node, "m"))
+        assert tainted["spec"]["taints"][:-1] == (spec or {}).get("taints", [])
+        back = jsonpatch.apply_patch(tainted, returning(tainted, "m"))
+        assert back["spec"]["taints"] == (spec or {}).get("taints", [])
+        assert returning(tainted, "other") == []
+
+
+def test_values_at_a_path_of_many() -> None:
+    found = {"a": {"x": {"b": 1}, "y": {"b": 2}, "z": 3}, "l": [{"b": 4}]}
+    assert dict(every(found, "a.*.b")) == {"x": 1, "y": 2}
+    assert list(every(found, "l.*.b")) == [("0", 4)]
+    assert [key for key, _ in every(found, "a.*")] == ["x", "y", "z"]
+    assert list(every(found, "none.*")) == []
+
+
+# -- code ----------------------------------------------------------------
+
+
+def test_a_directory_is_below_a_root_or_none(tmp_path: Path) -> None:
+    root, other = tmp_path / "root", tmp_path / "other"
+    (root / "in").mkdir(parents=True)
+    other.mkdir()
+    (root / "out").symlink_to(other)
+    (root / "loop").symlink_to(root / "loop")
+    (root / "fine").symlink_to(root / "in")
+    assert below([root], "in") == root / "in"
+    assert below([root], str(root / "in")) == root / "in"
+    assert below([root], "fine") == root / "in"
+    for said in ("out", "../other", str(other), "loop", "none", "in/../../other", "/", "\0"):
+        assert below([root], said) is None, said
+
+
+@given(st.text(max_size=40))
+def test_no_annotation_leads_out_of_the_roots(said: str) -> None:
+    root = Path(__file__).parent
+    found = below([root], said)
+    assert found is None or found.is_relative_to(root.resolve())
+
+
+def test_an_image_says_where_its_code_is(tmp_path: Path) -> None:
+    entry = ImageCode(image="registry/*/train:*", path=tmp_path, at=Path("/workspace"))
+    bounds = CodeBounds(images=(entry,))
+    path, found, why = folder_of(bounds, "team-a", "", "registry/team/train:7")
+    assert (path, found, why) == (tmp_path, entry, "")
+    assert folder_of(bounds, "team-a", "", "other")[0] is None
+    container = {
+        "command": ["bash", "-c"],
+        "args": [
+            (
+                "cd /workspace/sub && python /workspace/train.py "
+                "--out /workspaces $(EPOCHS) $$(X) $(NO)"
+            )
+        ],
+        "env": [{"name": "EPOCHS", "value": "--epochs 3"}, {"name": "NO", "valueFrom": {}}],
+    }
+    command = command_of(container, found, path)
+    assert f"cd {tmp_path}/sub && python {tmp_path}/train.py" in command
+    assert "--out /workspaces --epochs 3 $(X) $(NO)" in command
+
+
+def test_a_root_is_each_namespaces_own(tmp_path: Path) -> None:
+    for team in ("team-a", "team-b"):
+        (tmp_path / team / "code").mkdir(parents=True)
+    bounds = CodeBounds(roots=(tmp_path / "{namespace}",))
+    assert folder_of(bounds, "team-a", "code", "")[0] == tmp_path / "team-a" / "code"
+    assert folder_of(bounds, "team-a", "../team-b/code", "")[0] is None
+
+
+def test_a_long_name_is_an_id_too() -> None:
+    job = f"{'n' * 63}/pytorchjob/{'j' * 253}"
+    assert Annotate(texts={job: "x"}).texts == {job: "x"}
+
+
+# -- the client ------------------------------------------------------------
+
+
+@pytest.fixture
+def api(files: AgentFiles) -> Api:
+    return Api(connect(str(files.folder / "kubeconfig")), qps=1000)
+
+
+def test_requests_wait_their_turn() -> None:
+    now = [0.0]
+    pace = Pace(10.0, clock=lambda: now[0])
+    assert [round(pace.turn_s(), 3) for _ in range(12)][-3:] == [0.0, 0.1, 0.2]
+    now[0] = 100.0
+    assert pace.turn_s() == 0.0
+
+
+def test_a_refusal_is_one_sentence(api: Api, server: ApiServer) -> None:
+    server.fail("GET", "nodes", Failure(403, "Forbidden", "nodes is forbidden\nfor \x1b[31myou"))
+    with pytest.raises(KubernetesError) as caught:
+        api.get("/api/v1/nodes")
+    assert caught.value.code == 403
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert not caught.value.passes
+
+
+def test_without_a_server_it_says_so(api: Api, server: ApiServer) -> None:
+    server.stop()
+    with pytest.raises(KubernetesError, match="does not answer") as caught:
+        api.create("/api/v1/namespaces", {})
+    assert caught.value.passes
+
+
+def test_logs_are_bounded_and_old_ones_go(
+    api: Api, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import schedmate.schedulers.live.kubernetes.logs as module
+
+    monkeypatch.setattr(module, "KEPT", 2)
+    job = cluster.job("train")
+    cluster.pod(job, "n", name="p", log="a\n" * 9000)
+    logs = Logs(api, tmp_path / "logs")
+    source = Source("team-a", "p", "train")
+    gone = Source("team-a", "gone", "train")
+    folder, why = logs.fetch("run/1", [source, gone], tail=True)
+    assert folder is not None
+    assert why == ""
+    assert [path.name for path in folder.iterdir()] == ["p.train.log"]
+    assert len((folder / "p.train.log").read_text().splitlines()) == module.TAIL_LINES
+    assert logs.fetch("run/2", [gone], tail=False)[0] is None
+    for number in range(4):
+        logs.fetch(f"run/{number}", [source], tail=False)
+    assert len(list((tmp_path / "logs").iterdir())) == 2
+    asked = [one.query for one in cluster.server.asked if one.query.get("limitBytes")]
+    assert asked[-1]["limitBytes"] == str(LONGEST)
+
+
+def test_a_node_that_is_out_of_reach_keeps_nothing_else_from_being_read(
+    api: Api, cluster: Cluster, server: ApiServer, tmp_path: Path
+) -> None:
+    cluster.pod(cluster.job("train"), "n", name="p", log="text\n")
+    away = Failure(500, "InternalError", "dial tcp 10.0.0.7:10250: i/o timeout")
+    server.fail("GET", "log", away, times=100)
+    logs = Logs(api, tmp_path)
+    began = len(server.asked)
+    folder, why = logs.fetch("run", [Source("team-a", "p", "train")], tail=False)
+    assert folder is None
+    assert "i/o timeout" in why
+    assert len(server.asked) - began < 20
+
+
+# -- doctor and metrics ----------------------------------------------------
+
+
+def test_doctor_says_what_is_missing(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    from api_rights import Rights
+    from kube_cluster import AGENT, manifests
+
+    options = [word for pair in zip(files.options[::2], files.options[1::2], strict=True)
+               if pair[0] in ("--bounds", "--kubeconfig") for word in pair]  # fmt: skip
+    server.rights = Rights(manifests("base"))
+    files.be(AGENT)
+    files.allow(
+        annotate={"where": "annotation"},
+        kubernetes={
+            "lease_namespace": "schedmate",
+            "isolate": True,
+            "code": {"roots": [str(files.code)]},
+        },
+    )
+    cluster.node("gpu-1")
+    cluster.job("train")
+    before = server.store.version
+    done = files.command("doctor", "--json", *options)
+    assert done.returncode == 1, done.stderr
+    found = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
+    assert found["right to look"]["status"] == "ok"
+    assert found["right: lease"]["status"] == "ok"
+    assert "patch jobs.batch" in found["right to annotate"]["fact"]
+    assert found["right: nodes"]["status"] == "failed"
+    assert "1 Job" in found["jobs"]["fact"]
+    server.rights = Rights(manifests("base", "annotate", "recover"))
+    done = files.command("doctor", *options)
+    assert done.returncode == 0, done.stdout
+    assert "gpu-1 could be tainted (dry run)" in done.stdout
+    assert server.store.version == before
+
+
+def test_metrics_are_counted_and_no_name_is_shown(cluster: Cluster, files: AgentFiles) -> None:
+    from urllib.request import urlopen
+
+    from schedmate.commands.k8s_metrics import AgentMetrics
+
+    cluster.job("a-secret-name")
+    with files.opened() as setup, AgentMetrics("127.0.0.1:0", setup.adapter, setup.goes_on) as seen:
+        seen.seen(setup.agent.once())
+        with urlopen(f"http://127.0.0.1:{seen.port}/metrics") as answer:
+            text = answer.read().decode()
+    assert 'schedmate_agent_jobs{state="pending"} 1.0' in text
+    assert "schedmate_agent_leader 1.0" in text
+    assert 'schedmate_agent_estimates_total{outcome="abstained"} 1.0' in text
+    assert "secret" not in text
