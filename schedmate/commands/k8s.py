@@ -19,6 +19,7 @@ from schedmate.commands.agents import (
     run_agent,
 )
 from schedmate.commands.k8s_doctor import doctor
+from schedmate.commands.k8s_logs import logs
 from schedmate.commands.k8s_setup import (
     ContextOption,
     KubeconfigOption,
@@ -118,3 +119,4 @@ def plan(
 
 
 app.command()(doctor)
+app.command()(logs)

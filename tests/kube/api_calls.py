@@ -159,6 +159,8 @@ class Call:
         return {**body, "metadata": {}, "status": {"allowed": allowed}}
 
     def _body(self) -> Any:
+        if "protobuf" in self.kind or "cbor" in self.kind:
+            raise Failure(415, "UnsupportedMediaType", f"this server reads no {self.kind}")
         try:
             found = yaml.safe_load(self.raw) if "yaml" in self.kind else json.loads(self.raw)
         except ValueError as error:

@@ -151,6 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         path = unquote(url.path)
         who = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        who = self.headers.get("Impersonate-User") or who  # kubectl sends no token without TLS
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             server.before(self.command, path)

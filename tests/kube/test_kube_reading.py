@@ -10,16 +10,17 @@ import pytest
 from api_server import ApiServer, Failure
 from hypothesis import given
 from hypothesis import strategies as st
-from kube_cluster import Cluster, stamp
+from kube_cluster import ECC, Cluster, stamp
 from kube_files import AgentFiles
 
+from schedmate.logparse.triage import find_targets
 from schedmate.schedulers.live.actions import Annotate
 from schedmate.schedulers.live.bounds import CodeBounds, ImageCode
 from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError, Pace, connect
 from schedmate.schedulers.live.kubernetes.code import below, command_of, folder_of
 from schedmate.schedulers.live.kubernetes.fields import every
 from schedmate.schedulers.live.kubernetes.kinds import kinds
-from schedmate.schedulers.live.kubernetes.logs import LONGEST, Logs, Source
+from schedmate.schedulers.live.kubernetes.logs import LONGEST, TAIL_LINES, Logs, Source
 from schedmate.schedulers.live.kubernetes.nodes import isolating, live_node, returning, said_by
 from schedmate.schedulers.live.kubernetes.pods import attempts, ends, is_live, number_of, slim_pod
 from schedmate.schedulers.live.kubernetes.workloads import Workload, describe, live, outcome
@@ -233,22 +234,17 @@ def test_without_a_server_it_says_so(api: Api, server: ApiServer) -> None:
     assert caught.value.passes
 
 
-def test_logs_are_bounded_and_old_ones_go(
-    api: Api, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import schedmate.schedulers.live.kubernetes.logs as module
-
-    monkeypatch.setattr(module, "KEPT", 2)
+def test_logs_are_bounded_and_old_ones_go(api: Api, cluster: Cluster, tmp_path: Path) -> None:
     job = cluster.job("train")
     cluster.pod(job, "n", name="p", log="a\n" * 9000)
-    logs = Logs(api, tmp_path / "logs")
+    logs = Logs(api, tmp_path / "logs", kept=2)
     source = Source("team-a", "p", "train")
     gone = Source("team-a", "gone", "train")
     folder, why = logs.fetch("run/1", [source, gone], tail=True)
     assert folder is not None
     assert why == ""
     assert [path.name for path in folder.iterdir()] == ["p.train.log"]
-    assert len((folder / "p.train.log").read_text().splitlines()) == module.TAIL_LINES
+    assert len((folder / "p.train.log").read_text().splitlines()) == TAIL_LINES
     assert logs.fetch("run/2", [gone], tail=False)[0] is None
     for number in range(4):
         logs.fetch(f"run/{number}", [source], tail=False)
@@ -324,3 +320,26 @@ def test_metrics_are_counted_and_no_name_is_shown(cluster: Cluster, files: Agent
     assert "schedmate_agent_leader 1.0" in text
     assert 'schedmate_agent_estimates_total{outcome="abstained"} 1.0' in text
     assert "secret" not in text
+
+
+def test_logs_of_failed_pods_are_triaged(cluster: Cluster, files: AgentFiles) -> None:
+    for name, node in (("a", "gpu-1"), ("b", "gpu-2")):
+        job = cluster.job(name, labels={})
+        found = cluster.pod(job, node, phase="Failed", exit_code=1, log=ECC, labels={"app": "x"})
+        key = ("", "pods", "team-a", found["metadata"]["name"])
+        owner = {"kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
+        cluster.change(key, lambda pod, owner=owner: pod["metadata"].update(
+            ownerReferences=[{"apiVersion": "batch/v1", **owner}]
+        ))  # fmt: skip
+    cluster.pod(cluster.job("fine"), "gpu-3", labels={"app": "x"})
+    out = files.folder / "failed"
+    reach = ["--kubeconfig", str(files.folder / "kubeconfig")]
+    done = files.command("logs", "app=x", str(out), *reach)
+    assert done.returncode == 0, done.stderr
+    batch = find_targets(str(out / "jobs.csv"))
+    assert [one.nodes for one in batch.targets] == [("gpu-1",), ("gpu-2",)]
+    assert {one.state for one in batch.targets} == {"FAILED"}
+    assert {(one.gpus, one.duration_s) for one in batch.targets} == {(4.0, 540.0)}
+    with batch.opened(0) as log:
+        assert "ECC" in log.files[0].read(0, 9999).decode()
+    assert files.command("logs", "app=none", str(out), *reach).returncode == 3

@@ -44,8 +44,9 @@ class Source(NamedTuple):
 class Logs:
     """A folder of logs."""
 
-    def __init__(self, api: Api, folder: Path) -> None:
-        self._api, self._folder = api, folder
+    def __init__(self, api: Api, folder: Path, *, kept: int | None = KEPT) -> None:
+        """`kept` folders are kept, or all of them for None."""
+        self._api, self._folder, self._kept = api, folder, kept
 
     def fetch(self, name: str, sources: Iterable[Source], *, tail: bool) -> tuple[Path | None, str]:
         """The folder with the logs of one run, `name` being its own; None without any, and why.
@@ -110,5 +111,5 @@ class Logs:
             (one for one in children(self._folder) if one.is_dir()),
             key=lambda one: one.stat().st_mtime,
         )
-        for folder in folders[:-KEPT]:
+        for folder in folders[: -self._kept] if self._kept else ():
             shutil.rmtree(folder, ignore_errors=True)
