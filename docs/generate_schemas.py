@@ -31,7 +31,7 @@ FOLDER = Path(__file__).with_name("schemas")
 
 
 class Doctor(TypedDict):
-    """Output of `schedmate doctor --json` and `slurm doctor --json`; `ok`: no check failed."""
+    """Output of `--json` of the commands `doctor`, also of `slurm` and `k8s`; `ok`: none failed."""
 
     ok: bool
     checks: list[Check]
@@ -286,8 +286,8 @@ class SlurmImport(TypedDict):
     analysed: int | None
 
 
-class SlurmPlan(TypedDict):
-    """Output of `schedmate slurm plan --json`; nothing of the plan is kept or done."""
+class FailurePlan(TypedDict):
+    """Output of `slurm plan --json` and `k8s plan --json`; nothing of the plan is kept or done."""
 
     cluster: str
     failure: Failed
@@ -303,6 +303,8 @@ PARTS: dict[str, Any] = {
     "error": Error,
     "history": History,
     "history-import": HistoryImport,
+    "k8s-doctor": Doctor,
+    "k8s-plan": FailurePlan,
     "ledger": Ledger,
     "parallel-devices": ParallelDevices,
     "parallel-models": ParallelModels,
@@ -315,7 +317,7 @@ PARTS: dict[str, Any] = {
     "serve-command": ServeCommand,
     "slurm-doctor": Doctor,
     "slurm-import": SlurmImport,
-    "slurm-plan": SlurmPlan,
+    "slurm-plan": FailurePlan,
 }
 """Documents and what they are made of."""
 
