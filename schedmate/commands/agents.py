@@ -18,6 +18,7 @@ from schedmate.terminal import counted, say
 
 if TYPE_CHECKING:
     from schedmate.mate import SchedMate
+    from schedmate.recovery.cluster import ClusterRecovery
     from schedmate.schedulers.live.adapter import ClusterAdapter
     from schedmate.schedulers.live.executor import Runner
     from schedmate.schedulers.live.loop import Agent
@@ -65,6 +66,8 @@ class Setup(Generic[A]):
     memory: Memory
     record: Record | None
     agent: Agent
+    recovery: ClusterRecovery | None = None
+    """What carries out plans of recovery, where the bounds name a recovery.yaml."""
     lease: Callable[[], AbstractContextManager[object]] = nullcontext
     """What the agent has to hold besides the record, to be the only one."""
     pause: Callable[[float], object] = field(default=time.sleep)
@@ -111,7 +114,7 @@ def assembled(
             mate = stack.enter_context(SchedMate(settings))
         healer = None if recovery is None else ClusterRecovery(adapter, recovery, record, runner)
         agent = Agent(adapter, mate, memory, record, allowed, healer=healer)
-        yield Setup(allowed, adapter, mate, memory, record, agent)
+        yield Setup(allowed, adapter, mate, memory, record, agent, healer)
 
 
 def run_agent(

@@ -27,7 +27,8 @@ from schedmate.commands.k8s_setup import (
     opened,
 )
 from schedmate.commands.options import HistoryOption, JsonOption
-from schedmate.errors import InputError
+from schedmate.errors import InputError, UsageError
+from schedmate.terminal import say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.live.report import Pass
@@ -104,9 +105,14 @@ def plan(
     from schedmate.schedulers.live.adapter import FAILURES
     from schedmate.schedulers.live.kubernetes.marks import parts_of
 
-    options = {"kubeconfig": kubeconfig, "context": context}
     with opened(
-        bounds, state, history, **options, namespaces=[parts_of(job)[0]], dry_run=True
+        bounds,
+        state,
+        history,
+        kubeconfig=kubeconfig,
+        context=context,
+        namespaces=[parts_of(job)[0]],
+        dry_run=True,
     ) as setup:
         ended = setup.adapter.ended(0.0)
         runs = [run for run in ended if run.job == job and run.record.state in FAILURES]
@@ -116,6 +122,34 @@ def plan(
                 "schedmate.io/watch=true, and `kubectl get pods` shows what is left."
             )
         show_plan(setup, runs[-1], time.time(), SCHEMA, as_json=as_json)
+
+
+@app.command()
+def undo(
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan of recovery.")],
+    bounds: BoundsOption = None,
+    state: StateOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Take back what was done of a plan: our taint leaves its node, and nobody else's.
+
+    Pods that were evicted stay where they are by now. The agent may go on meanwhile.
+    """
+    from schedmate.schedulers.live.executor import ExecutorError
+
+    with opened(
+        bounds, state, None, kubeconfig=kubeconfig, context=context, watches=False
+    ) as setup:
+        if setup.recovery is None:
+            raise UsageError("the bounds name no recovery.yaml; give them with --bounds.")
+        result = setup.recovery.undo(plan)
+        if result.stopped is not None:
+            raise ExecutorError(f"plan {plan}: {result.stopped}: {result.detail}")
+        say(
+            f"plan {plan} is {result.status.state}."
+            + (f" {result.detail}." if result.detail else "")
+        )
 
 
 app.command()(doctor)

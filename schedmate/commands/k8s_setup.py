@@ -13,10 +13,10 @@ import typer
 from schedmate import __version__
 from schedmate.commands.agents import Setup, assembled, state_dir
 from schedmate.schedulers.live.bounds import Bounds, KubernetesBounds, load_bounds
-from schedmate.schedulers.live.executor import Ran
 
 if TYPE_CHECKING:
     from schedmate.mate import SchedMate
+    from schedmate.schedulers.live.executor import Ran
     from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
     from schedmate.schedulers.live.kubernetes.api import Api
 
@@ -51,6 +51,8 @@ class NoRunner:
         self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
     ) -> Ran:
         """See `Runner.run`; it says that it cannot be told."""
+        from schedmate.schedulers.live.executor import Ran
+
         return Ran(None, "", "schedmate runs no diagnostics on Kubernetes")
 
 
@@ -88,10 +90,14 @@ def opened(
     context: str | None = None,
     namespaces: list[str] | None = None,
     dry_run: bool = False,
+    watches: bool = True,
     mate: SchedMate | None = None,
 ) -> Iterator[Setup[KubernetesAdapter]]:
-    """An agent with everything that it needs, closed afterwards; it watches from here on. `mate` as
-    of `assembled`."""
+    """An agent with everything that it needs, closed afterwards; it watches from here on.
+
+    One that does not (`watches`) is for a person who takes plans back: no Lease is needed for that.
+    `mate` as of `assembled`.
+    """
     from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
     from schedmate.schedulers.live.kubernetes.lease import Leadership
 
@@ -101,9 +107,13 @@ def opened(
         place = section.lease_namespace or own_namespace()
         leadership = Leadership(api, place, section.lease)
         logs = state_dir(state) / "logs"
-        adapter = KubernetesAdapter(api, section, logs, may_act=lambda: leadership.held)
+        may_act = (lambda: leadership.held) if watches else (lambda: True)
+        adapter = KubernetesAdapter(api, section, logs, may_act=may_act)
         kept = (state, history, NoRunner())
         with assembled(adapter, allowed, *kept, dry_run=dry_run, mate=mate) as setup:
+            if not watches:
+                yield setup
+                return
             adapter.start()
             try:
                 yield replace(

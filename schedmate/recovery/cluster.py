@@ -105,6 +105,11 @@ class ClusterRecovery:
         assert self._service is not None
         return self._service.apply(id_).result
 
+    def undo(self, id_: str) -> Result:
+        """Take back what was done of a plan, and nothing that somebody else has changed since."""
+        assert self._service is not None
+        return self._service.undo(id_)
+
 
 def _case(failure: Failure) -> Case:
     run = failure.run

@@ -12,7 +12,6 @@ from kube_cluster import AGENT, ECC, THEIRS, XID, Cluster, manifests
 from kube_files import AgentFiles
 
 from schedmate.errors import SchedmateError
-from schedmate.recovery.service import Recovery
 from schedmate.schedulers.live.actions import Drain, Resume
 from schedmate.schedulers.live.kubernetes.marks import parts_of
 from schedmate.schedulers.live.kubernetes.nodes import ours
@@ -102,11 +101,14 @@ def test_a_node_that_says_it_is_broken_is_isolated_and_its_pods_start_elsewhere(
         assert cluster.pods() == ["train-a", "train-c"]
         assert cluster.annotations(job)["schedmate.io/requeued"].startswith("3000 ")
         assert cluster.taints("gpu-1") == [THEIRS]
-        # what was done can be taken back, and what is somebody else's stays
-        healer = setup.agent._healer
-        service = healer._service  # type: ignore[union-attr]
-        assert isinstance(service, Recovery)
-        assert service.undo(plan).status.state == "undone"
+    # what was done can be taken back, and what is somebody else's stays
+    options = dict(zip(files.options[::2], files.options[1::2], strict=True))
+    del options["--history"]
+    words = [word for pair in options.items() for word in pair]
+    undone = files.command("undo", plan, *words)
+    assert undone.returncode == 0, undone.stderr
+    assert "is undone" in undone.stderr
+    assert files.command("undo", "0123456789ab", *words).returncode == 7
     assert cluster.taints("gpu-2") == [THEIRS]
     with files.kept() as record:
         assert record.verify().broken is None

@@ -65,12 +65,12 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiCli
     try:
         if kubeconfig is None and context is None:
             try:
-                config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+                config.load_incluster_config(client_configuration=found)
             except config.ConfigException:
-                config.load_kube_config(client_configuration=found)  # type: ignore[no-untyped-call]
+                config.load_kube_config(client_configuration=found)
         else:
             where = {"config_file": kubeconfig, "context": context}
-            config.load_kube_config(**where, client_configuration=found)  # type: ignore[no-untyped-call]
+            config.load_kube_config(**where, client_configuration=found)
     except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
         said = clean(error, 300).rstrip(".")
         raise KubernetesError(
@@ -97,7 +97,7 @@ class Api:
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._client.close()  # type: ignore[no-untyped-call]
+        self._client.close()
 
     def get(self, path: str, **query: Any) -> Json:
         """One object, or what the server says of itself."""
