@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.commands.k8s_setup import opened
+from schedmate.schedulers.live.kubernetes import lease
 from schedmate.schedulers.live.kubernetes.api import Api
 from schedmate.schedulers.live.memory import Memory
 from schedmate.schedulers.live.record import Record
@@ -63,6 +64,7 @@ def arrange(point: str) -> None:
 
 if __name__ == "__main__":
     arrange(sys.argv[1])
+    lease.GIVE_UP_S = 600.0  # however slow the machine is
     bounds, state, kubeconfig = map(Path, sys.argv[2:])
     with opened(bounds, state, str(state / "history"), kubeconfig=str(kubeconfig)) as setup:
         setup.adapter._settled_s = 0.0

@@ -20,6 +20,7 @@ from schedmate.commands.agents import Setup
 from schedmate.commands.k8s_setup import opened
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.mate import SchedMate
+from schedmate.schedulers.live.kubernetes import lease
 from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
 from schedmate.schedulers.live.record import Record
 from schedmate.settings import load_settings
@@ -42,6 +43,17 @@ def knowing(folder: Path) -> SchedMate:
         record = mate.analyze(spec).record().model_dump() | ended
         mate.store(JobRecord.model_validate(record | {"end_time": 1.7e9 + 600.0 * number}))
     return mate
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """A Lease that is held however slow the machine is; how long one holds has tests of its own."""
+    before = lease.GIVE_UP_S
+    lease.GIVE_UP_S = 600.0
+    try:
+        yield
+    finally:
+        lease.GIVE_UP_S = before
 
 
 class AgentFiles:
@@ -132,7 +144,7 @@ class AgentFiles:
             if dry_run:
                 yield setup
                 return
-            with setup.lease():
+            with patient(), setup.lease():
                 yield setup
 
     @contextmanager

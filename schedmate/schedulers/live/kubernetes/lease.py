@@ -7,6 +7,7 @@ could not renew in time stops acting before anybody else may begin.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
@@ -37,7 +38,7 @@ class Leadership:
         self._api, self._name = api, name
         self._list = path_of("coordination.k8s.io", "v1", "leases", namespace)
         self._path = f"{self._list}/{name}"
-        self._renewed = -GIVE_UP_S
+        self._renewed = -math.inf
         self._seen: tuple[str, float] | None = None
         self._stopped = threading.Event()
         self.holder = ""
@@ -128,4 +129,4 @@ class Leadership:
         if text_at(lease, "spec.holderIdentity") == self.identity:
             spec = {**lease["spec"], "holderIdentity": ""}
             self._api.replace(self._path, {**lease, "spec": spec})
-        self._renewed = -GIVE_UP_S
+        self._renewed = -math.inf

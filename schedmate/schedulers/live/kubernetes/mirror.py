@@ -57,6 +57,8 @@ class Mirror:
         self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
         self.lists = 0
         """How often everything was listed."""
+        self.version = ""
+        """The version that it has come to, by events and bookmarks."""
 
     def start(self) -> None:
         """Begin."""
@@ -136,6 +138,7 @@ class Mirror:
                 return version
             for kind, found in watching:
                 version = text_at(found, "metadata.resourceVersion") or version
+                self.version = version
                 uid = text_at(found, "metadata.uid")
                 with self._lock:
                     self._heard, self._problem = time.monotonic(), ""
