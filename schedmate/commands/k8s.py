@@ -33,7 +33,7 @@ from schedmate.terminal import say
 if TYPE_CHECKING:
     from schedmate.schedulers.live.report import Pass
 
-SCHEMA = "schedmate.k8s-plan/v1"
+SCHEMA = "schedmate.kubernetes-plan/v1"
 
 app = typer.Typer(help="Schedmate beside a Kubernetes cluster.", no_args_is_help=True)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from schedmate.schedulers.live.bounds import Bounds
     from schedmate.schedulers.live.kubernetes.api import Api, Json
 
-SCHEMA = "schedmate.k8s-doctor/v1"
+SCHEMA = "schedmate.kubernetes-doctor/v1"
 
 Right = tuple[str, str, str]
 """Verb, group, resource with its subresource."""

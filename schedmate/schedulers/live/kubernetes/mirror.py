@@ -88,37 +88,41 @@ class Mirror:
     # -- its thread --------------------------------------------------------
 
     def _run(self) -> None:
-        version, failures, until = "", 0, 0.0
+        failures, until = 0, 0.0
         while not self._stopped.is_set():
             try:
-                if not version or time.monotonic() > until:
-                    version, until = self._list(), time.monotonic() + RESYNC_S
-                version = self._follow(version)
+                if not self.version or time.monotonic() > until:
+                    self._list()
+                    until = time.monotonic() + RESYNC_S
+                began = time.monotonic()
+                self._follow()
                 failures = 0
+                if time.monotonic() - began < 1.0:  # a server that ends each watch at once
+                    self._stopped.wait(1.0)
             except KubernetesError as error:
                 if self._stopped.is_set():
                     return
                 if error.code == 404 and self._optional:
                     self._set({})
-                    version = ""
+                    self.version = ""
                     self._stopped.wait(ABSENT_S)
                     continue
                 if error.code == 410:  # what happened since that version is forgotten
-                    version = ""
+                    self.version = ""
                 else:
                     with self._lock:
                         self._problem = str(error)
                 if not error.passes:
-                    version = ""
+                    self.version = ""
                 pause = pause_s(0.25, failures, random.random()) if failures else 0.0  # noqa: S311
                 failures += 1
                 self._stopped.wait(max(min(pause, 30.0), error.retry_after_s or 0.0))
 
-    def _list(self) -> str:
+    def _list(self) -> None:
         self.lists += 1
         items, version = self._api.list(self.path, labelSelector=self._labels)
         self._set({text_at(one, "metadata.uid"): self._slim(one) for one in items})
-        return version
+        self.version = version
 
     def _set(self, objects: dict[str, Json]) -> None:
         with self._lock:
@@ -126,19 +130,17 @@ class Mirror:
         self._synced.set()
         self._changed()
 
-    def _follow(self, version: str) -> str:
-        """One watch; gives the version that it came to."""
+    def _follow(self) -> None:
+        """One watch, from the version on that the last one came to, however that ended."""
         query = {"labelSelector": self._labels, "timeoutSeconds": WATCH_S}
-        watching = self._api.watch(self.path, read_s=QUIET_S, resourceVersion=version, **query)
+        watching = self._api.watch(self.path, read_s=QUIET_S, resourceVersion=self.version, **query)
         self._watching = watching
         try:
             with self._lock:
                 self._heard, self._problem = time.monotonic(), ""
             if self._stopped.is_set():
-                return version
+                return
             for kind, found in watching:
-                version = text_at(found, "metadata.resourceVersion") or version
-                self.version = version
                 uid = text_at(found, "metadata.uid")
                 with self._lock:
                     self._heard, self._problem = time.monotonic(), ""
@@ -146,10 +148,11 @@ class Mirror:
                         self._objects.pop(uid, None)
                     elif kind in ("ADDED", "MODIFIED"):
                         self._objects[uid] = self._slim(found)
+                # only now: what was not taken in is to come again
+                self.version = text_at(found, "metadata.resourceVersion") or self.version
                 if kind != "BOOKMARK":
                     self._changed()
         finally:
             self._watching = None
         with self._lock:
             self._heard = time.monotonic()
-        return version
