@@ -1,4 +1,4 @@
-"""GPUs that do not go back to the free ones: of nodes that are drained or down, and lent ones."""
+"""GPUs that do not go back to the free ones: of nodes that are drained or down, lent or claimed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schedmate.schedulers.model import Allocation
 class Apart:
     """By node, the GPUs set apart and which of them nobody uses."""
 
-    __slots__ = ("closed", "lendable", "lending", "unheld")
+    __slots__ = ("claimed", "closed", "lendable", "lending", "unheld")
 
     def __init__(self) -> None:
         self.closed: set[int] = set()
@@ -17,11 +17,13 @@ class Apart:
         """GPUs of jobs that lend them, or want them back from whoever still uses them."""
         self.lendable: dict[int, int] = {}
         """Of these, those that may be borrowed from now on."""
+        self.claimed: dict[int, int] = {}
+        """GPUs kept for jobs that start when others have left all of theirs."""
         self.unheld: dict[int, int] = {}
         """Of all that are set apart, those that nobody uses."""
 
     def __bool__(self) -> bool:
-        return bool(self.closed or self.lending)
+        return bool(self.closed or self.lending or self.claimed)
 
     def close(self, node: int, free: int) -> None:
         """Nothing new may start on a node; these of its GPUs are free."""
@@ -31,7 +33,7 @@ class Apart:
     def reopen(self, node: int) -> int:
         """The node is as any other again; its GPUs that nobody holds."""
         self.closed.discard(node)
-        return self._unmark(node, ~self.lending.get(node, 0))
+        return self._unmark(node, ~(self.lending.get(node, 0) | self.claimed.get(node, 0)))
 
     def lend(self, node: int, mask: int) -> None:
         """Their holder does not use these."""
@@ -55,6 +57,19 @@ class Apart:
         unheld = self._unmark(node, mask)
         return unheld if left else 0
 
+    def claim(self, node: int, mask: int, free: int) -> None:
+        """These are kept for a job; some of them are `free` already."""
+        self.claimed[node] = self.claimed.get(node, 0) | mask
+        self._mark(node, free)
+
+    def end_claim(self, node: int, mask: int) -> int:
+        """Nothing is kept any more; those that are free now."""
+        if rest := self.claimed.get(node, 0) & ~mask:
+            self.claimed[node] = rest
+        else:
+            self.claimed.pop(node, None)
+        return 0 if node in self.closed else self._unmark(node, mask)
+
     def lent(self, node: int) -> int:
         """GPUs of a node that can be borrowed at once."""
         return 0 if node in self.closed else self.unheld.get(node, 0) & self.lendable.get(node, 0)
@@ -69,7 +84,8 @@ class Apart:
 
     def give(self, node: int, mask: int) -> int:
         """GPUs are left by whoever used them; those of them that are free now."""
-        apart = mask if node in self.closed else mask & self.lending.get(node, 0)
+        kept = self.lending.get(node, 0) | self.claimed.get(node, 0)
+        apart = mask if node in self.closed else mask & kept
         if apart:
             self._mark(node, apart)
         return mask & ~apart

@@ -44,6 +44,8 @@ class _Flight:
     since: float
     """When it was decided [s]."""
     sent: bool = True
+    claims: bool = False
+    """Whether the GPUs are kept for it until others have left them."""
 
 
 class Board:
@@ -224,6 +226,8 @@ class Board:
             grace_s = decision.grace_s if isinstance(decision, Evict) else self.late_s
             leaves = NEVER if target else view.now + grace_s
             job.put_under_way(Status(leaves_by=leaves, moves_to=target))
+            if not target:
+                view.leaving[job.index] = job
         self._flights[job.index] = flight
 
     def _why_not(self, decision: Decision) -> str:
@@ -255,6 +259,7 @@ class Board:
         for index, flight in list(self._flights.items()):
             if flight.sent:
                 continue
+            self._end_claim(flight)
             if self._book(flight.decision):
                 flight.sent = True
                 sent.append(flight.decision)
@@ -262,7 +267,18 @@ class Board:
                 del self._flights[index]
                 self._undo(flight)
                 self._answer(flight, "refused", "not all of these GPUs are free")
+            elif isinstance(flight.decision, Start):
+                job, allocation = flight.decision
+                self.view.space.claim(job, allocation)
+                self.view.starting[index] = (job, allocation)
+                flight.claims = True
         return sent
+
+    def _end_claim(self, flight: _Flight) -> None:
+        if flight.claims:
+            flight.claims = False
+            job, allocation = self.view.starting.pop(flight.decision.job.index)
+            self.view.space.end_claim(job, allocation)
 
     def _leaves(self, decision: Decision) -> bool:
         """Whether carrying it out makes room for others."""
@@ -313,7 +329,9 @@ class Board:
             self._leave(job)
         else:
             job.preemptions += isinstance(decision, Preempt)
-            job.evictions += isinstance(decision, Evict)
+            if isinstance(decision, Evict):
+                job.evictions += 1
+                self.view.evicted.add(job)
             self._leave(job)
             self._wait(job)
 
@@ -330,6 +348,7 @@ class Board:
 
     def _undo(self, flight: _Flight) -> None:
         decision, space, job = flight.decision, self.view.space, flight.decision.job
+        self._end_claim(flight)
         if isinstance(decision, Start | Borrow | Profile | Pack):
             if flight.sent and not isinstance(decision, Pack):
                 space.give(job, decision.allocation)
@@ -343,7 +362,11 @@ class Board:
         elif isinstance(decision, Drop) and not job.allocation:
             self._wait(job)
         else:
-            job.settle()
+            self._settle(job)
+
+    def _settle(self, job: Job) -> None:
+        job.settle()
+        self.view.leaving.pop(job.index, None)
 
     def _answer(self, flight: _Flight, state: Literal["refused", "late"], why: str) -> None:
         self.view.answers.append(Answer(flight.decision, state, why, self.view.now))
@@ -376,7 +399,7 @@ class Board:
         if view.holders is not None:
             view.holders.remove(job)
         job.service_s += view.now - job.started
-        job.settle()
+        self._settle(job)
         job.allocation, job.profiling = (), False
 
     def _leave(self, job: Job) -> None:

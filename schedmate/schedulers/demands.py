@@ -47,6 +47,10 @@ class Hosts:
             and job.memory_mb * part <= self._memory[node] + _EPSILON
         )
 
+    def spare(self, node: int) -> tuple[float, float]:
+        """What the node has left [cores, MB]."""
+        return self._cpus[node], self._memory[node]
+
     def charge(self, job: Job, allocation: Allocation, sign: int) -> None:
         """Take (-1) or give back (1) what goes with these GPUs."""
         for node, mask in allocation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from schedmate.schedulers.demands import Hosts, Shares
 from schedmate.schedulers.model import Allocation, Job
@@ -11,6 +11,9 @@ from schedmate.schedulers.sites import Sites
 
 EVERY = -1
 """A bit set of all nodes."""
+
+Order = Callable[[int], Iterator[int]]
+"""The nodes of a bit set, the best first: asked of those that are equally full."""
 
 
 def fit(
@@ -21,28 +24,31 @@ def fit(
     hosts: Hosts,
     shares: Shares,
     sites: Sites | None,
+    order: Order = bits,
+    among: int = EVERY,
 ) -> Allocation | None:
     """GPUs for the job in this pool on the fewest nodes, those with the least left over.
 
-    `free`: bit mask of the free GPUs of each node. `sites`: for a job with constraints.
+    `free`: bit mask of the free GPUs of each node. `sites`: for a job with constraints. `order`:
+    which of nodes that are equally full comes first; `among`: bit set of nodes that it may use.
     """
     constraints = job.constraints
     if constraints is None or sites is None:
         if job.share != 1.0:
-            return _share(job, pool, free, hosts, shares)
-        return _whole(job, gpus, pool, free, hosts, EVERY)
-    allowed = sites.allowed(constraints)
+            return _share(job, pool, free, hosts, shares, among, order)
+        return _whole(job, gpus, pool, free, hosts, among, order)
+    allowed = sites.allowed(constraints) & among
 
     def place(nodes: int) -> Allocation | None:
         if job.share != 1.0:
-            return _share(job, pool, free, hosts, shares, nodes)
+            return _share(job, pool, free, hosts, shares, nodes, order)
         if not constraints.pods:
-            return _whole(job, gpus, pool, free, hosts, nodes)
+            return _whole(job, gpus, pool, free, hosts, nodes, order)
         each = job.gpus // constraints.pods
+        if gpus % each:
+            return None
         most = 1 if constraints.apart else pool.size // each
-        return (
-            None if gpus % each else _pods(job, each, gpus // each, most, pool, free, hosts, nodes)
-        )
+        return _pods(job, each, gpus // each, most, pool, free, hosts, nodes, order)
 
     if not constraints.within_switch:
         return place(allowed)
@@ -72,13 +78,19 @@ def _within_switch(
 
 
 def _whole(
-    job: Job, gpus: int, pool: Pool, free: list[int], hosts: Hosts, allowed: int
+    job: Job,
+    gpus: int,
+    pool: Pool,
+    free: list[int],
+    hosts: Hosts,
+    allowed: int,
+    order: Order,
 ) -> Allocation | None:
     """Whole free nodes, then the rest on the node it fills best."""
     chosen: list[tuple[int, int]] = []
     left = gpus
     if left > pool.size:
-        for node in bits(pool.buckets[pool.size] & allowed):
+        for node in order(pool.buckets[pool.size] & allowed):
             if left < pool.size:
                 break
             if hosts.afford(node, job, pool.size):
@@ -92,7 +104,7 @@ def _whole(
             (
                 node
                 for count in range(left, pool.size + 1)
-                for node in bits(pool.buckets[count] & allowed)
+                for node in order(pool.buckets[count] & allowed)
                 if node not in taken and hosts.afford(node, job, left)
             ),
             None,
@@ -112,6 +124,7 @@ def _pods(
     free: list[int],
     hosts: Hosts,
     allowed: int,
+    order: Order,
 ) -> Allocation | None:
     """As many pods as fit on one node, on the node that they fill best, until all have a place."""
     chosen: list[tuple[int, int]] = []
@@ -122,7 +135,7 @@ def _pods(
             (
                 node
                 for count in range(gpus, pool.size + 1)
-                for node in bits(pool.buckets[count] & allowed)
+                for node in order(pool.buckets[count] & allowed)
                 if hosts.afford(node, job, gpus)
             ),
             None,
@@ -138,7 +151,13 @@ def _pods(
 
 
 def _share(
-    job: Job, pool: Pool, free: list[int], hosts: Hosts, shares: Shares, allowed: int = EVERY
+    job: Job,
+    pool: Pool,
+    free: list[int],
+    hosts: Hosts,
+    shares: Shares,
+    allowed: int,
+    order: Order,
 ) -> Allocation | None:
     """The fullest GPU with room for it, else a GPU of its own."""
     open_gpus = [
@@ -153,7 +172,7 @@ def _share(
         _, node, gpu = max(open_gpus)
         return ((-node, -gpu),)
     for count in range(1, pool.size + 1):
-        for node in bits(pool.buckets[count] & allowed):
+        for node in order(pool.buckets[count] & allowed):
             if hosts.afford(node, job, job.gpus):
                 return ((node, lowest(free[node], 1)),)
     return None

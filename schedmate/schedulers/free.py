@@ -77,6 +77,34 @@ class Free:
         pools = self._pools.open_to(job.vc, job.gpu_type, "")
         return max((pool.freest() for pool in pools), default=0)
 
+    def open_to(self, job: Job) -> tuple[int, int]:
+        """Bit set of the nodes that the job may use, whatever is free there, and the GPUs of the
+        largest of them."""
+        nodes = size = 0
+        for pool in self._pools.open_to(job.vc, job.gpu_type, ""):
+            nodes |= pool.nodes
+            size = max(size, pool.size)
+        if job.constraints is not None:
+            nodes &= self.sites.allowed(job.constraints)
+        return nodes, size
+
+    def spare(self, node: int) -> tuple[float, float]:
+        """Processors and memory of a node that nobody has [cores, MB]."""
+        return self._hosts.spare(node)
+
+    def ready(self, job: Job, allocation: Allocation) -> bool:
+        """Whether the GPUs are free, and with them what else the job needs there."""
+        if job.share != 1.0 and allocation[0] in self._shares.used:
+            return self._shares.fits(job, allocation[0])
+        return all(
+            self.free[node] & mask == mask and self.affords(node, job, mask.bit_count())
+            for node, mask in allocation
+        )
+
+    def affords(self, node: int, job: Job, gpus: int) -> bool:
+        """Whether the node has the processors and memory that go with so many GPUs of the job."""
+        return self._hosts.afford(node, job, gpus)
+
     def could(self, job: Job, role: str = "") -> bool:
         """Whether one node of this role is large enough for the job, were it free."""
         sole = self._sole.get((job.vc, job.gpu_type, role))
@@ -124,6 +152,23 @@ class Free:
             self._hosts.charge(job, allocation, -1)
         elif job.constraints is not None:
             self.sites.give(job, allocation)
+
+    def owed(self, node: int) -> int:
+        """Bit mask of the GPUs of a node that go to somebody when who uses them leaves: to a job
+        that lends them, or to one about to start."""
+        return self._apart.lending.get(node, 0) | self._apart.claimed.get(node, 0)
+
+    def _claim(self, allocation: Allocation) -> None:
+        for node, mask in allocation:
+            free = self.free[node] & mask
+            self._take(((node, free),))
+            self._apart.claim(node, mask, free)
+        self._some_apart = True
+
+    def _end_claim(self, allocation: Allocation) -> None:
+        for node, mask in allocation:
+            self._release(node, self._apart.end_claim(node, mask))
+        self._some_apart = bool(self._apart)
 
     def lent(self, node: int) -> int:
         """Bit mask of the GPUs of a node that can be borrowed at once."""

@@ -61,6 +61,9 @@ class Cluster:
     """The nodes, in a fixed order: an `Allocation` refers to them by position."""
 
     nodes: tuple[Node, ...]
+    quotas: tuple[tuple[str, int], ...] = ()
+    """Tenants, and the most GPUs that the jobs of high priority of each may hold; who is not named
+    has no quota."""
 
     @cached_property
     def gpus(self) -> int:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from schedmate.errors import UsageError
 from schedmate.schedulers import terms
-from schedmate.schedulers.holders import Holders
+from schedmate.schedulers.holders import Census, Evictions, Holders
 from schedmate.schedulers.lanes import Lanes, Rank
 from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Allocation, Cluster, Job
@@ -23,7 +23,9 @@ NEVER = terms.NEVER
 
 
 class Start(NamedTuple):
-    """Run a waiting job on GPUs that are free."""
+    """Run a waiting job on GPUs that are free, or will be when jobs that were told to stop have
+    left them: then it starts as soon as they have, and nobody else gets these GPUs.
+    """
 
     job: Job
     allocation: Allocation
@@ -148,7 +150,9 @@ class View:
         "asked",
         "can",
         "draining",
+        "evicted",
         "holders",
+        "leaving",
         "load",
         "lost",
         "news",
@@ -156,6 +160,7 @@ class View:
         "pending",
         "running",
         "space",
+        "starting",
         "submitted",
         "warnings",
     )
@@ -186,6 +191,12 @@ class View:
         """Nodes that changed since the policy was last asked."""
         self.draining: dict[int, float] = {}
         """Nodes on which nothing new may start, and when they are to go down [s]."""
+        self.evicted = Evictions()
+        """By node, how often jobs were evicted from it."""
+        self.leaving: dict[int, Job] = {}
+        """By position: jobs that were told to stop and still hold their GPUs."""
+        self.starting: dict[int, tuple[Job, Allocation]] = {}
+        """By position: jobs that will start when others have left GPUs, and what they will hold."""
         self.lost: Callable[[Job], float] | None = None
         """How an executor says what stopping a job would lose: see `lost_s`."""
         self.holders: Holders | None = None
@@ -196,6 +207,14 @@ class View:
         if self.holders is None:
             self.holders = Holders(self.running)
         return self.holders.on(node)
+
+    def census(self) -> Census:
+        """Nodes by the classes of the jobs on them, and GPUs by tenant."""
+        if self.holders is None:
+            self.holders = Holders(self.running)
+        if self.holders.census is None:
+            self.holders.census = Census(self.running)
+        return self.holders.census
 
     def lost_s(self, job: Job) -> float:
         """Work of a running job since its last checkpoint: what an `Evict` of it would lose [s].

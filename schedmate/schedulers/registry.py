@@ -29,6 +29,7 @@ BUNDLED = {
     "sia": "schedmate.schedulers.policies.sia:Sia",
     "arena": "schedmate.schedulers.policies.arena:Arena",
     "horus": "schedmate.schedulers.policies.horus:Horus",
+    "spot": "schedmate.schedulers.policies.spot:Spot",
     "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",
     "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",
     "srtf+schedmate": "schedmate.schedulers.adapters.sjf:SrtfWithSchedMate",

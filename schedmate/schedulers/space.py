@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedmate.schedulers.fitting import fit
+from schedmate.schedulers.fitting import EVERY, Order, fit
 from schedmate.schedulers.free import Free
 from schedmate.schedulers.model import Allocation, Cluster, Job, gpus_in
-from schedmate.schedulers.pools import Pool, lowest
+from schedmate.schedulers.pools import Pool, bits, lowest
 
-GIVEN = "given"
+GIVEN, CLAIMED = "given", "claimed"
 _PLACES = 1 << 17
 Booking = tuple[Job, Allocation] | tuple[Job, Allocation, str]
-"""What was taken, or with `GIVEN` released."""
+"""What was taken, or with `GIVEN` released, or with `CLAIMED` claimed."""
 
 
 class Space(Free):
@@ -35,11 +35,15 @@ class Space(Free):
         gpus: int = 0,
         gpu_type: str = "",
         borrow: bool = False,
+        order: Order | None = None,
+        among: int = EVERY,
     ) -> Allocation | None:
         """GPUs for `job` on the fewest nodes, those with the least left over; None: not now.
 
         `gpus` and `gpu_type` instead of what the job asks for, for one that is elastic. `borrow`:
-        on nodes of other virtual clusters than its own, for a `Borrow` or a `Profile`.
+        on nodes of other virtual clusters than its own, for a `Borrow` or a `Profile`. `order`:
+        which of nodes that are equally full comes first, else the first of the cluster. `among`:
+        bit set of the nodes that it may use.
         """
         gpus = gpus or job.gpus
         if gpus > self.idle and job.share == 1.0:
@@ -47,11 +51,12 @@ class Space(Free):
         open_to = self._pools.of_others if borrow else self._pools.open_to
         pools = open_to(job.vc, gpu_type or job.gpu_type, role)
         plain = job.share == 1.0 and not job.cpus and not job.memory_mb and job.constraints is None
+        plain = plain and order is None and among == EVERY
         for pool in pools:
             if plain and gpus <= pool.size:
                 if (node := pool.fullest(gpus)) >= 0:
                     return self._place(node, gpus)
-            elif allocation := self._fit(job, gpus, pool):
+            elif allocation := self._fit(job, gpus, pool, order or bits, among):
                 return allocation
         return None
 
@@ -168,6 +173,23 @@ class Space(Free):
         if self._journal is not None:
             self._journal.append((job, allocation, GIVEN))
 
+    def claim(self, job: Job, allocation: Allocation) -> None:
+        """Keep GPUs for a job that starts when whoever still uses some of them has left.
+
+        Whatever of them is free or comes free stays apart until `end_claim`.
+        """
+        self._claim(allocation)
+        if job.cpus or job.memory_mb or job.constraints:
+            self._charge(job, allocation, -1)
+        if self._journal is not None:
+            self._journal.append((job, allocation, CLAIMED))
+
+    def end_claim(self, job: Job, allocation: Allocation) -> None:
+        """The claimed GPUs that nobody uses are free again, to be taken at once or given up."""
+        self._end_claim(allocation)
+        if job.cpus or job.memory_mb or job.constraints:
+            self._charge(job, allocation, 1)
+
     # Transactions.
 
     def begin(self) -> None:
@@ -201,17 +223,19 @@ class Space(Free):
         self._journal = journal[:mark]
 
     def _undo(self, journal: list[Booking]) -> None:
-        for job, allocation, *given in reversed(journal):
-            if given:
+        for job, allocation, *how in reversed(journal):
+            if how == [CLAIMED]:
+                self.end_claim(job, allocation)
+            elif how:
                 self._retake(job, allocation)
             else:
                 self.give(job, allocation)
 
     # Of `find`, `take` and `give`.
 
-    def _fit(self, job: Job, gpus: int, pool: Pool) -> Allocation | None:
+    def _fit(self, job: Job, gpus: int, pool: Pool, order: Order, among: int) -> Allocation | None:
         sites = None if job.constraints is None else self.sites
-        return fit(job, gpus, pool, self.free, self._hosts, self._shares, sites)
+        return fit(job, gpus, pool, self.free, self._hosts, self._shares, sites, order, among)
 
     def _borrow(self, job: Job, allocation: Allocation) -> bool:
         """Book GPUs that other jobs lend."""

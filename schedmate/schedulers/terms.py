@@ -54,6 +54,8 @@ class Terms:
     """Whether it makes a checkpoint when it is told to stop, if the grace time is enough."""
     endless: bool = False
     """A service: it runs until it is stopped."""
+    tenant: str = ""
+    """Whose it is, as far as quotas go; empty: nobody's, and without a quota."""
 
 
 @dataclass(slots=True)

@@ -86,6 +86,8 @@ class Decisions:
                 if type(decision) is Start:
                     starts += 1
                     if not booked:
+                        if self._start_later(*decision):
+                            continue
                         self._take(decision.job, decision.allocation)
                     elif not leave(decision[0]):
                         raise _RefusedError(NOT_WAITING)
@@ -133,8 +135,24 @@ class Decisions:
             self._execution.ask_again(executor.retry_s)
 
     def _start(self, decision: Start) -> None:
+        if self._start_later(*decision):
+            return
         self._take(decision.job, decision.allocation)
         self._execution.begin(*decision)
+
+    def _start_later(self, job: Job, allocation: Allocation) -> bool:
+        """Whether the job starts when others, who were told to stop, have left these GPUs."""
+        execution = self._execution
+        if not self._view.leaving or gpus_in(allocation) != job.gpus:
+            return False
+        if self._space.ready(job, allocation) or job not in self._view.pending:
+            return False
+        if self._space.borrows(allocation):
+            return False
+        if not execution.underway.start_later(job, allocation):
+            return False
+        self._view.pending.remove(job)
+        return True
 
     def _profile(self, decision: Profile) -> None:
         job, allocation, limit = decision

@@ -235,6 +235,7 @@ class Execution(Progress):
 
     def close(self) -> None:
         """The simulation is stopped: whoever runs has done what it has."""
+        self.underway.cancel_starts()
         self.underway.ledger.horizon = self.view.now
         for job in list(self.view.running):
             self.advance(job)

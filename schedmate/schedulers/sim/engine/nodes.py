@@ -70,6 +70,7 @@ class Nodes:
         """A node fails, or is taken down; the jobs that ended by it."""
         execution, view = self._execution, self._execution.view
         up = now + self._repair_s if number == _AT_RANDOM else self._maintenance[number].up
+        execution.underway.cancel_starts(node)
         hit = view.running.by_rank(view.on(node))
         ended = [job for job in hit if not execution.fail(job, node)]
         if number == _AT_RANDOM:

@@ -31,6 +31,7 @@ class Underway:
         self._moves: dict[int, tuple[int, float]] = {}  # serial number, when it began
         self._loans: dict[int, tuple[int, float, float]] = {}  # serial number, begun, called back
         self._borrowers: dict[int, set[int]] = {}  # of a job that wants its GPUs back
+        self._awaited: dict[int, set[int]] = {}  # of a job about to start, who has yet to leave
         self._serial = 0
 
     def begin(self) -> None:
@@ -50,6 +51,7 @@ class Underway:
         execution.advance(job)
         execution.withdraw(job)
         job.put_under_way(Status(leaves_by=now + grace_s))
+        execution.view.leaving[index] = job
         self.halted[index] = now + min(takes_s, grace_s)
         execution.run(job)
 
@@ -62,10 +64,59 @@ class Underway:
         before = execution.done_before[index]
         kept = done if saves else execution.physics.saved(index, done, before)
         execution.done[index] = kept
+        execution.view.evicted.add(job)
         execution.interrupt(job)
         self.ledger.evictions[len(execution.segments) - 1] = Eviction(
             index, told, execution.view.now, grace_s, done, kept, saves
         )
+
+    # Starting where others leave.
+
+    def start_later(self, job: Job, allocation: Allocation) -> bool:
+        """Start the job when those have left who use GPUs of these; False: not all of them will."""
+        execution, leavers = self._execution, set[int]()
+        space = execution.space
+        for node, mask in allocation:
+            missing = mask & ~space.free[node]
+            # Of whom its processors and memory are is not known: it waits for all of them.
+            poor = not space.affords(node, job, mask.bit_count())
+            for one in execution.view.on(node) if missing or poor else ():
+                held = next(theirs for at, theirs in one.allocation if at == node) & mask
+                leaves = one.status is not None and one.status.leaving
+                if leaves and (held or poor):
+                    leavers.add(one.index)
+                    missing &= ~held
+                elif held:
+                    return False
+            if missing or mask & space.owed(node):
+                return False
+        execution.space.claim(job, allocation)
+        execution.view.starting[job.index] = (job, allocation)
+        self._awaited[job.index] = leavers
+        return True
+
+    def _start(self, index: int) -> None:
+        """All have left whose GPUs the job waited for."""
+        job, allocation = self._end_wait(index)
+        space = self._execution.space
+        if space.ready(job, allocation) and space.take(job, allocation):
+            self._execution.begin(job, allocation)
+        else:
+            self._execution.wait(job)
+
+    def _end_wait(self, index: int) -> tuple[Job, Allocation]:
+        del self._awaited[index]
+        job, allocation = self._execution.view.starting.pop(index)
+        self._execution.space.end_claim(job, allocation)
+        return job, allocation
+
+    def cancel_starts(self, node: int | None = None) -> None:
+        """Those about to start on this node, or on any, wait for another place."""
+        for index, (_, allocation) in list(self._execution.view.starting.items()):
+            if node is None or any(at == node for at, _ in allocation):
+                job, _ = self._end_wait(index)
+                self._execution.wait(job)
+                self._execution.dirty = True
 
     # Moving.
 
@@ -95,6 +146,7 @@ class Underway:
     def lose(self, node: int) -> None:
         """Nobody is brought up on this node any more; whoever was runs on where it is."""
         execution = self._execution
+        self.cancel_starts(node)
         for index in list(self._moves):
             job = execution.jobs[index]
             assert job.status is not None
@@ -192,6 +244,7 @@ class Underway:
     def settle(self, job: Job) -> None:
         """The job has left its GPUs: nothing is under way with it any more."""
         job.settle()
+        self._execution.view.leaving.pop(job.index, None)
         self.halted.pop(job.index, None)
         self._told.pop(job.index, None)
         for lender, left in list(self._borrowers.items()):
@@ -199,3 +252,7 @@ class Underway:
             if not left:
                 del self._borrowers[lender]
                 self._back(self._execution.jobs[lender])
+        for index, awaited in list(self._awaited.items()):
+            awaited.discard(job.index)
+            if not awaited:
+                self._start(index)
