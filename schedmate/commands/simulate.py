@@ -11,7 +11,13 @@ import typer
 
 from schedmate.commands.options import JsonOption
 from schedmate.commands.scale_options import RayOption, Where
-from schedmate.commands.simulate_options import parameters_of, seeds_of, window_of, with_settings
+from schedmate.commands.simulate_options import (
+    cluster_of,
+    parameters_of,
+    seeds_of,
+    window_of,
+    with_settings,
+)
 from schedmate.commands.trace_options import (
     MapOption,
     OriginOption,
@@ -105,6 +111,27 @@ def simulate(
             "share=0.2,rise=50,latest=0.5 (an assumption; docs/simulator.md); '' for the defaults.",
         ),
     ] = None,
+    quota: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TENANT=GPUS[,...]",
+            help="Most GPUs that the jobs of high priority of a tenant hold under policy spot.",
+        ),
+    ] = None,
+    switch_nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="So many nodes of one GPU type are under one access switch."
+        ),
+    ] = None,
+    cross_switch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SETTINGS",
+            help="Slow down jobs that span switches: longer=0.27,communication=0.2 "
+            "(docs/simulator.md); '' for the defaults. Needs --switch-nodes.",
+        ),
+    ] = None,
     advisor_latency: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Time that the advisor of a +schedmate policy takes."),
@@ -175,12 +202,13 @@ def simulate(
     """
     from itertools import product
 
-    from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.comparison import compare, over_seeds
     from schedmate.schedulers.sim.runs import Plan, check_plan
     from schedmate.schedulers.sim.tables import parquet_is_there
 
-    parameters = parameters_of(mode, colocation, node_mtbf)
+    if cross_switch is not None and switch_nodes is None:
+        raise UsageError("--cross-switch needs --switch-nodes: nodes under one access switch.")
+    parameters = parameters_of(mode, colocation, node_mtbf, cross_switch)
     names = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
     latency = None if advisor_latency is None else parse_duration(advisor_latency)
     names = with_settings(names, latency_s=latency, detection_rate=detection_rate)
@@ -201,7 +229,16 @@ def simulate(
     page = report or (None if out is None else out / "report.html")
     worlds = (load_model, rates, changing)
     plans = [
-        Plan(names, Cluster.parse(spec), told, parameters, one, check, spec, *worlds)
+        Plan(
+            names,
+            cluster_of(spec, quota, switch_nodes),
+            told,
+            parameters,
+            one,
+            check,
+            spec,
+            *worlds,
+        )
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]
     for plan in plans:

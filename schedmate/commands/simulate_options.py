@@ -9,6 +9,7 @@ from schedmate.durations import parse_duration
 from schedmate.errors import UsageError
 
 if TYPE_CHECKING:
+    from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.parameters import Parameters
 
 
@@ -29,7 +30,34 @@ def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, 
     return names
 
 
-def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> Parameters:
+def cluster_of(spec: str, quotas: str | None, switch_nodes: int | None) -> Cluster:
+    """The cluster of this specification, with quotas as `ads=64,search=128`, and with its nodes of
+    each GPU type under access switches of so many."""
+    from dataclasses import replace
+
+    from schedmate.schedulers.model import Cluster
+
+    cluster = Cluster.parse(spec)
+    if switch_nodes is not None:
+        seen: dict[str, int] = {}
+        wired = []
+        for node in cluster.nodes:
+            before = seen.get(node.gpu_type, 0)
+            seen[node.gpu_type] = before + 1
+            wired.append(node._replace(switch=f"{node.gpu_type}/{before // switch_nodes}"))
+        cluster = replace(cluster, nodes=tuple(wired))
+    found: dict[str, int] = {}
+    for part in filter(None, (quotas or "").split(",")):
+        tenant, equals, gpus = part.strip().rpartition("=")
+        if not equals or not tenant or not gpus.isdigit():
+            raise UsageError(f"--quota {part!r}: write tenants and GPUs as ads=64,search=128.")
+        found[tenant] = int(gpus)
+    return replace(cluster, quotas=tuple(found.items()))
+
+
+def parameters_of(
+    mode: str, colocation: Path | None, node_mtbf: str | None, cross_switch: str | None = None
+) -> Parameters:
     """What running costs, as the options say it."""
     from dataclasses import replace
 
@@ -53,6 +81,10 @@ def parameters_of(mode: str, colocation: Path | None, node_mtbf: str | None) -> 
                 "run nothing; write it as 264d."
             )
         parameters = replace(parameters, node_mtbf_s=mtbf)
+    if cross_switch is not None:
+        from schedmate.schedulers.sim.world.spanning import Spanning
+
+        parameters = replace(parameters, spanning=Spanning.parse(cross_switch))
     return parameters
 
 

@@ -254,6 +254,52 @@ def synthesize(
     _written(workload, out)
 
 
+@app.command()
+def spot(
+    nodes: Annotated[
+        int, typer.Option(metavar="N", help="Nodes of eight GPUs for which jobs are drawn.")
+    ] = 256,
+    days: Annotated[
+        float | None, typer.Option(metavar="D", help="Days in which jobs come. Default: 14.")
+    ] = None,
+    lp: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="SHARE", help="GPUs that spot jobs would use, as a share of all GPUs."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    out: OutOption = None,
+    show_sources: Annotated[
+        bool,
+        typer.Option("--sources", help="Print each number with the sentence or figure it is from."),
+    ] = False,
+) -> None:
+    """Draw jobs of high priority and spot jobs (LP) for `simulate --policy spot`.
+
+    After the ASI paper, whose figures are printed without numbers: much is a guess, see --sources.
+
+    Example: schedmate traces spot --nodes 256 -o spot.csv
+    """
+    from schedmate.schedulers.sim.traces.spot import draw, sources
+    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
+
+    if show_sources:
+        for name, value, source in sources():
+            typer.echo(f"{name}: {value} ({source})")
+        return
+    require_writer(out)
+    workload, cluster = draw(nodes, days, seed, lp)
+    write_trace(workload, out)
+    _written(workload, out)
+    counts: dict[tuple[int, str], int] = {}
+    for node in cluster.nodes:
+        counts[node.gpus, node.gpu_type] = counts.get((node.gpus, node.gpu_type), 0) + 1
+    groups = ",".join(f"{count}x{gpus}:{kind}" for (gpus, kind), count in counts.items())
+    quotas = ",".join(f"{tenant}={gpus}" for tenant, gpus in cluster.quotas)
+    say(f"simulate with --policy spot --cluster {groups} --quota {quotas}")
+
+
 def _matched(rows: list[Match], calibration: Calibration, stream: TextIO) -> None:
     from schedmate.terminal.screen import Screen, Table
 

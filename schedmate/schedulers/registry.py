@@ -34,6 +34,7 @@ BUNDLED = {
     "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",
     "srtf+schedmate": "schedmate.schedulers.adapters.sjf:SrtfWithSchedMate",
     "sia+schedmate": "schedmate.schedulers.adapters.sia:SiaWithSchedMate",
+    "spot+schedmate": "schedmate.schedulers.adapters.spot:SpotWithSchedMate",
     "sjf+schedmate": "schedmate.schedulers.adapters.sjf:SjfWithSchedMate",
 }
 

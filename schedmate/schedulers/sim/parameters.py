@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from schedmate.errors import UsageError
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.world.shutdown import Shutdown
+from schedmate.schedulers.sim.world.spanning import Spanning
 
 
 class Interference(Protocol):
@@ -137,6 +138,8 @@ class Parameters:
     reclaim_grace_s: float = 60.0
     """Time given to a job on borrowed GPUs when their owner wants them back: SpotGPU kills it
     after 60 s (ASI paper, section 4.2) [s]."""
+    spanning: Spanning | None = None
+    """What jobs lose that span access switches; None: nothing."""
     handover_s: float = 31.0
     """Pause of a job that was brought up on its new GPUs while it ran on the old ones: half of
     what a restart takes, an assumption [s]."""

@@ -169,7 +169,7 @@ def run_policy(
     elif plan.phases is not None:
         from schedmate.schedulers.sim.world.phases import ChangingUse
 
-        own = ChangingUse(workload, plan.parameters, plan.phases, plan.seed)
+        own = ChangingUse(workload, plan.parameters, plan.phases, plan.seed, plan.cluster)
     world = World(workload, estimator, plan.failures, plan.seed)
     try:
         parts = made.equip(world) if isinstance(made, Equipped) else Equipment()

@@ -1,8 +1,9 @@
 """What SchedMate's estimates say of an eviction and of a window (ours).
 
-`Advisor`, log and history say how long a job has left to run (`remaining.py`). One that is almost
-done is spared even where it is cheap to evict: it would leave by itself, and loses the most by having
-to wait again. GPUs that are lent for less time than a job needs to save anything are left alone.
+Advisor, log and history say how long a job has left to run (`remaining.py`). One that is almost
+done is spared even where it is cheap to evict: it would leave by itself, and having to wait again
+delays it the most for what it is. GPUs that are lent for less time than a job needs to save
+anything are left alone.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from schedmate.schedulers.terms import NEVER
 
 RESTART_S = 62.0
 """What a restart takes (Tiresias, NSDI'19) [s]."""
+UNKNOWN_S = 4 * 3600.0
+"""What a job is taken to have left of which nothing is known: an assumption [s]."""
 CHECKPOINT_S = 1800.0
 """Work between two checkpoints where the user did not say: an assumption [s]."""
 
 
 def evicting_costs(view: View, job: Job) -> float:
-    """GPU time that an eviction wastes, times the whole of the job over what is left of it."""
+    """What an eviction adds to a job as a part of what it has left to do: work that is lost, and
+    the restart. Without an estimate, only what is lost counts.
+    """
     left_s = remaining_s(job, view.now)
-    wasted = job.gpus * job.share * (view.lost_s(job) + RESTART_S)
-    if left_s == NEVER:
-        return wasted
-    return wasted * (1.0 + job.attained_s(view.now) / max(left_s, 1.0))
+    wasted_s = view.lost_s(job) + RESTART_S
+    return wasted_s / (UNKNOWN_S if left_s == NEVER else max(left_s, 60.0))
 
 
 def window_is_worth(view: View, job: Job, allocation: Allocation) -> bool:

@@ -1,9 +1,10 @@
 """Jobs of high priority (HP) as if they were alone, and spot jobs (LP) on what these leave idle.
 
 The rules are those of SpotGPU (ASI paper, section 4.2): see `ranking.py` for where jobs go,
-`victims.py` for whose GPUs are taken back. HP jobs come first, and evict spot jobs where they find no
-room; spot jobs never take anything back. A spot job that finds no free GPUs borrows some of a job that
-lends its own for a while (Standby). A tenant's HP jobs hold no more GPUs together than its quota.
+`victims.py` for whose GPUs are taken back. HP jobs come first, and evict spot jobs where they find
+no room; spot jobs never take anything back. A spot job that finds no free GPUs borrows some of a
+job that lends its own for a while (Standby). A tenant's HP jobs hold no more GPUs together than its
+quota.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class Spot(Policy):
         history: whether the number of evictions on a node counts.
         shortest: whether of the spot jobs the one with the least left to do comes first, by its
             estimate (ours); else first come, first served.
+        protect: whether HP jobs go where they would go if no spot jobs were there, and evict those
+            in the way (ours); else they go to free GPUs where there are any, as published, and
+            scatter: then large HP jobs wait for each other more than they would alone.
         grace_s: time that an evicted job has to end: SIGKILL follows after 60 s [s].
     """
 
@@ -52,6 +56,7 @@ class Spot(Policy):
         colocation: bool = True,
         history: bool = True,
         shortest: bool = False,
+        protect: bool = False,
         grace_s: float = 60.0,
     ) -> None:
         for name, value, known in (
@@ -68,6 +73,7 @@ class Spot(Policy):
         self.colocation = colocation
         self.history = history
         self.shortest = shortest
+        self.protect = protect
         self.grace_s = grace_s
 
     def rank(self, job: Job, now: float) -> Rank:
@@ -76,8 +82,10 @@ class Spot(Policy):
         return (low, -job.priority, last)
 
     def lane(self, job: Job) -> Hashable:
-        tenant = "" if job.terms is None else job.terms.tenant
-        return (super().lane(job), is_low(job), tenant)
+        # Quotas are for jobs of high priority, so tenants tell only these apart.
+        low = is_low(job)
+        tenant = "" if job.terms is None or low else job.terms.tenant
+        return (super().lane(job), low, tenant)
 
     def decide(self, view: View) -> Sequence[Decision]:
         return _Call(self, view).decisions()
@@ -117,10 +125,16 @@ class _Call:
                 return True
             if self._held[tenant] + job.gpus > quota:
                 return False
-        if not (self._place(job, self._high, low=False) or self._make_room(job)):
+        first, then = self._place_high, self._make_room
+        if self._policy.protect:
+            first, then = then, first
+        if not (first(job) or then(job)):
             return False
         self._held[tenant] += job.gpus
         return True
+
+    def _place_high(self, job: Job) -> bool:
+        return self._place(job, self._high, low=False)
 
     def _place(self, job: Job, order: Order, *, low: bool) -> bool:
         """Start the job on free GPUs."""
@@ -166,9 +180,14 @@ class _Call:
                 lambda victim: draw(victim.id),
                 node_cost=lambda job, node: draw(job.id, node),
             )
+        packed = self._policy.protect
         if how == "remaining":
-            return Victims(view, lambda victim: evicting_costs(view, victim), prune=True)
-        return Victims(view, lambda victim: victim.gpus * victim.share * view.lost_s(victim))
+            return Victims(
+                view, lambda victim: evicting_costs(view, victim), prune=True, packed=packed
+            )
+        return Victims(
+            view, lambda victim: victim.gpus * victim.share * view.lost_s(victim), packed=packed
+        )
 
     def _borrow(self, job: Job) -> bool:
         """Start a spot job on GPUs that their holder lends."""

@@ -33,7 +33,8 @@ class Ranking:
         def order(nodes: int) -> Iterator[int]:
             # A spot job goes where only spot jobs are, one of high priority where others are.
             same = nodes & (~self._high if low else self._high) if self._colocation else nodes
-            yield from self._by_history(same, low=low)
+            if same:
+                yield from self._by_history(same, low=low)
             if other := nodes & ~same:
                 yield from self._by_history(other, low=low)
 

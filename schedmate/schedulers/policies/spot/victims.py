@@ -2,9 +2,9 @@
 scheduling).
 
 A spot job t with G_t GPUs costs C_t = G_t x (now - its last checkpoint). On each node that could
-host the job, or one of its pods, the smallest prefix of the spot jobs by ascending cost is taken that
-gives enough, and the node whose prefix costs least is chosen. GPUs that are free, or are being left
-by jobs that were told to stop before, count first and cost nothing.
+host the job, or one of its pods, the smallest prefix of the spot jobs by ascending cost is taken
+that gives enough, and the node whose prefix costs least is chosen. GPUs that are free, or are being
+left by jobs that were told to stop before, count first and cost nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from schedmate.schedulers.policy import View
 from schedmate.schedulers.pools import bits, lowest
 
 _EPSILON = 1e-9
+_FULLER = 1e15
+"""What a GPU of more room counts, beside which no cost of an eviction does."""
 
 
 class Unit(NamedTuple):
@@ -42,6 +44,7 @@ class Victims:
         cost: what evicting a spot job costs; only comparisons count.
         node_cost: instead of the sum of its victims' costs, what choosing a node costs.
         prune: leave those of the prefix alone without which there is enough (ours).
+        packed: the fullest node comes first, were no spot jobs there, then the cheapest (ours).
     """
 
     def __init__(
@@ -51,11 +54,13 @@ class Victims:
         *,
         node_cost: Callable[[Job, int], float] | None = None,
         prune: bool = False,
+        packed: bool = False,
     ) -> None:
         self._view = view
         self._cost = cost
         self._node_cost = node_cost
         self._prune = prune
+        self._packed = packed
         self._low = view.census()
         self._stopped: set[int] = set()
         self._soon: dict[int, int] = {}  # by node: GPUs that are being left
@@ -73,7 +78,9 @@ class Victims:
         pieces = _pieces(job, size)
         constraints = job.constraints
         # A node that gives nothing beyond what is free is of use to a gang alone.
-        useful = nodes if len(pieces) > 1 else nodes & (self._low.low | _set(self._soon))
+        useful = nodes
+        if len(pieces) == 1 and not self._packed:
+            useful &= self._low.low | _set(self._soon)
         if constraints is not None and constraints.within_switch:
             groups = [one & useful for one in space.sites.switches()]
             found = [one for group in groups if (one := self._search(job, pieces, group))]
@@ -102,7 +109,7 @@ class Victims:
             if not number or gpus != pieces[number - 1]:
                 heap = [
                     (offer.cost, -self._view.evicted[node], node)
-                    for node in bits(nodes)
+                    for node in self._candidates(nodes, gpus)
                     if (offer := trial.offer(node, gpus)) is not None
                 ]
                 heapify(heap)
@@ -125,6 +132,15 @@ class Victims:
                 if again is not None:
                     heappush(heap, (again.cost, -self._view.evicted[node], node))
         return total, list(trial.victims.values()), trial.allocation()
+
+    def _candidates(self, nodes: int, gpus: int) -> list[int]:
+        """The nodes that have as many GPUs that are free, being left or spot jobs'."""
+        free, low, soon = self._view.space.free, self._low.low_gpus, self._soon
+        return [
+            node
+            for node in bits(nodes)
+            if free[node].bit_count() + low.get(node, 0) >= gpus or node in soon
+        ]
 
     # What nodes would give.
 
@@ -182,11 +198,12 @@ class Victims:
                 cpus, memory = cpus + more[0], memory + more[1]
         return cpus, memory
 
-    def price(self, job: Job, node: int, units: list[Unit]) -> float:
-        """What it costs to take these back."""
+    def price(self, job: Job, node: int, units: list[Unit], room: int) -> float:
+        """What it costs to take these back on a node with so much room for high priority."""
         if units and self._node_cost is not None:
             return self._node_cost(job, node)
-        return sum(unit.cost for unit in units)
+        cost = sum(unit.cost for unit in units)
+        return cost + _FULLER * room if self._packed else cost
 
     @property
     def prunes(self) -> bool:
@@ -210,7 +227,8 @@ class _Trial:
         free, soon = search.ready(node)
         taken = self._taken.get(node, 0)
         have = ((free | soon | self._gone.get(node, 0)) & ~taken).bit_count()
-        if have + search.most(node) < gpus:
+        room = have + search.most(node)
+        if room < gpus:
             return None
         hosts = bool(job.cpus or job.memory_mb)
         cpus = memory = 0.0
@@ -238,7 +256,7 @@ class _Trial:
                 if have - unit.mask.bit_count() >= gpus:
                     units.remove(unit)
                     have -= unit.mask.bit_count()
-        return Offer(search.price(job, node, units), units)
+        return Offer(search.price(job, node, units, room), units)
 
     def accept(self, node: int, gpus: int, offer: Offer) -> set[int]:
         """Put the piece there; the nodes whose offers are others now."""

@@ -61,7 +61,7 @@ class Execution(Progress):
         faults: Faults | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        physics = physics or TracePhysics(workload, parameters)
+        physics = physics or TracePhysics(workload, parameters, view.space.cluster)
         super().__init__(workload, policy, view, physics, observers)
         self.parameters = parameters
         self.jobs = workload.jobs

@@ -110,6 +110,7 @@ class Progress:
         self._reranks = type(policy).rank_until is not Policy.rank_until
         self._plain = type(physics) is TracePhysics and not (
             self._reranks
+            or physics.by_place
             or self.observers
             or any(job.min_gpus or (job.terms and job.terms.endless) for job in workload.jobs)
         )

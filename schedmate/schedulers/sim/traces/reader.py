@@ -138,6 +138,7 @@ def _workload(name: str, jobs: Columns, layout: Layout, notes: list[str]) -> Wor
         if numbers.count(None) < count:
             columns[column] = numbers
     metadata = values("metadata", None)
+    lends = enumerate(jobs["standby"].tolist()) if "standby" in jobs else ()
     labels = sorted({*jobs["synthetic"].tolist()} - {""}) if "synthetic" in jobs else []
     made_up = tuple(dict.fromkeys(part for label in labels for part in label.split("; ")))
     found = Workload(
@@ -150,6 +151,7 @@ def _workload(name: str, jobs: Columns, layout: Layout, notes: list[str]) -> Wor
         configs=values("config", "") if layout.config else [],
         metadata=metadata if metadata.count(None) < count else [],
         columns=columns,
+        standby={position: list(one) for position, one in lends if one},
         made_up=made_up,
         # An empty column is what is written of jobs of which nothing was made up.
         recorded="synthetic" in layout.at and not made_up,

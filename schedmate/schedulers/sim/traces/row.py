@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.traces.values import (
+    class_of,
     gpus_of_tres,
     number,
     seconds,
     state_of,
     whole,
+    windows,
 )
+from schedmate.schedulers.terms import Constraints, Terms
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
@@ -33,6 +36,7 @@ FIELDS = frozenset(
         *("gpus", "gpus_tres", "gpus_part", "gpus_percent", "instances", "share", "share_milli"),
         *("cpus", "cpus_milli", "cpus_percent", "host_memory_mb", "priority"),
         *("time_limit", "time_limit_minutes", "gpu_util", "memory_util", "memory_mb", "synthetic"),
+        *("class", "tenant", "checkpoint", "saves", "pods", "standby"),
         *_TRAINING,
     )
 )
@@ -41,7 +45,7 @@ FIELDS = frozenset(
 _SAYS = frozenset({"model", "train", "iters"})
 """Any of these makes metadata."""
 
-TIMES = frozenset({"submit", "start", "end", "duration", "time_limit"})
+TIMES = frozenset({"submit", "start", "end", "duration", "time_limit", "checkpoint"})
 
 MOMENTS = ("submit", "start", "end", "duration")
 """What says when a job ran."""
@@ -208,6 +212,36 @@ def _training(cells: tuple[str, ...], gpus: int) -> WorkloadMetadata | None:
     )
 
 
+def _terms(cell: Cell, fields: Fields) -> Terms | None:
+    unit = fields.units.get("checkpoint", 1.0)
+    said = (cell("class"), cell("tenant"), cell("checkpoint"), cell("saves"))
+    return _agreed(*said, unit) if any(said) else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _agreed(kind: str, tenant: str, checkpoint: str, saves: str, unit: float) -> Terms | None:
+    every = number(checkpoint, "checkpoint") * unit if checkpoint else None
+    if every is not None and every <= 0:
+        raise ValueError(f"a checkpoint every {every:g} s is no interval")
+    low = class_of(kind)
+    found = Terms(low, checkpoint_s=every, saves=saves.lower() in ("1", "true"), tenant=tenant)
+    return None if found == Terms() else found
+
+
+def _pods(cell: Cell, fields: Fields) -> Constraints | None:
+    pods = whole(cell("pods"), "pods") if cell("pods") else 0
+    if pods <= 1:
+        return None
+    if (gpus := _gpus(cell, fields)) % pods:
+        raise ValueError(f"its {gpus:g} GPUs cannot be divided among {pods} equal pods")
+    return _gang(pods)
+
+
+@lru_cache(maxsize=1 << 12)
+def _gang(pods: int) -> Constraints:
+    return Constraints(pods=pods)
+
+
 def _text(field: str) -> Part:
     return Part((field,), lambda cell, _: intern(cell(field)))
 
@@ -233,5 +267,8 @@ PARTS: Mapping[str, Part] = {
     ),
     "metadata": Part((*_TRAINING, *_COUNTS), _metadata, _SAYS),
     "synthetic": _text("synthetic"),
+    "terms": Part(("class", "tenant", "checkpoint", "saves"), _terms),
+    "constraints": Part(("pods", *_COUNTS), _pods, frozenset({"pods"})),
+    "standby": Part(("standby",), lambda cell, _: windows(cell("standby"))),
 }
 """What else a row says of a job, in the order in which its cells are checked."""

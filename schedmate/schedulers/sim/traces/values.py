@@ -88,3 +88,31 @@ def state_of(text: str) -> str:
         return "COMPLETED"
     words = text.lower()
     return _STATES.get(words) or _STATES.get(words.split()[0]) or "FAILED"
+
+
+_HIGH = ("", "hp", "high", "ls", "guaranteed", "burstable")
+_LOW = ("lp", "low", "spot", "be", "besteffort", "best-effort")
+
+
+def class_of(text: str) -> bool:
+    """Whether a service class is one of low priority, which may be evicted; an empty one is not.
+
+    Kubernetes' `BestEffort` and openb's `BE` are; latency-sensitive (`LS`), `Guaranteed` and
+    `Burstable` are not.
+    """
+    words = text.lower()
+    if words not in _HIGH and words not in _LOW:
+        raise ValueError(f"class is {shown(text)}, neither hp nor lp")
+    return words in _LOW
+
+
+def windows(text: str) -> tuple[tuple[float, float], ...]:
+    """Windows as `79200-104400;165600-190800`: from and until, on the clock of the trace [s]."""
+    found = []
+    for part in text.split(";") if text else ():
+        start, _, end = part.partition("-")
+        one = (number(start.strip(), "standby"), number(end.strip(), "standby"))
+        if not one[0] < one[1] or (found and one[0] < found[-1][1]):
+            raise ValueError(f"standby is {shown(text)}, not windows START-END in their order")
+        found.append(one)
+    return tuple(found)

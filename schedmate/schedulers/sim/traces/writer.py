@@ -58,6 +58,7 @@ def _columns(workload: Workload) -> dict[str, list[Any]]:
         "memory_mb": [job.memory_mb or None for job in jobs],
         "time_limit_s": [job.time_limit_s or None for job in jobs],
         "priority": [job.priority or None for job in jobs],
+        **_agreed(workload),
         "synthetic": ["; ".join(workload.made_up)] * count,
     }
     if workload.origin == "unstated":
@@ -74,6 +75,29 @@ def _columns(workload: Workload) -> dict[str, list[Any]]:
     for name, values in workload.columns.items():
         columns.setdefault(name, list(values))
     return columns
+
+
+def _agreed(workload: Workload) -> dict[str, list[Any]]:
+    """Classes, tenants, checkpoints, gangs and Standby windows."""
+    terms = [job.terms for job in workload.jobs]
+    some = any(one is not None and one.low for one in terms)
+    lends = [workload.standby.get(job.index) for job in workload.jobs]
+    return {
+        "class": [
+            ("lp" if one is not None and one.low else "hp") if some else None for one in terms
+        ],
+        "tenant": [None if one is None else one.tenant or None for one in terms],
+        "checkpoint_s": [None if one is None else one.checkpoint_s for one in terms],
+        "saves": [1 if one is not None and one.saves else None for one in terms],
+        "pods": [
+            None if job.constraints is None else job.constraints.pods or None
+            for job in workload.jobs
+        ],
+        "standby": [
+            ";".join(f"{start:.15g}-{end:.15g}" for start, end in one) if one else None
+            for one in lends
+        ],
+    }
 
 
 def _training(workload: Workload) -> dict[str, list[Any]]:

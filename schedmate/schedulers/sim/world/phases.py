@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, fields
 
 from schedmate.errors import UsageError
-from schedmate.schedulers.model import Allocation, Job, Profile
+from schedmate.schedulers.model import Allocation, Cluster, Job, Profile
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
@@ -58,9 +58,14 @@ class ChangingUse(TracePhysics, Observer):
     """
 
     def __init__(
-        self, workload: Workload, parameters: Parameters, phases: Phases, seed: int = 0
+        self,
+        workload: Workload,
+        parameters: Parameters,
+        phases: Phases,
+        seed: int = 0,
+        cluster: Cluster | None = None,
     ) -> None:
-        super().__init__(workload, parameters)
+        super().__init__(workload, parameters, cluster)
         self._changes: dict[int, tuple[float, Profile]] = {}
         self._changed: set[int] = set()
         for job, profile, work in zip(workload.jobs, workload.profiles, self.work, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from schedmate.schedulers.model import Allocation, Profile, gpus_in
+from schedmate.schedulers.model import Allocation, Cluster, Profile, gpus_in
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 
@@ -49,18 +49,40 @@ class Physics(Protocol):
 
 
 class TracePhysics:
-    """Work is seconds of the trace: 1 a second alone, less beside another (`Parameters`)."""
+    """Work is seconds of the trace: 1 a second alone, less beside another (`Parameters`).
 
-    def __init__(self, workload: Workload, parameters: Parameters) -> None:
+    With `Parameters.spanning` a job on nodes of several of the cluster's switches is slower.
+    """
+
+    def __init__(
+        self, workload: Workload, parameters: Parameters, cluster: Cluster | None = None
+    ) -> None:
         self.work: Sequence[float] = workload.duration_s
         self._workload = workload
         self._parameters = parameters
         self._jobs = workload.jobs
+        self._spanning = None if cluster is None else parameters.spanning
+        self._switches = [node.switch for node in cluster.nodes] if cluster is not None else []
+        self._communication = workload.columns.get("communication")
+
+    @property
+    def by_place(self) -> bool:
+        """Whether the speed of a job depends on which GPUs it has."""
+        return self._spanning is not None
 
     def pace(
         self, job: int, done: float, allocation: Allocation, partner: int | None
     ) -> tuple[float, float]:
-        """Slower beside a partner; an elastic job by a power of its GPUs."""
+        """Slower beside a partner and across switches; an elastic job by a power of its GPUs."""
+        speed, until = self._pace(job, allocation, partner)
+        if self._spanning is not None and len(allocation) > 1:
+            first = self._switches[allocation[0][0]]
+            if any(self._switches[node] != first for node, _ in allocation):
+                said = self._communication
+                speed *= self._spanning.speed(None if said is None else said[job])
+        return speed, until
+
+    def _pace(self, job: int, allocation: Allocation, partner: int | None) -> tuple[float, float]:
         if partner is not None:
             configs = self._workload.configs
             one, two = sorted((job, partner))

@@ -1,0 +1,24 @@
+"""SpotGPU with SchedMate: how long jobs have left to run decides what the published rules cannot."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from schedmate.schedulers.adapters.modules import WithSchedMate
+from schedmate.schedulers.policies.spot import Spot
+
+
+class SpotWithSchedMate(WithSchedMate, Spot):
+    """Whom to evict, which windows to enter and which spot job comes first by SchedMate's estimates
+    of what is left (`policies/spot/knowing.py`)."""
+
+    name: ClassVar[str] = "spot+schedmate"
+
+    def __init__(
+        self,
+        victims: str = "remaining",
+        windows: str = "worth",
+        shortest: bool = True,
+        **settings: Any,
+    ) -> None:
+        super().__init__(victims=victims, windows=windows, shortest=shortest, **settings)
