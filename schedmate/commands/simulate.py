@@ -111,6 +111,14 @@ def simulate(
             "share=0.2,rise=50,latest=0.5 (an assumption; docs/simulator.md); '' for the defaults.",
         ),
     ] = None,
+    placement: Annotated[
+        str,
+        typer.Option(
+            metavar="best-fit|fgd",
+            help="Where jobs are put: on the fullest nodes, or by fragmentation gradient descent, "
+            "where they leave least of the GPUs to waste.",
+        ),
+    ] = "best-fit",
     quota: Annotated[
         str | None,
         typer.Option(
@@ -203,7 +211,7 @@ def simulate(
     from itertools import product
 
     from schedmate.schedulers.sim.comparison import compare, over_seeds
-    from schedmate.schedulers.sim.runs import Plan, check_plan
+    from schedmate.schedulers.sim.runs import PLACEMENTS, Plan, check_plan
     from schedmate.schedulers.sim.tables import parquet_is_there
 
     if cross_switch is not None and switch_nodes is None:
@@ -227,7 +235,8 @@ def simulate(
     where.check(report)
     window = None if gantt is None else window_of(gantt)
     page = report or (None if out is None else out / "report.html")
-    worlds = (load_model, rates, changing)
+    if placement not in PLACEMENTS:
+        raise UsageError(f"--placement {placement!r}: there are {', '.join(PLACEMENTS)}.")
     plans = [
         Plan(
             names,
@@ -237,7 +246,10 @@ def simulate(
             one,
             check,
             spec,
-            *worlds,
+            load_model,
+            placement,
+            rates,
+            changing,
         )
         for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
     ]

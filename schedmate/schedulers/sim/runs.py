@@ -23,6 +23,7 @@ from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
 from schedmate.schedulers.sim.outcome.spent import Spent, spent
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.space import Space
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.elastic.physics import TablePhysics
@@ -98,6 +99,21 @@ def make_load(text: str) -> Load:
     raise UsageError(f"no forecast {text!r}; there are season and ga2m.")
 
 
+PLACEMENTS = ("best-fit", "fgd")
+"""The fullest nodes, or where a job leaves least GPUs to waste (`FragmentationSpace`)."""
+
+
+def make_space(placement: str, workload: Workload) -> Callable[[Cluster], Space]:
+    """What makes the free GPUs of a cluster. Raises `UsageError` for an unknown placement."""
+    if placement == "best-fit":
+        return Space
+    if placement not in PLACEMENTS:
+        raise UsageError(f"no placement {placement!r}; there are {', '.join(PLACEMENTS)}.")
+    from schedmate.schedulers.fragmentation import FragmentationSpace
+
+    return lambda cluster: FragmentationSpace(cluster, workload.jobs)
+
+
 class PolicyError(SchedmateError):
     """A policy of somebody else raised an error, or returned no decisions."""
 
@@ -116,6 +132,8 @@ class Plan:
     """What the cluster is called in results."""
     load: str = "season"
     """The forecast of submissions (`make_load`)."""
+    placement: str = "best-fit"
+    """Where jobs are put on free GPUs, one of `PLACEMENTS`."""
     failures: FailureRates | None = None
     """How jobs fail by themselves."""
     phases: Phases | None = None
@@ -246,7 +264,8 @@ def _simulate(
     """By the short loop where that gives the same result, else by the engine."""
     observers = (*(() if own is None else (own,)), *parts.observers)
     told_by = parts.estimator or estimator
-    if parts.physics is None and parts.faults is None and not observers:
+    usual = plan.placement == "best-fit"
+    if usual and parts.physics is None and parts.faults is None and not observers:
         outcome = static_queue.simulate(
             workload, policy, plan.cluster, told_by, plan.parameters, progress
         )
@@ -266,6 +285,7 @@ def _simulate(
         load=make_load(plan.load),
         observers=observers,
         seed=plan.seed,
+        space=make_space(plan.placement, workload),
     )
     outcome = simulation.run(progress)
     return _Done(outcome, simulation.cluster, simulation.view.warnings, "events")

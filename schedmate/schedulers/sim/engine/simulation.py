@@ -61,7 +61,8 @@ class Simulation:
 
     `physics` says how fast jobs progress (by default `TracePhysics`), `faults` when jobs fail and
     what becomes of them, `load` how many jobs are to be expected, `observers` watch. `maintenance`
-    takes nodes down, `executor` refuses decisions. `until` is a horizon: the simulation stops
+    takes nodes down, `executor` refuses decisions. `space` makes the free GPUs of a cluster, and with
+    them says where jobs are put. `until` is a horizon: the simulation stops
     there, whatever goes on [s].
     """
 
@@ -81,6 +82,7 @@ class Simulation:
         executor: Executor | None = None,
         until: float = NEVER,
         seed: int = 0,
+        space: Callable[[Cluster], Space] = Space,
     ) -> None:
         self.workload = workload
         check_pool(policy, cluster)
@@ -88,7 +90,7 @@ class Simulation:
         self.cluster = policy.set_aside(cluster)
         self.estimator = estimator
         self.parameters = parameters
-        self.view = View(Space(self.cluster), policy, load)
+        self.view = View(space(self.cluster), policy, load)
         has_vcs = any(node.vc for node in self.cluster.nodes)
         for job, vc in zip(workload.jobs, workload.vcs or [""] * len(workload), strict=True):
             job.reset()
