@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -173,6 +174,11 @@ def _document(
     document: dict[str, Any] = {"schema": SCHEMA, **facts(snapshot), "jobs": jobs}
     document["usable_gpus"] = sum(room.room.values())
     document["largest_switch_gpus"] = max(room.room.values(), default=0)
+    left = Counter(room.room)
+    for one in placed:
+        left.subtract(one.parts)
+    document["left_gpus"] = sum(max(0, gpus) for gpus in left.values())
+    document["largest_switch_left_gpus"] = max(0, *left.values(), 0)
     if cleared is not None:
         document["migrations"] = len(cleared.plan.steps)
         document["waves"] = cleared.plan.waves
@@ -193,8 +199,9 @@ def _show(document: dict[str, Any], kind: str | None) -> None:
         what = f"{counted(job['gpus'], 'GPU')} {kind or ''}".strip()
         if not job["placed"]:
             screen.line(
-                f"{what}: no room; {document['usable_gpus']:,} such GPUs are idle, "
-                f"{document['largest_switch_gpus']:,} of them under one switch",
+                f"{what}: no room; {document['left_gpus']:,} such GPUs are idle"
+                f"{' beside the other jobs' * any(one['placed'] for one in document['jobs'])}, "
+                f"{document['largest_switch_left_gpus']:,} of them under one switch",
                 "bad",
             )
             continue

@@ -287,6 +287,7 @@ def show(runs: list[dict[str, Any]]) -> None:
     """The comparison as a table, the best average JCT first in words."""
     from schedmate.schedulers.sim.comparison import over_seeds
     from schedmate.schedulers.sim.outcome.words import (
+        by_class,
         differences,
         headlines,
         label,
@@ -309,7 +310,7 @@ def show(runs: list[dict[str, Any]]) -> None:
     screen.line()
     screen.table(table)
     screen.line()
-    for line in differences(runs):
+    for line in (*by_class(runs), *differences(runs)):
         screen.line(line)
     for line in warnings(runs):
         screen.line(f"warning: {line}", "doubtful")

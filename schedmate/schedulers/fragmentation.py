@@ -71,7 +71,7 @@ class Shapes:
 
 def _steps(adds: Floats) -> Floats:
     """How good each is, in the hundred steps of the artifact: equal where differences are small."""
-    found: Floats = np.floor(100.0 / (1.0 + np.exp(np.minimum(adds, 50.0))))
+    found: Floats = np.floor(100.0 / (1.0 + np.exp(np.round(np.minimum(adds, 50.0), 9))))
     return found
 
 
@@ -148,7 +148,7 @@ class FragmentationSpace(Space):
             return None
         steps = _steps(adds[fits])
         best = fits[steps == steps.max()]
-        node = int(best[np.argmin(self._left[best].sum(axis=1))])
+        node = int(best[np.argmin(self._left[best].sum(axis=1).round(6))])
         if job.share != 1.0:
             return ((node, 1 << int(known.gpu[node])),)
         return ((node, lowest(self.free[node], gpus)),)
@@ -215,7 +215,7 @@ class FragmentationSpace(Space):
             bit = 1 << gpu
             row[gpu] = 1.0 if free & bit else 0.0
             if not closed and (part := used.get((node, bit))) is not None:
-                row[gpu] = 1.0 - part
+                row[gpu] = round(1.0 - part, 9)
         self._idle_cpus[node] = self.spare(node)[0]
 
     def _adds(self, job: Job, nodes: int) -> _Known:

@@ -80,12 +80,22 @@ def test_as_many_are_fulfilled_as_can_be_placed_one_by_one(
             cpus -= request_.cpus
             memory -= request_.memory
             count += 1
-        place = int(one.nodes.switch[n]) if request_.within_switch else 0
-        if place >= 0:
-            key = (int(one.nodes.gpu_type[n]), place)
-            pods[key] = pods.get(key, 0) + count
+        # A node without a switch is one of its own.
+        switch = int(one.nodes.switch[n])
+        place = (switch if switch >= 0 else -1 - n) if request_.within_switch else 0
+        key = (int(one.nodes.gpu_type[n]), place)
+        pods[key] = pods.get(key, 0) + count
     expected = sum(count // request_.pods for count in pods.values())
     assert diagnose(one, [request_]).shapes[0].fulfilled == expected
+
+
+def test_whole_numbers_are_added_up() -> None:
+    """No cause has a rounding error for a number of GPUs."""
+    for text in ("0.3G0C", "0.7G1C", "3x0.1G"):
+        found = diagnose(fleet(machines(7, gpus=3), []), [Request.parse(text)]).shapes[0]
+        for gpus in (found.allocatable, *found.lost.values()):
+            assert gpus == round(gpus, 3)
+        assert sum(found.lost.values()) + found.allocatable == pytest.approx(21)
 
 
 def test_each_cause_by_itself() -> None:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
-from schedmate.schedulers import Cluster, Constraints, Job, Node, Terms
+from schedmate.errors import InputError, UsageError
+from schedmate.schedulers import Cluster, Constraints, Evict, Job, Node, Start, Terms
+from schedmate.schedulers.board import Board
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.policies.spot import Spot
+from schedmate.schedulers.policies.spot.bound import Case, best
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
+from schedmate.schedulers.sim.traces import read_trace
+from schedmate.schedulers.sim.traces.spot import draw, sources
+from schedmate.schedulers.sim.traces.writer import write_trace
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.maintenance import Maintenance
+from schedmate.schedulers.sim.world.spanning import Spanning
 from tests.schedulers.worlds import CHEAP, of, run
 
 LOW, HIGH = Terms(low=True), Terms()
@@ -265,3 +275,163 @@ def test_every_run_obeys_the_laws_and_spares_high_priority(
         assert outcome.ledger.dropped.get(job.index) is None
     assert not simulation.view.starting
     assert not simulation.view.leaving
+
+
+def case(*rows: tuple[int, int, int, bool], starts: dict[int, int]) -> Case:
+    """A small case of (from step, GPUs, checkpoints to do, low)."""
+    made = [
+        Job(str(n), n, 0.0, row[1], terms=LOW if row[3] else HIGH) for n, row in enumerate(rows)
+    ]
+    return Case(made, [row[2] for row in rows], [row[0] for row in rows], starts, 2, 8)
+
+
+def test_the_program_of_appendix_a_finds_what_is_best_by_hand() -> None:
+    cluster = Cluster.parse("1x2")
+    # Of eight steps the middle four are taken: the spot job of three checkpoints is evicted once,
+    # or does two in the last four steps, or one before. An eviction costs 1/2, a checkpoint keeps
+    # 4 of 16 GPU steps.
+    rows = case((0, 2, 3, True), (2, 2, 1, False), starts={1: 2})
+    dear = best(rows, cluster, alpha=0.5)
+    assert (dear.evictions, dear.kept) == (0, pytest.approx(3 * 4 / 16))
+    cheap = best(rows, cluster, alpha=4.0)
+    assert (cheap.evictions, cheap.kept) == (1, pytest.approx(4 * 4 / 16))
+
+
+def test_the_program_says_what_cannot_be() -> None:
+    both = case((0, 2, 2, False), (0, 2, 2, False), starts={0: 0, 1: 2})
+    with pytest.raises(InputError, match="cannot all run when they are said to"):
+        best(both, Cluster.parse("1x2"), alpha=0.5)
+
+
+def test_a_live_start_waits_and_nobody_else_gets_its_gpus() -> None:
+    """On a board, as in the simulator: half of the GPUs are free already, half are being left."""
+    board = Board(Cluster.parse("1x4"), Spot())
+    spot, other = (Job(name, n, 0.0, 2, terms=LOW) for n, name in enumerate(("spot", "other")))
+    high = Job("high", 2, 0.0, 4, terms=HIGH)
+    board.submit(spot, 0.0)
+    for decision in board.decide(0.0):
+        board.accept(decision, 0.0)
+    board.submit(high, 10.0)
+    (told,) = board.decide(10.0)
+    assert isinstance(told, Evict)
+    assert board.view.starting[high.index][0] is high
+    board.submit(other, 11.0)
+    assert board.decide(11.0) == []  # two GPUs are free, and kept
+    (start,) = board.accept(told, 20.0)
+    assert start == Start(high, ((0, 15),))
+    board.accept(start, 20.0)
+    assert high.allocation == ((0, 15),)
+    assert not board.view.starting
+    assert not board.view.leaving
+    assert board.view.evicted[0] == 1
+
+
+HEADER = "job_id,submit_s,duration_s,gpus,class,tenant,checkpoint_s,saves,pods,standby\n"
+
+
+def test_a_trace_says_classes_and_windows_and_is_written_back(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        HEADER + "a,0,100,16,hp,ads,,,2,10-20;30-40\nb,5,50,1,LP,,600,1,,\nc,6,7,1,,,,,,\n"
+    )
+    workload = read_trace(path)
+    a, b, c = workload.jobs
+    assert (a.terms, a.constraints) == (Terms(tenant="ads"), Constraints(pods=2))
+    assert (b.terms, b.constraints) == (Terms(low=True, checkpoint_s=600.0, saves=True), None)
+    assert (c.terms, c.constraints) == (None, None)
+    assert workload.standby == {0: [(10.0, 20.0), (30.0, 40.0)]}
+    write_trace(workload, tmp_path / "again.csv")
+    again = read_trace(tmp_path / "again.csv")
+    assert [(job.terms, job.constraints) for job in again.jobs] == [
+        (job.terms, job.constraints) for job in workload.jobs
+    ]
+    assert again.standby == workload.standby
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("a,0,1,1,middle,,,,,", "class is 'middle', neither hp nor lp"),
+        ("a,0,1,3,hp,,,,2,", "3 GPUs cannot be divided among 2 equal pods"),
+        ("a,0,1,1,lp,,0,,,", "a checkpoint every 0 s is no interval"),
+        ("a,0,1,1,hp,,,,,20-10", "standby is '20-10', not windows"),
+        ("a,0,1,1,hp,,,,,10-20;15-30", "not windows START-END in their order"),
+    ],
+)
+def test_what_a_trace_cannot_say_is_named_by_its_line(tmp_path: Path, row: str, why: str) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(HEADER + row + "\n")
+    with pytest.raises(InputError, match="line 2: .*" + re.escape(why)):
+        read_trace(path)
+
+
+def test_drawn_streams_meet_what_they_say() -> None:
+    workload, cluster = draw(256, 7.0, seed=3)
+    assert draw(256, 7.0, seed=3).workload.duration_s == workload.duration_s
+    end = 7 * 86_400.0
+    held = sum(
+        (min(job.submit_time + length, end) - job.submit_time) * job.gpus
+        for job, length in zip(workload.jobs, workload.duration_s, strict=True)
+        if job.terms is not None and not job.terms.low
+    )
+    assert held / (cluster.gpus * end) == pytest.approx(0.68, abs=0.08)
+    assert all(not workload.jobs[index].terms.low for index in workload.standby)  # type: ignore[union-attr]
+    midnight = sum(
+        workload.jobs[index].gpus
+        for index, windows in workload.standby.items()
+        if any(start <= 2 * 86_400.0 + 3600 <= until for start, until in windows)
+    )
+    assert 0.03 < midnight / cluster.gpus < 0.0643
+    assert len(sources()) > 20
+
+
+def test_spot_jobs_leave_those_of_high_priority_as_they_were() -> None:
+    """With `protect`, they go where they would go alone, and wait for who leaves alone."""
+    workload, cluster = draw(32, 3.0, seed=1, lp=0.5)
+    alone = workload.select(n for n, job in enumerate(workload.jobs) if not job.terms.low)  # type: ignore[union-attr]
+    queue = []
+    for some in (alone, workload):
+        outcome = Simulation(some, Spot(protect=True), cluster).run()
+        waits = [
+            outcome.first_start[job.index] - job.submit_time
+            for job in some.jobs
+            if not job.terms.low  # type: ignore[union-attr]
+        ]
+        queue.append(sum(waits) / len(waits))
+    assert queue[1] <= queue[0] + 60.0
+
+
+def test_from_a_drawn_trace_to_a_comparison(cli: Cli, tmp_path: Path) -> None:
+    path = str(tmp_path / "spot.csv")
+    drawn = cli("traces", "spot", "--nodes", "16", "--days", "1", "-o", path)
+    assert "--policy spot --cluster 8x8:H20,4x8:XPU-A,4x8:A800 --quota tenant0=" in drawn.err
+    assert "Figure 16" in cli("traces", "spot", "--sources").out
+    options = ("--policy", "spot,spot:victims=random", "--cluster", "8x8:H20,4x8:XPU-A,4x8:A800")
+    more = ("--switch-nodes", "2", "--cross-switch", "communication=0.5", "--placement", "fgd")
+    done = cli("simulate", path, *options, *more, "--quota", "tenant0=64", "--json")
+    first = json.loads(done.out)["runs"][0]
+    assert {"high", "low"} == set(first["by_class"])
+    assert "HP:" in cli("simulate", path, *options).out
+    assert cli("simulate", path, *options, "--quota", "tenant0").code == 2
+    assert cli("simulate", path, *options, "--cross-switch", "").code == 2
+    assert cli("simulate", path, *options, "--placement", "worst").code == 2
+
+
+@pytest.mark.parametrize(("communication", "speed"), [(None, 1 / 1.054), (0.5, 1 / 1.135), (0, 1)])
+def test_a_job_that_spans_switches_is_slower(communication: float | None, speed: float) -> None:
+    workload = Workload.of([(0.0, 100.0, 4), (0.0, 100.0, 4)])
+    workload.columns = {"communication": [communication, communication]}
+    cluster = Cluster(tuple(Node(f"n{n}", 2, switch=f"s{n // 2}") for n in range(4)))
+    parameters = replace(CHEAP, spanning=Spanning())
+    under = run(workload, Spot(), cluster, parameters)
+    assert under.end == [100.0, 100.0]
+    across = Cluster(tuple(Node(f"n{n}", 2, switch=f"s{n}") for n in range(4)))
+    assert run(workload, Spot(), across, parameters).end == pytest.approx([100 / speed] * 2)
+    assert run(workload, Spot(), across).end == [100.0, 100.0]  # off, unless asked for
+
+
+def test_settings_of_switches_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(UsageError, match="'slower=2' is no setting; there are longer=0.27"):
+        Spanning.parse("slower=2")
+    with pytest.raises(UsageError, match="communication from 0 to 1"):
+        Spanning.parse("communication=2")

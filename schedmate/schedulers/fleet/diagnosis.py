@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.schedulers.fleet.requests import Request
-from schedmate.schedulers.fleet.snapshot import MILLI, NONE, UNLIMITED, FleetSnapshot, Ints
+from schedmate.schedulers.fleet.snapshot import MILLI, UNLIMITED, FleetSnapshot, Ints
 
 CAUSES = ("fractional", "stranded", "cpu", "memory", "topology")
 MOST_NODES = 20
@@ -114,7 +114,7 @@ def _shape(snapshot: FleetSnapshot, request: Request) -> Shape:
     by_memory = np.minimum(by_cpu, _times(snapshot.memory_free, request.memory))
     cpu, memory = (fits - by_cpu) * need, (by_cpu - by_memory) * need
     pods = by_memory
-    per_node = np.stack([fractional, stranded, cpu, memory]) / MILLI
+    per_node = np.stack([fractional, stranded, cpu, memory])
 
     types = len(snapshot.gpu_types)
     of_type = np.bincount(nodes.gpu_type, weights=pods, minlength=types).astype(np.int64)
@@ -122,28 +122,31 @@ def _shape(snapshot: FleetSnapshot, request: Request) -> Shape:
     filled = across
     if request.within_switch:
         filled = np.zeros(types, np.int64)
-        wired = nodes.switch != NONE
-        key = nodes.gpu_type[wired].astype(np.int64) * len(snapshot.switches) + nodes.switch[wired]
-        keys, where = np.unique(key, return_inverse=True)
-        under = np.bincount(where, weights=pods[wired]).astype(np.int64) // request.pods
-        np.add.at(filled, keys // max(len(snapshot.switches), 1), under)
-    size = request.pods * need / MILLI
+        domain = snapshot.domains
+        size = int(domain.max(initial=0)) + 1
+        keys, where = np.unique(nodes.gpu_type * size + domain, return_inverse=True)
+        under = np.bincount(where, weights=pods).astype(np.int64) // request.pods
+        np.add.at(filled, keys // size, under)
+    size = request.pods * need  # whole numbers as long as anything is added up
     lost_by_type = {}
     for code, name in enumerate(snapshot.gpu_types):
         mine = nodes.gpu_type == code
-        lost = dict(zip(CAUSES, per_node[:, mine].sum(axis=1).tolist(), strict=False))
-        lost["stranded"] += float(of_type[code] * need / MILLI - across[code] * size)
-        lost["topology"] = float((across[code] - filled[code]) * size)
-        lost_by_type[name] = lost
+        milli = dict(zip(CAUSES, per_node[:, mine].sum(axis=1).tolist(), strict=False))
+        milli["stranded"] += int(of_type[code] * need - across[code] * size)
+        milli["topology"] = int((across[code] - filled[code]) * size)
+        lost_by_type[name] = milli
     return Shape(
         request,
         int(filled.sum()),
         {name: int(filled[code]) for code, name in enumerate(snapshot.gpu_types)},
         int(_mixed(snapshot, pods, request)),
-        float(filled.sum() * size),
-        {cause: sum(one[cause] for one in lost_by_type.values()) for cause in CAUSES},
-        lost_by_type,
-        per_node.sum(axis=0),
+        float(filled.sum() * size) / MILLI,
+        {cause: sum(one[cause] for one in lost_by_type.values()) / MILLI for cause in CAUSES},
+        {
+            name: {cause: lost / MILLI for cause, lost in one.items()}
+            for name, one in lost_by_type.items()
+        },
+        per_node.sum(axis=0) / MILLI,
         per_node.argmax(axis=0).astype(np.int8),
     )
 
@@ -151,9 +154,7 @@ def _shape(snapshot: FleetSnapshot, request: Request) -> Shape:
 def _mixed(snapshot: FleetSnapshot, pods: Ints, request: Request) -> int:
     if not request.within_switch:
         return int(pods.sum()) // request.pods
-    switch = snapshot.nodes.switch
-    wired = switch != NONE
-    under = np.bincount(switch[wired], weights=pods[wired]).astype(np.int64)
+    under = np.bincount(snapshot.domains, weights=pods).astype(np.int64)
     return int((under // request.pods).sum())
 
 

@@ -167,6 +167,13 @@ class FleetSnapshot:
         return int(self.nodes.gpus.sum())
 
     @property
+    def domains(self) -> Ints:
+        """The access switch of each node, by position; a node without one is a switch of its own,
+        as what runs on one node needs no switch."""
+        alone = len(self.switches) + np.arange(len(self.nodes))
+        return np.where(self.nodes.switch == NONE, alone, self.nodes.switch).astype(np.int64)
+
+    @property
     def idle_gpus(self) -> float:
         """GPUs that nobody holds, in GPUs."""
         return self.gpus - int(self.tasks.gpus.sum()) / MILLI

@@ -21,7 +21,7 @@ from random import Random
 
 import numpy as np
 
-from schedmate.schedulers.fleet.snapshot import NONE, FleetSnapshot, Ints
+from schedmate.schedulers.fleet.snapshot import FleetSnapshot, Ints
 
 Parts = dict[int, int]
 """GPUs by switch."""
@@ -187,8 +187,7 @@ def capacity(
     if gpu_type is not None:
         wanted = np.array([name == gpu_type for name in snapshot.gpu_types])
         fits = np.where(wanted[nodes.gpu_type], fits, 0)
-    alone = len(snapshot.switches) + np.arange(len(nodes))
-    domain = np.where(nodes.switch == NONE, alone, nodes.switch).astype(np.int64)
+    domain = snapshot.domains
     sums = np.bincount(domain, weights=fits * pod).astype(np.int64)
     room = {int(s): int(sums[s]) for s in np.flatnonzero(sums)}
     return Capacity(fits * pod, domain, room)

@@ -37,9 +37,18 @@ def read(items: Iterable[Any], source: str) -> FleetSnapshot:
         return _Reader(items, source).read()
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(
-            f"{source} is not what kubectl exports: {type(error).__name__} {error}; export it with "
+            f"{source} is not what kubectl exports: {_fault(error)}; export it with "
             "`kubectl get nodes,pods,poddisruptionbudgets -A -o json`."
         ) from None
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong with the export, in words."""
+    if isinstance(error, KeyError):
+        return f"an object of it has no {error.args[0]!r}"
+    if isinstance(error, TypeError | AttributeError):
+        return "a field of it has another form than in Kubernetes (say, a list for an object)"
+    return str(error)
 
 
 class _Reader:

@@ -79,3 +79,23 @@ def differences(runs: Sequence[Numbers]) -> list[str]:
         ]
         lines.append(f"{line}; the other way for {', '.join(shift)}" if shift else line)
     return lines
+
+
+def by_class(runs: Sequence[Numbers]) -> list[str]:
+    """How jobs of high priority (HP) and spot jobs (LP) fared, where there are both."""
+    lines = []
+    keys = varied(runs)
+    for run in runs:
+        classes = run.get("by_class", {})
+        if not {"high", "low"} <= set(classes):
+            continue
+        high, low = classes["high"], classes["low"]
+        line = (
+            f"{label(run, keys)}: HP: {high['avg_queue_h']:.2f} h waiting (p99 "
+            f"{high['p99_queue_h']:.2f} h); LP: JCT {low['avg_jct_h']:.2f} h, "
+            f"{low['evictions']:,} evictions that lost {run.get('evicted_lost_gpu_h', 0):,.0f} GPU h"
+        )
+        if lent := run.get("lent_gpu_h"):
+            line += f"; {run['borrowed_gpu_h'] / lent:.0%} of {lent:,.0f} lent GPU h used"
+        lines.append(line)
+    return lines

@@ -108,7 +108,7 @@ def class_of(text: str) -> bool:
 
 def windows(text: str) -> tuple[tuple[float, float], ...]:
     """Windows as `79200-104400;165600-190800`: from and until, on the clock of the trace [s]."""
-    found = []
+    found: list[tuple[float, float]] = []
     for part in text.split(";") if text else ():
         start, _, end = part.partition("-")
         one = (number(start.strip(), "standby"), number(end.strip(), "standby"))
