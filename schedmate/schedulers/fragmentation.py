@@ -4,8 +4,8 @@ A node's fragment is what of its idle GPUs the jobs to be expected could not use
 for a job that lacks GPUs, processors or the GPU type, and those too full for it else; the mean over
 jobs as they come (section 3 of "Beware of Fragmentation"). A job goes to the node, and a part of a
 GPU to the GPU, where that grows least. As in the authors' artifact, growth is compared in a hundred
-steps of a sigmoid and the most frequent requests stand for all; of equals the fullest node is taken,
-which is ours.
+steps of a sigmoid, and the most frequent requests stand for all. Of equals the fullest node is
+taken, which is ours.
 """
 
 from __future__ import annotations

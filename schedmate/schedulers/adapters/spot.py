@@ -1,4 +1,4 @@
-"""SpotGPU with SchedMate: how long jobs have left to run decides what the published rules cannot."""
+"""SpotGPU with SchedMate: what jobs have left to do decides what the published rules cannot."""
 
 from __future__ import annotations
 

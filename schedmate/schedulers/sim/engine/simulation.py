@@ -61,9 +61,9 @@ class Simulation:
 
     `physics` says how fast jobs progress (by default `TracePhysics`), `faults` when jobs fail and
     what becomes of them, `load` how many jobs are to be expected, `observers` watch. `maintenance`
-    takes nodes down, `executor` refuses decisions. `space` makes the free GPUs of a cluster, and with
-    them says where jobs are put. `until` is a horizon: the simulation stops
-    there, whatever goes on [s].
+    takes nodes down, `executor` refuses decisions. `space` makes the free GPUs of a cluster, and
+    with them says where jobs are put. `until` is a horizon: the simulation stops there, whatever
+    goes on [s].
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Streams of high-priority and spot jobs after the ASI paper: see `spot.yaml` for every number.
 
 Half of what HP jobs hold are services that stay and lend GPUs at night (Standby); the rest, and all
-spot jobs, come and go. That HP jobs hold 68 % of the GPUs on average is put in; what spot jobs get of
-the rest is for a policy to find out.
+spot jobs, come and go. That HP jobs hold 68 % of the GPUs on average is put in; what spot jobs get
+of the rest is for a policy to find out.
 """
 
 from __future__ import annotations

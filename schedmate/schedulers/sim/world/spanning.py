@@ -23,7 +23,7 @@ class Spanning:
 
     @classmethod
     def parse(cls, text: str) -> Spanning:
-        """From `longer=0.27,communication=0.3`, or nothing for the defaults. Raises `UsageError`."""
+        """From `longer=0.27,communication=0.3`, defaults for the rest. Raises `UsageError`."""
         values = {}
         known = {one.name: one.default for one in fields(cls)}
         for part in filter(None, text.split(",")):
