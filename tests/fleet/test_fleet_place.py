@@ -181,6 +181,32 @@ def test_what_is_cleared_is_there_when_the_plan_is_done(seed: int) -> None:
     assert sum(found.gpus.values()) >= gpus
 
 
+def test_what_is_left_for_a_job_is_what_the_others_leave(cli: Cli, tmp_path: Path) -> None:
+    nodes = [{**node, "switch": f"s{n // 2}"} for n, node in enumerate(machines(4))]
+    path = tmp_path / "fleet.json"
+    document.write(fleet(nodes, []), path)
+    both = ("fleet", "place", str(path), "--gpus", "20", "--gpus", "24")
+    says = json.loads(cli(*both, "--json").out)
+    assert sorted(job["placed"] for job in says["jobs"]) == [False, True]
+    placed = next(job["gpus"] for job in says["jobs"] if job["placed"])
+    assert (says["usable_gpus"], says["left_gpus"]) == (32, 32 - placed)
+    left = f"no room; {32 - placed} such GPUs are idle beside the other jobs"
+    assert left in cli(*both).out
+
+
+def test_a_node_without_a_switch_is_one_of_its_own(cli: Cli, tmp_path: Path) -> None:
+    """For `diagnose` as for `place`."""
+    path = tmp_path / "fleet.json"
+    document.write(fleet(machines(2), []), path)
+    for gpus, fits in (("8", True), ("16", False)):
+        says = json.loads(
+            cli("fleet", "diagnose", str(path), "-r", f"{gpus}x1G1C@switch", "--json").out
+        )
+        assert bool(says["requests"][0]["fulfilled"]) is fits
+        placed = cli("fleet", "place", str(path), "--gpus", gpus, "--within-switch")
+        assert (placed.code == 0) is fits
+
+
 def test_the_command(cli: Cli, tmp_path: Path) -> None:
     nodes = [{**node, "switch": f"s{n // 2}"} for n, node in enumerate(machines(5))]
     tasks = [{"id": f"t{n}", "node": f"n{n}", "gpus": n} for n in (1, 2, 3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,32 @@ def test_host_lists_that_never_end() -> None:
 def test_what_kubectl_never_writes(tmp_path: Path, items: list[Any]) -> None:
     with pytest.raises(InputError, match="not what kubectl exports"):
         snapshot(tmp_path, *items)
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ({"kind": "Node", "status": {}}, "an object of it has no 'metadata'"),
+        ({"kind": "Node", "metadata": ["a"], "status": {}}, "a field of it has another form"),
+        ("a node", "a field of it has another form"),
+        (
+            {
+                "kind": "Node",
+                "metadata": {"name": "n"},
+                "status": {"capacity": {"cpu": "many", "memory": "1"}},
+            },
+            "'many' is no quantity",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_export_is_said_in_words(tmp_path: Path, item: Any, why: str) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"items": [item]}))
+    with pytest.raises(InputError, match=re.escape(why)) as raised:
+        read(path)
+    assert not re.search(
+        r"KeyError|TypeError|AttributeError|ValueError|NoneType|'str'", str(raised.value)
+    )
 
 
 def test_a_pod_on_a_node_that_is_not_there(tmp_path: Path) -> None:
