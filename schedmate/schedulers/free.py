@@ -177,7 +177,10 @@ class Free:
     def borrows(self, allocation: Allocation) -> bool:
         """Whether any of these GPUs is one that a job lends."""
         lending = self._apart.lending
-        return any(lending.get(node, 0) & mask for node, mask in allocation)
+        for node, mask in allocation if lending else ():
+            if lending.get(node, 0) & mask:
+                return True
+        return False
 
     def lending(self) -> int:
         """How many GPUs can be borrowed at once."""
@@ -185,10 +188,11 @@ class Free:
 
     def find_lent(self, job: Job) -> Allocation | None:
         """GPUs on one node that other jobs lend, those of the smallest loan that is enough."""
-        nodes = self.cluster.nodes
+        nodes, apart = self.cluster.nodes, self._apart
         best: tuple[int, int, Allocation] | None = None
-        for node in self._apart.lendable if job.share == 1.0 else ():
-            lent = self._apart.lent(node)
+        unheld, closed = apart.unheld, apart.closed
+        for node, mask in apart.lendable.items() if job.share == 1.0 else ():
+            lent = mask & unheld[node] if node in unheld and node not in closed else 0
             size = lent.bit_count()
             if size < job.gpus or (job.gpu_type and nodes[node].gpu_type not in ("", job.gpu_type)):
                 continue

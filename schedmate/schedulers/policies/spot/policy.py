@@ -101,6 +101,7 @@ class _Call:
         self._high = self._ranking.order(low=False)
         self._low = self._ranking.order(low=True)
         self._victims: Victims | None = None
+        self._unlent: dict[str, int] = {}  # by GPU type: as many GPUs are lent nowhere
         self._decisions: list[Decision] = []
         self._quotas = dict(view.space.cluster.quotas)
         self._held: Counter[str] = Counter()
@@ -194,8 +195,13 @@ class _Call:
         view, windows = self._view, self._policy.windows
         if windows == "none" or not view.can.borrow or job.share != 1.0:
             return False
+        plain = not (job.cpus or job.memory_mb or job.constraints)
+        if plain and job.gpus >= self._unlent.get(job.gpu_type, job.gpus + 1):
+            return False
         allocation = view.space.find_lent(job)
         if allocation is None:
+            if plain:
+                self._unlent[job.gpu_type] = job.gpus
             return False
         if windows == "worth" and not window_is_worth(view, job, allocation):
             return False
