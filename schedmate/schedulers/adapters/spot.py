@@ -9,8 +9,9 @@ from schedmate.schedulers.policies.spot import Spot
 
 
 class SpotWithSchedMate(WithSchedMate, Spot):
-    """Whom to evict, which windows to enter and which spot job comes first by SchedMate's estimates
-    of what is left (`policies/spot/knowing.py`)."""
+    """SpotGPU with SchedMate (ours): its estimates of what jobs have left to do say whom to evict,
+    which windows to enter and which spot job comes first (`policies/spot/knowing.py`).
+    """
 
     name: ClassVar[str] = "spot+schedmate"
 

@@ -29,7 +29,7 @@ _WINDOWS = ("all", "worth", "none")
 
 
 class Spot(Policy):
-    """HP jobs first, spot jobs in between.
+    """SpotGPU (ASI, section 4.2): jobs of high priority (HP) first, spot jobs on what they leave.
 
     Args:
         victims: whom an HP job evicts: `cost`, as published; `random` ones of a random node;
