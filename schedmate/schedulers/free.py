@@ -177,10 +177,7 @@ class Free:
     def borrows(self, allocation: Allocation) -> bool:
         """Whether any of these GPUs is one that a job lends."""
         lending = self._apart.lending
-        for node, mask in allocation if lending else ():
-            if lending.get(node, 0) & mask:
-                return True
-        return False
+        return bool(lending) and any(lending.get(node, 0) & mask for node, mask in allocation)
 
     def lending(self) -> int:
         """How many GPUs can be borrowed at once."""
