@@ -223,6 +223,21 @@ def test_a_place_imports_what_the_map_says(row: int) -> None:
     )
 
 
+WITHOUT_CIRCLES = ["agent.interp"]
+"""Packages whose modules never import each other in a circle, not even for types."""
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_modules_do_not_import_each_other_in_a_circle(package: str) -> None:
+    inside = {name for name in MODULES if name.startswith(f"schedmate.{package}")}
+    assert len(inside) > 1
+    arrows = {name: (imported(name) & inside) - {name} for name in inside}
+    while free := [name for name, targets in arrows.items() if not targets & arrows.keys()]:
+        for name in free:
+            del arrows[name]
+    assert not arrows, f"modules that are in a circle, or import one: {sorted(arrows)}"
+
+
 def test_no_two_test_modules_have_one_name() -> None:
     names = sorted(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert names == sorted(set(names)), "pytest imports them by their name alone"

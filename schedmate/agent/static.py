@@ -29,9 +29,9 @@ from schedmate.agent.fields import (
     task,
 )
 from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
+from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.objects import Instance
 from schedmate.agent.interp.program import follow, follow_config
-from schedmate.agent.interp.state import Limits
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
 from schedmate.agent.values import Origin, Unknown, Value, unknown

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from schedmate.agent.budget import Budget
+from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow
-from schedmate.agent.interp.state import Limits
 from schedmate.agent.launch import plan_launch
 from schedmate.jobs import LaunchConfig
 

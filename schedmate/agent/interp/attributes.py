@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp import classes, instances, methods
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import command_option
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -30,11 +32,8 @@ from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Value, unknown
 from schedmate.paths import is_dir
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def get_attribute(state: State, base: Value, name: str) -> Value:
+def get_attribute(machine: Machine, base: Value, name: str) -> Value:
     """`base.name`."""
     data = base.data
     if name == "remote" and _is_task(data):
@@ -42,30 +41,30 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
     if name == "options" and _is_task(data):
         return Value(Native("options", lambda *_: base))  # the same on other resources
     if isinstance(data, Instance):
-        return _of_instance(state, base, data, name)
+        return _of_instance(machine, base, data, name)
     if isinstance(data, AttrDict):
-        return _of_attrdict(state, base, data, name)
+        return _of_attrdict(machine, base, data, name)
     if isinstance(data, Module):
-        return _of_module(state, data, name)
+        return _of_module(machine, data, name)
     if isinstance(data, Symbol):
         module, _, last = data.path.rpartition(".")
         if name in ("__name__", "__module__") and data.base is None and last[:1].isupper():
             return Value(last if name == "__name__" else module)
-        path = state.sources.canonical(f"{data.path}.{name}")
-        return symbol(state, path) if data.base is None else Value(Symbol(path, data.base))
+        path = machine.sources.canonical(f"{data.path}.{name}")
+        return symbol(machine, path) if data.base is None else Value(Symbol(path, data.base))
     if isinstance(data, Call):
         if name in data.attrs:
             return data.attrs[name]
         if name in data.kwargs and _RECORD.search(data.path):
             return data.kwargs[name]
         if name == "_actions" and "__parser__" in data.attrs:
-            return state.library.parser_actions(data.attrs["__parser__"].data)
-        constant = state.library.constant(state, f"{data.path}().{name}")
+            return machine.library.parser_actions(data.attrs["__parser__"].data)
+        constant = machine.library.constant(machine, f"{data.path}().{name}")
         if constant is None and _ARGUMENTS.search(data.path):
-            constant = command_option(state, name)
+            constant = command_option(machine, name)
         return constant or Value(Symbol(f"{data.path}().{name}", base), base.origin)
     if isinstance(data, Class):
-        return _of_class(state, base, data, name)
+        return _of_class(machine, base, data, name)
     if isinstance(data, Function):
         if name in ("__name__", "__qualname__"):
             return Value(data.name, base.origin)
@@ -73,9 +72,9 @@ def get_attribute(state: State, base: Value, name: str) -> Value:
             return Value(Symbol(f"?{data.name}.{name}", base), base.origin)
         return unknown(name)
     if isinstance(data, Super):
-        return _of_super(state, data, name)
+        return _of_super(machine, data, name)
     if isinstance(data, Bound):
-        return get_attribute(state, data.func, name)
+        return get_attribute(machine, data.func, name)
     if isinstance(data, Partial):
         return {"func": data.func, "args": Value(tuple(data.args)),
                 "keywords": Value(data.kwargs)}.get(name, unknown(name))  # fmt: skip
@@ -108,14 +107,14 @@ def _is_task(data: object) -> bool:
     return False
 
 
-def missing(state: State, name: str, error: str) -> Value:
+def missing(machine: Machine, name: str, error: str) -> Value:
     """What is not there: an error where the program expects it, else unknown."""
-    if state.certain and state.expects(error):
+    if machine.certain and machine.expects(error):
         raise Raised(error)
     return unknown(name)
 
 
-def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
+def _of_instance(machine: Machine, base: Value, data: Instance, name: str) -> Value:
     if name in data.attrs:
         return data.attrs[name]
     if name == "__dict__":
@@ -130,14 +129,14 @@ def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
             return Value(Instance(data.cls, items=held), held.origin)  # read by attribute as well
         return held
     if found is not None:
-        return _bind(state, found, base, data.cls)
+        return _bind(machine, found, base, data.cls)
     if items is not None:
         method = methods.bound_method(Value(items, base.origin), name)
         if isinstance(method.data, Native):
             return method
     getter = data.cls.lookup("__getattr__")
     if getter is not None and isinstance(getter.data, Function) and not name.startswith("__"):
-        return state.call(getter, [base, Value(name)], {}, Site(data.cls.module.file, 1))
+        return machine.call(getter, [base, Value(name)], {}, Site(data.cls.module.file, 1))
     if getter is not None and isinstance(items, dict) and _is_get(getter):
         return Value(None)
     if name in ("__setattr__", "__getattribute__"):
@@ -145,7 +144,7 @@ def _of_instance(state: State, base: Value, data: Instance, name: str) -> Value:
     for external in data.cls.external_bases():
         if external != "object":
             return Value(Symbol(f"{external}().{name}", base), base.origin)
-    return missing(state, name, "AttributeError")
+    return missing(machine, name, "AttributeError")
 
 
 def _is_get(getter: Value) -> bool:
@@ -153,11 +152,11 @@ def _is_get(getter: Value) -> bool:
     return isinstance(getter.data, Symbol) and getter.data.path.endswith(".get")
 
 
-def _bind(state: State, found: Value, owner: Value, cls: Class) -> Value:
+def _bind(machine: Machine, found: Value, owner: Value, cls: Class) -> Value:
     function = found.data
     if isinstance(function, Function):
         if function.kind == "property":
-            return state.call_function(function, [owner], {}, Site(function.module.file, 1))
+            return machine.call_function(function, [owner], {}, Site(function.module.file, 1))
         if function.kind == "staticmethod":
             return found
         if function.kind == "classmethod":
@@ -169,15 +168,15 @@ def _bind(state: State, found: Value, owner: Value, cls: Class) -> Value:
 _MAPPING_METHODS = ("update", "get", "items", "keys", "values", "pop", "setdefault", "copy")
 
 
-def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
+def _of_attrdict(machine: Machine, base: Value, data: AttrDict, name: str) -> Value:
     if data.flavour == "namespace":
         # `vars(args).items()` is mostly printed
-        state.trace.read.add("*" if name in ("get", "pop", "setdefault", "update") else name)
+        machine.trace.read.add("*" if name in ("get", "pop", "setdefault", "update") else name)
     if name in data:
         return data[name]
     if name == "__dict__" or (name == "__flags" and data.flavour == "flags"):
         return base
-    method = state.library.config_method(state, base, name)
+    method = machine.library.config_method(machine, base, name)
     if method is not None:
         return method
     # `vars(namespace)` is the namespace itself here, with the methods of a mapping
@@ -185,20 +184,20 @@ def _of_attrdict(state: State, base: Value, data: AttrDict, name: str) -> Value:
         plain = methods.bound_method(base, name)
         if isinstance(plain.data, Native):
             return plain
-    return missing(state, name, "AttributeError")
+    return missing(machine, name, "AttributeError")
 
 
-def _of_module(state: State, data: Module, name: str) -> Value:
-    found = state.module_attr(data, name)
+def _of_module(machine: Machine, data: Module, name: str) -> Value:
+    found = machine.module_attr(data, name)
     if found is not None:
         return found
     if name == "__dict__":
         return Value(data)
     if name == "__path__" and (is_dir(data.path) or data.path.name == "__init__.py"):
         return Value([Value(str(data.path if is_dir(data.path) else data.path.parent))])
-    child = state.sources.find(f"{data.name}.{name}", None, state.search_path())
+    child = machine.sources.find(f"{data.name}.{name}", None, machine.search_path())
     if child is not None:
-        state.load(child)
+        machine.load(child)
         return Value(child)
     if name in ("items", "keys", "values", "get"):
         # of its `__dict__`, for which the module stands
@@ -207,10 +206,10 @@ def _of_module(state: State, data: Module, name: str) -> Value:
         return Value(data)  # of its specification, for which the module stands as well
     if name == "load_module":
         return Value(Native(name, lambda *_: Value(data)))
-    return Value(Symbol(state.sources.canonical(f"{data.name}.{name}")))
+    return Value(Symbol(machine.sources.canonical(f"{data.name}.{name}")))
 
 
-def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
+def _of_class(machine: Machine, base: Value, data: Class, name: str) -> Value:
     found = data.lookup(name)
     if found is not None:
         function = found.data
@@ -229,15 +228,15 @@ def _of_class(state: State, base: Value, data: Class, name: str) -> Value:
         members = iterate(instances.enum_members(base)) or []
         return Value({member.data.attrs["name"].data: member for member in members})
     if name in ("__annotations__", "__dataclass_fields__"):
-        return Value({key: unknown() for key in instances.fields(state, data)})
+        return Value({key: unknown() for key in instances.fields(machine, data)})
     if name == "load_from_checkpoint" and classes.is_training_module(data):
-        return Value(Native(name, lambda state, _, __, site: state.call(base, [], {}, site)))
+        return Value(Native(name, lambda machine, call: machine.call(base, [], {}, call.site)))
     for external in data.external_bases():
         return Value(Symbol(f"{external}.{name}", base), base.origin)
-    return missing(state, name, "AttributeError")
+    return missing(machine, name, "AttributeError")
 
 
-def _of_super(state: State, data: Super, name: str) -> Value:
+def _of_super(machine: Machine, data: Super, name: str) -> Value:
     owner = data.self.data
     start = (
         owner.cls
@@ -250,7 +249,7 @@ def _of_super(state: State, data: Super, name: str) -> Value:
     position = order.index(data.cls) + 1 if data.cls in order else 1
     for cls in order[position:]:
         if name in cls.attrs:
-            return _bind(state, cls.attrs[name], data.self, start)
+            return _bind(machine, cls.attrs[name], data.self, start)
     if isinstance(owner, Instance) and owner.items is not None:
         if name == "__init__" and isinstance(owner.items.data, dict):
             return Value(Native("dict.__init__", _fill(owner.items.data)))
@@ -263,28 +262,28 @@ def _of_super(state: State, data: Super, name: str) -> Value:
 
 
 def _fill(items: dict[Any, Value]) -> Any:
-    def fill(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        instances.fill_mapping(state, items, args, kwargs)
+    def fill(machine: Machine, call: Invocation) -> Value:
+        instances.fill_mapping(machine, items, call.args, call.kwargs)
         return Value(None)
 
     return fill
 
 
 def _raw_attribute(owner: Instance) -> Any:
-    def access(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        key = plain_key(args[0]) if args else None
+    def access(machine: Machine, call: Invocation) -> Value:
+        key = plain_key(call.args[0]) if call.args else None
         if not isinstance(key, str):
             return unknown()
-        if len(args) > 1:
-            owner.attrs[key] = args[1]
+        if len(call.args) > 1:
+            owner.attrs[key] = call.args[1]
             return Value(None)
         return owner.attrs.get(key, unknown(key))
 
     return access
 
 
-def set_path(state: State, base: Value, names: list[str], value: Value) -> None:
+def set_path(machine: Machine, base: Value, names: list[str], value: Value) -> None:
     """`base.first.second = value`."""
     for name in names[:-1]:
-        base = state.getattr(base, name)
-    state.setattr(base, names[-1], value)
+        base = machine.getattr(base, name)
+    machine.setattr(base, names[-1], value)

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow, Raised
 from schedmate.agent.interp.loops import leaves_loop, note_bound
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values_ops import truth
 from schedmate.agent.values import Value
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def if_(state: State, node: ast.If, scope: Scope) -> Flow | None:
-    decided = truth(evaluate(state, node.test, scope))
+def if_(machine: Machine, node: ast.If, scope: Scope) -> Flow | None:
+    decided = truth(evaluate(machine, node.test, scope))
     if decided is not None:
         if not decided or leaves_loop(node.body):
-            note_bound(state, node.test, node.body, scope)
-        return state.follow(node.body if decided else node.orelse, scope)
-    note_bound(state, node.test, node.body, scope)
-    return branch(state, [node.body, node.orelse], scope)
+            note_bound(machine, node.test, node.body, scope)
+        return machine.follow(node.body if decided else node.orelse, scope)
+    note_bound(machine, node.test, node.body, scope)
+    return branch(machine, [node.body, node.orelse], scope)
 
 
-def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> Flow | None:
+def branch(machine: Machine, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> Flow | None:
     """Run every alternative from the same start and join what they leave in the local names.
 
     An alternative that leaves (return, raise, break, continue) is taken to be the exception when
@@ -40,8 +37,8 @@ def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> 
     for body in bodies:
         scope.names = dict(before)
         try:
-            with state.uncertain():
-                flow = state.follow(body, scope)
+            with machine.uncertain():
+                flow = machine.follow(body, scope)
         except Raised:
             left.append(None)
             continue
@@ -50,7 +47,7 @@ def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> 
         else:
             left.append(flow)
             if flow.kind == "return" and flow.value is not None:
-                state.frames[-1].returned.append(flow.value)
+                machine.frames[-1].returned.append(flow.value)
     if outcomes:
         merged = outcomes[0]
         for other in outcomes[1:]:
@@ -58,51 +55,51 @@ def branch(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> 
                 if name not in merged:
                     merged[name] = value
                 elif merged[name] is not value:
-                    merged[name] = state.join(merged[name], value)
+                    merged[name] = machine.join(merged[name], value)
         scope.names = merged
         return None
     scope.names = before
     flows = [flow for flow in left if flow is not None]
     if not flows:
-        if state.certain and not state.catches("Exception"):
+        if machine.certain and not machine.catches("Exception"):
             return None
         raise Raised("Exception")
-    return flows[0] if flows[0].kind != "return" else Flow("return", _joined_return(state, flows))
+    return flows[0] if flows[0].kind != "return" else Flow("return", _joined_return(machine, flows))
 
 
-def _joined_return(state: State, flows: list[Flow]) -> Value:
+def _joined_return(machine: Machine, flows: list[Flow]) -> Value:
     values = [flow.value for flow in flows if flow.value is not None]
     result = values[0] if values else Value(None)
     for value in values[1:]:
-        result = state.join(result, value)
+        result = machine.join(result, value)
     return result
 
 
-def match_(state: State, node: ast.Match, scope: Scope) -> Flow | None:
-    subject = evaluate(state, node.subject, scope)
+def match_(machine: Machine, node: ast.Match, scope: Scope) -> Flow | None:
+    subject = evaluate(machine, node.subject, scope)
     if subject.known:
         for case in node.cases:
-            matched = _matches(state, case.pattern, subject, scope)
+            matched = _matches(machine, case.pattern, subject, scope)
             if matched is None:
                 break
             if matched and case.guard is None:
-                return state.follow(case.body, scope)
+                return machine.follow(case.body, scope)
         else:
             return None
-    return branch(state, [*(case.body for case in node.cases), []], scope)
+    return branch(machine, [*(case.body for case in node.cases), []], scope)
 
 
-def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
+def _matches(machine: Machine, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
     if isinstance(pattern, ast.MatchValue):
-        value = evaluate(state, pattern.value, scope)
+        value = evaluate(machine, pattern.value, scope)
         return subject.plain() == value.plain() if value.known else None
     if isinstance(pattern, ast.MatchSingleton):
         return subject.data is pattern.value
     if isinstance(pattern, ast.MatchOr):
-        found = [_matches(state, option, subject, scope) for option in pattern.patterns]
+        found = [_matches(machine, option, subject, scope) for option in pattern.patterns]
         return True if True in found else None if None in found else False
     if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
         if pattern.name is not None:
-            state.bind(pattern.name, subject, scope)
+            machine.bind(pattern.name, subject, scope)
         return True
     return None

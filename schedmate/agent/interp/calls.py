@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp import classes, instances
 from schedmate.agent.interp.definitions import is_generator
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     Bound,
     Call,
@@ -25,9 +26,6 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.interp.trace import CallEvent, Settings
 from schedmate.agent.sizes import measure
 from schedmate.agent.values import Origin, Unknown, Value, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 MAX_DEPTH = 48
 """Calls inside each other."""
@@ -48,63 +46,63 @@ _TRAINS = re.compile(r"^(?!\?).*\b[A-Z]\w*(Runner|Trainer|Learner|Agent|Engine)$
 
 
 def call(
-    state: State, func: Value, args: list[Value], kwargs: dict[str, Value], site: Site
+    machine: Machine, func: Value, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
     """Call `func`; what it does not know how to call yields an unknown or a `Call`."""
-    state.tick()
-    state.look()
+    machine.tick()
+    machine.look()
     data = func.data
     if isinstance(data, Native):
-        return data.fn(state, args, kwargs, site)
+        return data.model(machine, Invocation(data.name, args, kwargs, site)) or unknown()
     for value in (*args, *kwargs.values()):
-        state.use(value)
+        machine.use(value)
     if isinstance(data, Function):
-        return state.call_function(data, args, kwargs, site)
+        return machine.call_function(data, args, kwargs, site)
     if isinstance(data, Class):
-        return instances.instantiate(state, data, args, kwargs, site)
+        return instances.instantiate(machine, data, args, kwargs, site)
     if isinstance(data, Bound):
         if isinstance(data.func.data, Function):
-            return state.call_function(data.func.data, [data.self, *args], kwargs, site)
-        return state.call(data.func, [data.self, *args], kwargs, site)
+            return machine.call_function(data.func.data, [data.self, *args], kwargs, site)
+        return machine.call(data.func, [data.self, *args], kwargs, site)
     if isinstance(data, Partial):
-        return state.call(data.func, [*data.args, *args], {**data.kwargs, **kwargs}, site)
+        return machine.call(data.func, [*data.args, *args], {**data.kwargs, **kwargs}, site)
     if isinstance(data, Symbol):
-        return state.external(Invocation(data.path, args, kwargs, site, data.base))
+        return machine.external(Invocation(data.path, args, kwargs, site, data.base))
     if isinstance(data, Call):
-        if _wraps(state, data):
-            return state.call(data.args[0], args, kwargs, site)
-        return state.external(Invocation(f"{data.path}()", args, kwargs, site, func))
+        if _wraps(machine, data):
+            return machine.call(data.args[0], args, kwargs, site)
+        return machine.external(Invocation(f"{data.path}()", args, kwargs, site, func))
     if isinstance(data, Instance):
-        return _call_instance(state, func, data, args, kwargs, site)
+        return _call_instance(machine, func, data, args, kwargs, site)
     text = data.text if isinstance(data, Unknown) and data.text else ""
-    return state.external(Invocation(f"?{text}", args, kwargs, site))
+    return machine.external(Invocation(f"?{text}", args, kwargs, site))
 
 
-def _wraps(state: State, made: Call) -> bool:
+def _wraps(machine: Machine, made: Call) -> bool:
     """Whether a library's wrapper was given a class or function: called, it makes the same."""
     inner = made.args[0].data if made.args else None
     callable_ = isinstance(inner, Class | Function) or (
         isinstance(inner, Symbol) and inner.path.rpartition(".")[2][:1].isupper()
     )
-    return callable_ and f"{made.path}()" not in state.library.handlers
+    return callable_ and f"{made.path}()" not in machine.library.handlers
 
 
-def use(state: State, value: Value, depth: int = 0) -> None:
+def use(machine: Machine, value: Value, depth: int = 0) -> None:
     """Note that an object was handed to something, alone or in short sequences."""
     data = value.data
     if isinstance(data, Call | Instance):
-        state.trace.used[id(data)] += 1
+        machine.trace.used[id(data)] += 1
         if isinstance(data, Call) and data.callee is not None and "(" in data.path:
-            state.use(data.callee)
+            machine.use(data.callee)
     elif isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call):
-        state.use(data.base)
+        machine.use(data.base)
     elif isinstance(data, list | tuple) and len(data) <= 8 and depth < MAX_NESTED:
         for item in data:
-            state.use(item, depth + 1)
+            machine.use(item, depth + 1)
 
 
 def _call_instance(
-    state: State,
+    machine: Machine,
     func: Value,
     data: Instance,
     args: list[Value],
@@ -115,12 +113,12 @@ def _call_instance(
         return unknown()
     method = data.cls.lookup("__call__")
     if method is not None and isinstance(method.data, Function):
-        return state.call_function(method.data, [func, *args], kwargs, site)
+        return machine.call_function(method.data, [func, *args], kwargs, site)
     return unknown()
 
 
 def call_function(
-    state: State,
+    machine: Machine,
     function: Function,
     args: list[Value],
     kwargs: dict[str, Value],
@@ -128,35 +126,35 @@ def call_function(
 ) -> Value:
     """Follow a function of the repository; unknown past the depth or recursion limits."""
     if function.decorators and not args and not kwargs:
-        answer = state.library.enter(state, function)
+        answer = machine.library.enter(machine, function)
         if answer is not None:
             return answer
     identity = id(function.node)
-    active = state.active.get(identity, 0)
-    if len(state.frames) >= MAX_DEPTH or active >= MAX_ACTIVE:
+    active = machine.active.get(identity, 0)
+    if len(machine.frames) >= MAX_DEPTH or active >= MAX_ACTIVE:
         return unknown()
-    times, spent, start = state.spent.get(identity, (0, 0, 0))
-    spent += state.steps - start if active else 0
-    scarce = state.steps > state.limits.steps // 2
+    times, spent, start = machine.spent.get(identity, (0, 0, 0))
+    spent += machine.steps - start if active else 0
+    scarce = machine.steps > machine.limits.steps // 2
     if scarce and times >= MANY_CALLS and spent >= MANY_STEPS:
         return unknown(function.name)
     given = (*args, *kwargs.values())
     if active >= MAX_BLIND and not any(_tells(v) for v in given):
         # recursion over something unknown has nothing to end it
         return unknown()
-    if not given or state.certain or not all(map(_opaque, given)):
-        return _follow(state, function, args, kwargs, site)
-    if identity not in state.blind:
-        before = state.steps
-        result = _follow(state, function, args, kwargs, site)
-        if state.steps - before < LONG_BLIND:
+    if not given or machine.certain or not all(map(_opaque, given)):
+        return _follow(machine, function, args, kwargs, site)
+    if identity not in machine.blind:
+        before = machine.steps
+        result = _follow(machine, function, args, kwargs, site)
+        if machine.steps - before < LONG_BLIND:
             return result
-        state.blind[identity] = result
-    return state.blind[identity]  # another time would be as long, and tell as little
+        machine.blind[identity] = result
+    return machine.blind[identity]  # another time would be as long, and tell as little
 
 
 def _follow(
-    state: State,
+    machine: Machine,
     function: Function,
     args: list[Value],
     kwargs: dict[str, Value],
@@ -164,44 +162,44 @@ def _follow(
 ) -> Value:
     """What a function returns, followed with these arguments."""
     identity = id(function.node)
-    active = state.active.get(identity, 0)
-    times, spent, start = state.spent.get(identity, (0, 0, 0))
-    state.spent[identity] = times + 1, spent, start if active else state.steps
+    active = machine.active.get(identity, 0)
+    times, spent, start = machine.spent.get(identity, (0, 0, 0))
+    machine.spent[identity] = times + 1, spent, start if active else machine.steps
     if function.cls is None or not classes.is_record(function.cls):
         # `config.validate()` tells nothing of the run
-        state.trace.functions.setdefault(function.name, {}).setdefault(function.node, site)
+        machine.trace.functions.setdefault(function.name, {}).setdefault(function.node, site)
     scope = Scope(function.module, function.scope)
-    _bind_arguments(state, function, args, kwargs, scope)
-    _note_numbers(state, scope)
+    _bind_arguments(machine, function, args, kwargs, scope)
+    _note_numbers(machine, scope)
     frame = Frame(scope, function.name, function.cls, args[0] if args else None)
-    state.active[identity] = active + 1
-    state.frames.append(frame)
+    machine.active[identity] = active + 1
+    machine.frames.append(frame)
     try:
         if isinstance(function.node, ast.Lambda):
-            return state.evaluate(function.node.body, scope)
-        flow = state.follow(function.node.body, scope)
+            return machine.evaluate(function.node.body, scope)
+        flow = machine.follow(function.node.body, scope)
     except Raised as error:
         if error.name == "SystemExit":
-            if any(frame.function == "" for frame in state.frames[1:]):
+            if any(frame.function == "" for frame in machine.frames[1:]):
                 return unknown()  # no import of a healthy job ends it
             raise
         if not frame.returned:
             raise
         flow = None  # a way that returned was open, which a healthy job has taken
     finally:
-        state.frames.pop()
-        state.active[identity] = active
+        machine.frames.pop()
+        machine.active[identity] = active
         if not active:
-            times, spent, start = state.spent[identity]
-            state.spent[identity] = times, spent + state.steps - start, 0
+            times, spent, start = machine.spent[identity]
+            machine.spent[identity] = times, spent + machine.steps - start, 0
     result = flow.value if flow is not None and flow.kind == "return" else None
-    if state.once(is_generator, function.node):
+    if machine.once(is_generator, function.node):
         items = frame.yielded
         if items and any(_last(d.data) == "contextmanager" for d in function.decorators):
             return items[0]  # what `with` binds
         return Value(Unknown() if items is None else items, Origin("code", site.file, site.line))
     for candidate in frame.returned:
-        result = candidate if result is None else state.join(result, candidate)
+        result = candidate if result is None else machine.join(result, candidate)
     return result if result is not None else Value(None)
 
 
@@ -210,7 +208,7 @@ def _last(data: object) -> str:
 
 
 def _bind_arguments(
-    state: State, function: Function, args: list[Value], kwargs: dict[str, Value], scope: Scope
+    machine: Machine, function: Function, args: list[Value], kwargs: dict[str, Value], scope: Scope
 ) -> None:
     spec = function.node.args
     positional = [a.arg for a in (*spec.posonlyargs, *spec.args)]
@@ -228,7 +226,7 @@ def _bind_arguments(
             extra[name] = value
     if spec.kwarg is not None:
         names[spec.kwarg.arg] = Value(extra)
-    for name, value in state.library.bound_arguments(state, function).items():
+    for name, value in machine.library.bound_arguments(machine, function).items():
         if name in known:
             names.setdefault(name, value)
     for name, value in function.defaults.items():
@@ -237,11 +235,11 @@ def _bind_arguments(
         names.setdefault(name, unknown(name))
 
 
-def _note_numbers(state: State, scope: Scope) -> None:
+def _note_numbers(machine: Machine, scope: Scope) -> None:
     """Remember the numbers that a function's parameters were first given."""
     for name, value in scope.names.items():
         if type(value.data) in (int, float):
-            state.trace.parameters.setdefault(name, value)
+            machine.trace.parameters.setdefault(name, value)
 
 
 def _tells(value: Value) -> bool:
@@ -258,50 +256,50 @@ def _opaque(value: Value) -> bool:
     return loaded or isinstance(data, Unknown) or (isinstance(data, Symbol) and bool(data.base))
 
 
-def external(state: State, invocation: Invocation) -> Value:
+def external(machine: Machine, invocation: Invocation) -> Value:
     """A call that leaves the repository: a library model answers, or it is only recorded."""
-    path = state.sources.canonical(invocation.path)
+    path = machine.sources.canonical(invocation.path)
     invocation.path = path
-    handler = state.library.handlers.get(path)
+    handler = machine.library.handlers.get(path)
     if handler is None and "." in path:
-        handler = state.library.handlers.get("*." + path.rsplit(".", 1)[-1])
+        handler = machine.library.handlers.get("*." + path.rsplit(".", 1)[-1])
     if handler is not None:
-        invocation.args = [_within(state, value) for value in invocation.args]
-        invocation.kwargs = {k: _within(state, value) for k, value in invocation.kwargs.items()}
-        answer = handler(state, invocation)
+        invocation.args = [_within(machine, value) for value in invocation.args]
+        invocation.kwargs = {k: _within(machine, value) for k, value in invocation.kwargs.items()}
+        answer = handler(machine, invocation)
         if answer is not None:
             if isinstance(answer.data, dict | list):
-                state.charge(measure(answer.data) or 0)
+                machine.charge(measure(answer.data) or 0)
             return answer
-    elif state.library.is_parser(invocation):
+    elif machine.library.is_parser(invocation):
         # a library adds its options to the program's parser
         return invocation.args[0]
-    if _TRAINS.search(path) and not state.networks:
-        _note_settings(state, path, invocation)
+    if _TRAINS.search(path) and not machine.networks:
+        _note_settings(machine, path, invocation)
     origin = Origin("code", invocation.site.file, invocation.site.line)
     result = Value(Call(path, invocation.args, invocation.kwargs, callee=invocation.base), origin)
-    state.record(path, invocation.args, invocation.kwargs, invocation.site, result)
+    machine.record(path, invocation.args, invocation.kwargs, invocation.site, result)
     return result
 
 
-def _within(state: State, value: Value) -> Value:
+def _within(machine: Machine, value: Value) -> Value:
     """An argument that a model may go through: unknown to it where it expands too far."""
     if not isinstance(value.data, dict | list | tuple):
         return value
     size = measure(value.data)
-    state.charge(len(value.data) if size is None else size)
+    machine.charge(len(value.data) if size is None else size)
     return unknown(origin=value.origin) if size is None else value
 
 
-def _note_settings(state: State, path: str, invocation: Invocation) -> None:
+def _note_settings(machine: Machine, path: str, invocation: Invocation) -> None:
     """A library's trainer is told by a dictionary what the program could have used itself."""
     for value in (*invocation.args, *invocation.kwargs.values()):
         if isinstance(value.data, dict) and len(value.data) > 1:
-            state.trace.settings.append(Settings(classes.last(path), value, "config"))
+            machine.trace.settings.append(Settings(classes.last(path), value, "config"))
 
 
 def record(
-    state: State,
+    machine: Machine,
     path: str,
     args: list[Value],
     kwargs: dict[str, Value],
@@ -310,24 +308,24 @@ def record(
     cls: Class | None = None,
 ) -> CallEvent:
     """Note a call in the trace."""
-    frame = state.frames[-1] if state.frames else None
+    frame = machine.frames[-1] if machine.frames else None
     event = CallEvent(
         path,
         args,
         kwargs,
         site,
-        state.certain,
-        tuple(state.networks),
+        machine.certain,
+        tuple(machine.networks),
         cls,
         frame.function if frame else "",
         result,
-        in_loop=any(f.loops for f in state.frames),
-        on_import=len(state.frames) > 1 and frame is not None and frame.function == "",
+        in_loop=any(f.loops for f in machine.frames),
+        on_import=len(machine.frames) > 1 and frame is not None and frame.function == "",
         owner=frame.cls if frame else None,
     )
-    layer = state.networks and path.startswith("torch.") and not path.startswith("torch.optim.")
-    if len(state.trace.calls) < MAX_EVENTS and not layer:
-        state.trace.calls.append(event)
+    layer = machine.networks and path.startswith("torch.") and not path.startswith("torch.optim.")
+    if len(machine.trace.calls) < MAX_EVENTS and not layer:
+        machine.trace.calls.append(event)
     if result is not None:
-        state.events[id(result.data)] = event
+        machine.events[id(result.data)] = event
     return event

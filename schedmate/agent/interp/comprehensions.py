@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp import instances
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values_ops import iterate, plain_key, truth
 from schedmate.agent.values import Origin, Unknown, Value
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 
 def comprehension(
-    state: State,
+    machine: Machine,
     node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
     scope: Scope,
 ) -> Value:
@@ -26,9 +24,9 @@ def comprehension(
 
     def emit() -> None:
         if isinstance(node, ast.DictComp):
-            out.append((state.evaluate(node.key, inner), state.evaluate(node.value, inner)))
+            out.append((machine.evaluate(node.key, inner), machine.evaluate(node.value, inner)))
         else:
-            out.append((None, state.evaluate(node.elt, inner)))
+            out.append((None, machine.evaluate(node.elt, inner)))
 
     def run(level: int) -> None:
         nonlocal exact, gathered
@@ -36,16 +34,16 @@ def comprehension(
             emit()
             return
         generator = node.generators[level]
-        source = state.evaluate(generator.iter, inner if level else scope)
-        state.use(source)
-        gathered = gathered or id(source.data) in state.gathered
+        source = machine.evaluate(generator.iter, inner if level else scope)
+        machine.use(source)
+        gathered = gathered or id(source.data) in machine.gathered
         items = iterate(instances.enum_members(source))
         if items is None or len(items) > 2000:
             exact = False
-            items = [state.element(source)]
+            items = [machine.element(source)]
         for item in items:
-            state.assign(generator.target, item, inner)
-            decided = [truth(state.evaluate(test, inner)) for test in generator.ifs]
+            machine.assign(generator.target, item, inner)
+            decided = [truth(machine.evaluate(test, inner)) for test in generator.ifs]
             if False in decided:
                 continue
             if None in decided:
@@ -65,5 +63,5 @@ def comprehension(
         return Value(items_, here)
     made = [value for _, value in out]
     if gathered:
-        state.gathered[id(made)] = made
+        machine.gathered[id(made)] = made
     return Value(made, here)

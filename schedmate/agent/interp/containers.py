@@ -3,170 +3,173 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp.builtins.data import in_order
-from schedmate.agent.interp.invocation import Invocation, Method
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Instance
 from schedmate.agent.interp.operators import binary
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.sizes import MAX_DATA, VALUE, measure
 from schedmate.agent.values import Origin, Value, lifted, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def _append(state: State, base: Value, call: Invocation) -> Value:
-    if call.args and len(base.data) < MAX_DATA:
-        base.data.append(call.args[0])
+def _append(machine: Machine, call: Invocation) -> Value:
+    if call.args and len(call.owner.data) < MAX_DATA:
+        call.owner.data.append(call.args[0])
     return Value(None)
 
 
-def _extend(state: State, base: Value, call: Invocation) -> Value:
+def _extend(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.args[0]) if call.args else None
-    if items and len(base.data) + len(items) < MAX_DATA:
-        state.charge(len(items))
-        base.data.extend(items)
+    if items and len(call.owner.data) + len(items) < MAX_DATA:
+        machine.charge(len(items))
+        call.owner.data.extend(items)
     return Value(None)
 
 
-def _insert(state: State, base: Value, call: Invocation) -> Value:
+def _insert(machine: Machine, call: Invocation) -> Value:
     where = call.args[0].data if len(call.args) == 2 else None
-    if isinstance(where, int) and abs(where) <= MAX_DATA and len(base.data) < MAX_DATA:
-        base.data.insert(call.args[0].data, call.args[1])
+    if isinstance(where, int) and abs(where) <= MAX_DATA and len(call.owner.data) < MAX_DATA:
+        call.owner.data.insert(call.args[0].data, call.args[1])
     return Value(None)
 
 
-def _list_pop(state: State, base: Value, call: Invocation) -> Value:
+def _list_pop(machine: Machine, call: Invocation) -> Value:
     index = call.args[0].data if call.args else -1
-    if isinstance(index, int) and -len(base.data) <= index < len(base.data):
-        item: Value = base.data.pop(index)
+    if isinstance(index, int) and -len(call.owner.data) <= index < len(call.owner.data):
+        item: Value = call.owner.data.pop(index)
         return item
     return unknown()
 
 
-def _list_index(state: State, base: Value, call: Invocation) -> Value:
-    size = measure(base.data)
+def _list_index(machine: Machine, call: Invocation) -> Value:
+    size = measure(call.owner.data)
     if size is None or not call.args or not call.args[0].known:
         return unknown()
-    state.charge(size)
+    machine.charge(size)
     wanted = call.args[0].plain()
-    for index, item in enumerate(base.data):
+    for index, item in enumerate(call.owner.data):
         if item.known and item.plain() == wanted:
-            return Value(index, base.origin)
+            return Value(index, call.owner.origin)
     return unknown()
 
 
-def _list_copy(state: State, base: Value, call: Invocation) -> Value:
-    return state.made(Value(list(base.data), base.origin))
+def _list_copy(machine: Machine, call: Invocation) -> Value:
+    return machine.made(Value(list(call.owner.data), call.owner.origin))
 
 
-def _list_remove(state: State, base: Value, call: Invocation) -> Value:
-    index = _list_index(state, base, call).data
+def _list_remove(machine: Machine, call: Invocation) -> Value:
+    index = _list_index(machine, call).data
     if isinstance(index, int):
-        base.data.pop(index)
+        call.owner.data.pop(index)
     return Value(None)
 
 
-def _count(state: State, base: Value, call: Invocation) -> Value:
-    if not (base.known and call.args and call.args[0].known):
+def _count(machine: Machine, call: Invocation) -> Value:
+    if not (call.owner.known and call.args and call.args[0].known):
         return unknown()
-    return Value(base.plain().count(call.args[0].plain()))
+    return Value(call.owner.plain().count(call.args[0].plain()))
 
 
-def _turn(state: State, base: Value, call: Invocation) -> Value:
-    base.data.reverse()
+def _turn(machine: Machine, call: Invocation) -> Value:
+    call.owner.data.reverse()
     return Value(None)
 
 
-def _clear(state: State, base: Value, call: Invocation) -> Value:
-    base.data.clear()
+def _clear(machine: Machine, call: Invocation) -> Value:
+    call.owner.data.clear()
     return Value(None)
 
 
-def _combined(op: type[ast.operator]) -> Method:
+def _combined(op: type[ast.operator]) -> Handler:
     """`a.union(b)` of sets, which are lists here."""
 
-    def combine(state: State, base: Value, call: Invocation) -> Value:
+    def combine(machine: Machine, call: Invocation) -> Value:
+        result = call.owner
         for value in call.args:
             items = iterate(value)
             if items is None:
                 return unknown()
-            state.charge(len(items))
-            base = binary(op, base, Value(items), Origin("code"))
-        return base
+            machine.charge(len(items))
+            result = binary(op, result, Value(items), Origin("code"))
+        return result
 
     return combine
 
 
-def _reorder(state: State, base: Value, call: Invocation) -> Value:
-    base.data[:] = in_order(state, list(base.data), call.kwargs, call.site)
+def _reorder(machine: Machine, call: Invocation) -> Value:
+    call.owner.data[:] = in_order(machine, list(call.owner.data), call.kwargs, call.site)
     return Value(None)
 
 
-def _get(state: State, base: Value, call: Invocation) -> Value:
+def _get(machine: Machine, call: Invocation) -> Value:
     key = plain_key(call.args[0]) if call.args else None
     default = call.args[1] if len(call.args) > 1 else call.kwargs.get("default", Value(None))
     if key is None:
         return unknown()
-    found: Value = base.data.get(key, default)
+    found: Value = call.owner.data.get(key, default)
     return found
 
 
-def _keys(state: State, base: Value, call: Invocation) -> Value:
-    state.charge(VALUE * len(base.data))
-    return Value([lifted(key, item.origin) for key, item in base.data.items()], base.origin)
+def _keys(machine: Machine, call: Invocation) -> Value:
+    machine.charge(VALUE * len(call.owner.data))
+    return Value(
+        [lifted(key, item.origin) for key, item in call.owner.data.items()], call.owner.origin
+    )
 
 
-def _values(state: State, base: Value, call: Invocation) -> Value:
-    return state.made(Value(list(base.data.values()), base.origin))
+def _values(machine: Machine, call: Invocation) -> Value:
+    return machine.made(Value(list(call.owner.data.values()), call.owner.origin))
 
 
-def _items(state: State, base: Value, call: Invocation) -> Value:
-    state.charge(2 * VALUE * len(base.data))
-    pairs = [Value((lifted(key, item.origin), item)) for key, item in base.data.items()]
-    return Value(pairs, base.origin)
+def _items(machine: Machine, call: Invocation) -> Value:
+    machine.charge(2 * VALUE * len(call.owner.data))
+    pairs = [Value((lifted(key, item.origin), item)) for key, item in call.owner.data.items()]
+    return Value(pairs, call.owner.origin)
 
 
-def _dict_update(state: State, base: Value, call: Invocation) -> Value:
+def _dict_update(machine: Machine, call: Invocation) -> Value:
     for value in call.args:
-        mapping = state.mapping(value)
+        mapping = machine.mapping(value)
         if mapping is not None:
-            state.charge(len(mapping))
-            base.data.update(mapping)
+            machine.charge(len(mapping))
+            call.owner.data.update(mapping)
             continue
         for pair in iterate(value) or []:
             parts = iterate(pair)
             key = plain_key(parts[0]) if parts and len(parts) == 2 else None
             if parts and key is not None:
-                base.data[key] = parts[1]
-    base.data.update(call.kwargs)
+                call.owner.data[key] = parts[1]
+    call.owner.data.update(call.kwargs)
     return Value(None)
 
 
-def _setdefault(state: State, base: Value, call: Invocation) -> Value:
+def _setdefault(machine: Machine, call: Invocation) -> Value:
     key = plain_key(call.args[0]) if call.args else None
     if key is None:
         return unknown()
-    found: Value = base.data.setdefault(key, call.args[1] if len(call.args) > 1 else Value(None))
+    found: Value = call.owner.data.setdefault(
+        key, call.args[1] if len(call.args) > 1 else Value(None)
+    )
     return found
 
 
-def _dict_pop(state: State, base: Value, call: Invocation) -> Value:
+def _dict_pop(machine: Machine, call: Invocation) -> Value:
     key = plain_key(call.args[0]) if call.args else None
     default = call.args[1] if len(call.args) > 1 else unknown()
-    if not state.certain or key not in base.data:
-        missing: Value = base.data.get(key, default)
+    if not machine.certain or key not in call.owner.data:
+        missing: Value = call.owner.data.get(key, default)
         return missing
-    found: Value = base.data.pop(key)
+    found: Value = call.owner.data.pop(key)
     # a setting that was read and taken out is a setting all the same
-    state.trace.popped.setdefault(id(base.data), (base.data, {}))[1][key] = found
+    machine.trace.popped.setdefault(id(call.owner.data), (call.owner.data, {}))[1][key] = found
     return found
 
 
-def _dict_copy(state: State, base: Value, call: Invocation) -> Value:
-    return state.made(copy_shallow(base))
+def _dict_copy(machine: Machine, call: Invocation) -> Value:
+    return machine.made(copy_shallow(call.owner))
 
 
 def copy_shallow(value: Value) -> Value:
@@ -191,9 +194,9 @@ def _same_kind(data: dict[Any, Value]) -> dict[Any, Value]:
     return dict(data)
 
 
-TUPLE: dict[str, Method] = {"index": _list_index, "count": _count}
+TUPLE: dict[str, Handler] = {"index": _list_index, "count": _count}
 
-LIST: dict[str, Method] = {
+LIST: dict[str, Handler] = {
     **TUPLE,
     "append": _append,
     "add": _append,
@@ -212,7 +215,7 @@ LIST: dict[str, Method] = {
     "difference": _combined(ast.Sub),
 }
 
-DICT: dict[str, Method] = {
+DICT: dict[str, Handler] = {
     "get": _get,
     "keys": _keys,
     "values": _values,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.expressions import defaults, evaluate
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
     Bound,
@@ -18,14 +18,11 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.values import Origin, Value
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 _ACCESSORS = ("setter", "deleter", "getter")
 
 
 def define_function(
-    state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope
+    machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope
 ) -> None:
     accessor = next(
         (d for d in node.decorator_list if isinstance(d, ast.Attribute) and d.attr in _ACCESSORS),
@@ -36,19 +33,19 @@ def define_function(
         if accessor.attr == "setter" and held is not None and isinstance(held.data, Function):
             held.data.setter = Function(node.name, node, scope, {})
         return
-    function = Function(node.name, node, scope, defaults(state, node.args, scope))
+    function = Function(node.name, node, scope, defaults(machine, node.args, scope))
     value = Value(function, Origin("code", scope.module.file, node.lineno))
     for decorator_node in reversed(node.decorator_list):
-        decorator = evaluate(state, decorator_node, scope)
+        decorator = evaluate(machine, decorator_node, scope)
         function.decorators.append(decorator)
-        value = _decorated(state, decorator, function, value, scope, node.lineno)
+        value = _decorated(machine, decorator, function, value, scope, node.lineno)
     scope.names[node.name] = value
     if function.decorators:
-        state.library.defined(state, function)
+        machine.library.defined(machine, function)
 
 
 def _decorated(
-    state: State, decorator: Value, function: Function, value: Value, scope: Scope, line: int
+    machine: Machine, decorator: Value, function: Function, value: Value, scope: Scope, line: int
 ) -> Value:
     data = decorator.data
     if isinstance(data, Symbol) and data.path in ("classmethod", "staticmethod", "property"):
@@ -57,36 +54,36 @@ def _decorated(
     if isinstance(data, Symbol) and data.path.endswith("cached_property"):
         function.kind = "property"
         return value
-    return _wrapped(state, decorator, value, Site(scope.module.file, line))
+    return _wrapped(machine, decorator, value, Site(scope.module.file, line))
 
 
 REGISTERING = 30_000
 """Evaluation steps that methods as decorators may take together: some register thousands."""
 
 
-def _wrapped(state: State, decorator: Value, value: Value, site: Site) -> Value:
+def _wrapped(machine: Machine, decorator: Value, value: Value, site: Site) -> Value:
     """What a decorator of the repository makes of a function or class."""
     data = decorator.data
     if not isinstance(data, Function | Class | Instance | Bound):
         return value
-    spent: list[int] = state.shared.setdefault("registering", [])
+    spent: list[int] = machine.shared.setdefault("registering", [])
     if isinstance(data, Bound) and sum(spent) > REGISTERING:
         return value
-    before = state.steps
-    result = state.call(decorator, [value], {}, site)
+    before = machine.steps
+    result = machine.call(decorator, [value], {}, site)
     if isinstance(data, Bound):
-        spent.append(state.steps - before)
+        spent.append(machine.steps - before)
     return result if isinstance(result.data, Function | Class) else value
 
 
-def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
+def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> None:
     methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-    copied = state.library.stands_for(methods | scope.module.scope.names.keys())
+    copied = machine.library.stands_for(methods | scope.module.scope.names.keys())
     if copied is not None:
         # what the library's own reader makes of a file is known, and sooner
-        scope.names[node.name] = symbol(state, copied)
+        scope.names[node.name] = symbol(machine, copied)
         return
-    bases = [evaluate(state, base, scope) for base in node.bases]
+    bases = [evaluate(machine, base, scope) for base in node.bases]
     cls = Class(node.name, node, scope, bases)
     inner = Scope(scope.module, scope)
     inner.names["__qualname__"] = Value(node.name)
@@ -94,7 +91,7 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             cls.annotations[statement.target.id] = statement.annotation
             cls.lines[statement.target.id] = statement.lineno
-    state.follow(node.body, inner)
+    machine.follow(node.body, inner)
     for value in inner.names.values():
         if isinstance(value.data, Function) and value.data.scope is inner:
             value.data.scope = scope
@@ -105,22 +102,22 @@ def define_class(state: State, node: ast.ClassDef, scope: Scope) -> None:
     value = Value(cls, Origin("code", scope.module.file, node.lineno))
     scope.names[node.name] = value
     for decorator_node in reversed(node.decorator_list):
-        decorator = evaluate(state, decorator_node, scope)
+        decorator = evaluate(machine, decorator_node, scope)
         cls.decorators.append(decorator)
         if not isinstance(decorator.data, Class):
-            value = _wrapped(state, decorator, value, Site(scope.module.file, node.lineno))
+            value = _wrapped(machine, decorator, value, Site(scope.module.file, node.lineno))
     scope.names[node.name] = value
-    _announce(state, node, cls, scope)
+    _announce(machine, node, cls, scope)
 
 
-def _announce(state: State, node: ast.ClassDef, cls: Class, scope: Scope) -> None:
+def _announce(machine: Machine, node: ast.ClassDef, cls: Class, scope: Scope) -> None:
     """A base class's `__init_subclass__` hears of the new class."""
     for base in cls.mro()[1:]:
         hook = base.attrs.get("__init_subclass__")
         if hook is not None and isinstance(hook.data, Function):
-            given = {k.arg: evaluate(state, k.value, scope) for k in node.keywords if k.arg}
+            given = {k.arg: evaluate(machine, k.value, scope) for k in node.keywords if k.arg}
             site = Site(scope.module.file, node.lineno)
-            state.call_function(hook.data, [Value(cls)], given, site)
+            machine.call_function(hook.data, [Value(cls)], given, site)
             return
 
 

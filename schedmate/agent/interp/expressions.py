@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp.comprehensions import comprehension
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Site, Symbol
 from schedmate.agent.interp.operators import binary, compare
 from schedmate.agent.interp.passes import left_over
 from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
 from schedmate.agent.sizes import MAX_DATA, characters, joined, specification, whole
 from schedmate.agent.values import UNSET, Origin, Unknown, Value, begun, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
@@ -25,35 +23,35 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 
 
-def evaluate(state: State, node: ast.expr, scope: Scope) -> Value:
+def evaluate(machine: Machine, node: ast.expr, scope: Scope) -> Value:
     """The value of `node` in `scope`; unknown where the code cannot be followed."""
-    state.tick()
+    machine.tick()
     handler = _EVAL.get(type(node))
     if handler is None:
         return unknown()
-    return handler(state, node, scope)
+    return handler(machine, node, scope)
 
 
 def _here(node: ast.expr, scope: Scope) -> Origin:
     return Origin("code", scope.module.file, node.lineno)
 
 
-def _constant(state: State, node: ast.Constant, scope: Scope) -> Value:
+def _constant(machine: Machine, node: ast.Constant, scope: Scope) -> Value:
     if not whole(node.value):
         return unknown(origin=_here(node, scope))
     data = None if node.value is Ellipsis else node.value
     return Value(data, _here(node, scope))
 
 
-def _name(state: State, node: ast.Name, scope: Scope) -> Value:
-    return state.lookup(node.id, scope)
+def _name(machine: Machine, node: ast.Name, scope: Scope) -> Value:
+    return machine.lookup(node.id, scope)
 
 
-def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
-    return state.getattr(evaluate(state, node.value, scope), node.attr)
+def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
+    return machine.getattr(evaluate(machine, node.value, scope), node.attr)
 
 
-def _joined(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
+def _joined(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
     parts: list[str] = []
     origin: Origin | None = None
     for index, piece in enumerate(node.values):
@@ -61,72 +59,72 @@ def _joined(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
             parts.append(str(piece.value))
             continue
         assert isinstance(piece, ast.FormattedValue)
-        value = evaluate(state, piece.value, scope)
+        value = evaluate(machine, piece.value, scope)
         long = joined(parts) + characters(value.data) > MAX_DATA
         if long or not value.known or isinstance(value.data, dict | list | tuple):
             for later in node.values[index + 1 :]:  # what it calls is called all the same
                 if isinstance(later, ast.FormattedValue):
-                    evaluate(state, later.value, scope)
+                    evaluate(machine, later.value, scope)
             told = origin or value.origin or _here(node, scope)
             return begun("".join(parts) if parts else value, told)
         spec = ""
         if piece.format_spec is not None:
-            spec_value = evaluate(state, piece.format_spec, scope)
+            spec_value = evaluate(machine, piece.format_spec, scope)
             spec = spec_value.data if isinstance(spec_value.data, str) else ""
         try:
             parts.append(format(value.data, spec) if specification(spec) else str(value.data))
         except (ValueError, TypeError, OverflowError):
             parts.append(str(value.data))
         origin = origin or value.origin
-    return state.made(Value("".join(parts)[:MAX_DATA], origin or _here(node, scope)))
+    return machine.made(Value("".join(parts)[:MAX_DATA], origin or _here(node, scope)))
 
 
-def _sequence(state: State, elements: list[ast.expr], scope: Scope) -> list[Value]:
+def _sequence(machine: Machine, elements: list[ast.expr], scope: Scope) -> list[Value]:
     items: list[Value] = []
     for element in elements:
         if isinstance(element, ast.Starred):
-            spread = iterate(evaluate(state, element.value, scope))
+            spread = iterate(evaluate(machine, element.value, scope))
             items.extend(spread if spread is not None else [unknown()])
-            state.charge(len(spread or ()))
+            machine.charge(len(spread or ()))
         else:
-            items.append(evaluate(state, element, scope))
+            items.append(evaluate(machine, element, scope))
     return items
 
 
-def _list(state: State, node: ast.List | ast.Set, scope: Scope) -> Value:
-    return Value(_sequence(state, node.elts, scope), _here(node, scope))
+def _list(machine: Machine, node: ast.List | ast.Set, scope: Scope) -> Value:
+    return Value(_sequence(machine, node.elts, scope), _here(node, scope))
 
 
-def _tuple(state: State, node: ast.Tuple, scope: Scope) -> Value:
-    return Value(tuple(_sequence(state, node.elts, scope)), _here(node, scope))
+def _tuple(machine: Machine, node: ast.Tuple, scope: Scope) -> Value:
+    return Value(tuple(_sequence(machine, node.elts, scope)), _here(node, scope))
 
 
-def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
+def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
     items: dict[Any, Value] = {}
     for key_node, value_node in zip(node.keys, node.values, strict=True):
-        value = evaluate(state, value_node, scope)
+        value = evaluate(machine, value_node, scope)
         if key_node is None:
-            mapping = state.mapping(value)
+            mapping = machine.mapping(value)
             if mapping:
-                state.charge(len(mapping))
+                machine.charge(len(mapping))
                 items.update(mapping)
             continue
-        key = plain_key(evaluate(state, key_node, scope))
+        key = plain_key(evaluate(machine, key_node, scope))
         if key is not None:
             items[key] = value
     return Value(items, _here(node, scope))
 
 
-def _binop(state: State, node: ast.BinOp, scope: Scope) -> Value:
-    left = evaluate(state, node.left, scope)
-    right = evaluate(state, node.right, scope)
+def _binop(machine: Machine, node: ast.BinOp, scope: Scope) -> Value:
+    left = evaluate(machine, node.left, scope)
+    right = evaluate(machine, node.right, scope)
     if left_over(node, left, right):
         return left
-    return state.made(binary(type(node.op), left, right, _here(node, scope)))
+    return machine.made(binary(type(node.op), left, right, _here(node, scope)))
 
 
-def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
-    value = evaluate(state, node.operand, scope)
+def _unary(machine: Machine, node: ast.UnaryOp, scope: Scope) -> Value:
+    value = evaluate(machine, node.operand, scope)
     if isinstance(node.op, ast.Not):
         decided = truth(value)
         return unknown() if decided is None else Value(not decided, value.origin)
@@ -138,12 +136,12 @@ def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
     return unknown(origin=value.origin)
 
 
-def _boolop(state: State, node: ast.BoolOp, scope: Scope) -> Value:
+def _boolop(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
     stop_on = isinstance(node.op, ast.Or)
     undecided: Value | None = None
     last = unknown()
     for operand in node.values:
-        last = evaluate(state, operand, scope)
+        last = evaluate(machine, operand, scope)
         decided = truth(last)
         if decided is None:
             undecided = undecided or last
@@ -160,12 +158,12 @@ def _is_bool(value: Value) -> bool:
     return isinstance(value.data, bool)
 
 
-def _compare(state: State, node: ast.Compare, scope: Scope) -> Value:
-    left = evaluate(state, node.left, scope)
+def _compare(machine: Machine, node: ast.Compare, scope: Scope) -> Value:
+    left = evaluate(machine, node.left, scope)
     result: bool | None = True
     for op, right_node in zip(node.ops, node.comparators, strict=True):
-        right = evaluate(state, right_node, scope)
-        outcome = compare(state, op, left, right)
+        right = evaluate(machine, right_node, scope)
+        outcome = compare(machine, op, left, right)
         if outcome is False:
             return Value(False, origin_of(left, right))
         if outcome is None:
@@ -174,87 +172,87 @@ def _compare(state: State, node: ast.Compare, scope: Scope) -> Value:
     return unknown() if result is None else Value(True, origin_of(left))
 
 
-def _ifexp(state: State, node: ast.IfExp, scope: Scope) -> Value:
-    decided = truth(evaluate(state, node.test, scope))
+def _ifexp(machine: Machine, node: ast.IfExp, scope: Scope) -> Value:
+    decided = truth(evaluate(machine, node.test, scope))
     if decided is not None:
-        return evaluate(state, node.body if decided else node.orelse, scope)
-    with state.uncertain():
-        first = evaluate(state, node.body, scope)
-        second = evaluate(state, node.orelse, scope)
+        return evaluate(machine, node.body if decided else node.orelse, scope)
+    with machine.uncertain():
+        first = evaluate(machine, node.body, scope)
+        second = evaluate(machine, node.orelse, scope)
     if second.data == [] and not first.known:
         return first  # files of a folder, none where it is not there
-    if isinstance(second.data, str) and _from_environment(state, node.test, scope):
+    if isinstance(second.data, str) and _from_environment(machine, node.test, scope):
         return second
-    return state.join(first, second)
+    return machine.join(first, second)
 
 
-def _from_environment(state: State, test: ast.expr, scope: Scope) -> bool:
+def _from_environment(machine: Machine, test: ast.expr, scope: Scope) -> bool:
     """Whether a test asks for a variable of the environment, which the launch does not set."""
-    data = state.lookup(test.id, scope).data if isinstance(test, ast.Name) else None
+    data = machine.lookup(test.id, scope).data if isinstance(test, ast.Name) else None
     return isinstance(data, Unknown) and data.hints == UNSET
 
 
-def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:
-    base = evaluate(state, node.value, scope)
+def _subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
+    base = evaluate(machine, node.value, scope)
     if isinstance(node.slice, ast.Slice):
-        return _slice(state, base, node.slice, scope)
-    return state.getitem(base, evaluate(state, node.slice, scope))
+        return _slice(machine, base, node.slice, scope)
+    return machine.getitem(base, evaluate(machine, node.slice, scope))
 
 
-def _slice(state: State, base: Value, node: ast.Slice, scope: Scope) -> Value:
+def _slice(machine: Machine, base: Value, node: ast.Slice, scope: Scope) -> Value:
     ends: list[int | None] = []
     for part in (node.lower, node.upper, node.step):
-        value = evaluate(state, part, scope) if part is not None else Value(None)
+        value = evaluate(machine, part, scope) if part is not None else Value(None)
         if value.data is not None and not isinstance(value.data, int):
             return unknown(origin=base.origin)
         ends.append(value.data)
     if isinstance(base.data, str | list | tuple) and ends[2] != 0:
-        return state.made(Value(base.data[slice(*ends)], base.origin))
+        return machine.made(Value(base.data[slice(*ends)], base.origin))
     if isinstance(base.data, Unknown | Symbol | Call):
         return Value(Unknown(), base.origin)
     return unknown(origin=base.origin)
 
 
-def _lambda(state: State, node: ast.Lambda, scope: Scope) -> Value:
-    return Value(Function("<lambda>", node, scope, defaults(state, node.args, scope)))
+def _lambda(machine: Machine, node: ast.Lambda, scope: Scope) -> Value:
+    return Value(Function("<lambda>", node, scope, defaults(machine, node.args, scope)))
 
 
-def _call(state: State, node: ast.Call, scope: Scope) -> Value:
-    func = evaluate(state, node.func, scope)
+def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
+    func = evaluate(machine, node.func, scope)
     args: list[Value] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            spread = iterate(evaluate(state, argument.value, scope))
+            spread = iterate(evaluate(machine, argument.value, scope))
             if spread is not None:
                 args.extend(spread)
-                state.charge(len(spread))
+                machine.charge(len(spread))
         else:
-            args.append(evaluate(state, argument, scope))
+            args.append(evaluate(machine, argument, scope))
     kwargs: dict[str, Value] = {}
     for keyword in node.keywords:
-        value = evaluate(state, keyword.value, scope)
+        value = evaluate(machine, keyword.value, scope)
         if keyword.arg is not None:
             kwargs[keyword.arg] = value
         else:
-            mapping = state.mapping(value)
+            mapping = machine.mapping(value)
             if isinstance(value.data, AttrDict) and value.data.flavour == "namespace":
-                state.trace.read.add("*")
+                machine.trace.read.add("*")
             if mapping is not None:
                 kwargs.update({k: v for k, v in mapping.items() if isinstance(k, str)})
-    return state.call(func, args, kwargs, Site(scope.module.file, node.lineno, node))
+    return machine.call(func, args, kwargs, Site(scope.module.file, node.lineno, node))
 
 
-def defaults(state: State, arguments: ast.arguments, scope: Scope) -> dict[str, Value]:
+def defaults(machine: Machine, arguments: ast.arguments, scope: Scope) -> dict[str, Value]:
     """Default values of a function's parameters, evaluated where it is defined."""
     found: dict[str, Value] = {}
     positional = [*arguments.posonlyargs, *arguments.args]
     for parameter, node in zip(
         positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
     ):
-        found[parameter.arg] = _as_default(evaluate(state, node, scope))
+        found[parameter.arg] = _as_default(evaluate(machine, node, scope))
     for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if default is not None:
-            found[parameter.arg] = _as_default(evaluate(state, default, scope))
+            found[parameter.arg] = _as_default(evaluate(machine, default, scope))
     return found
 
 
@@ -265,21 +263,21 @@ def _as_default(value: Value) -> Value:
     return value
 
 
-def _named(state: State, node: ast.NamedExpr, scope: Scope) -> Value:
-    value = evaluate(state, node.value, scope)
-    state.assign(node.target, value, scope)
+def _named(machine: Machine, node: ast.NamedExpr, scope: Scope) -> Value:
+    value = evaluate(machine, node.value, scope)
+    machine.assign(node.target, value, scope)
     return value
 
 
-def _await(state: State, node: ast.Await, scope: Scope) -> Value:
-    return evaluate(state, node.value, scope)
+def _await(machine: Machine, node: ast.Await, scope: Scope) -> Value:
+    return evaluate(machine, node.value, scope)
 
 
-def _yield(state: State, node: ast.Yield | ast.YieldFrom, scope: Scope) -> Value:
-    value = evaluate(state, node.value, scope) if node.value is not None else Value(None)
-    frame = state.frames[-1]
+def _yield(machine: Machine, node: ast.Yield | ast.YieldFrom, scope: Scope) -> Value:
+    value = evaluate(machine, node.value, scope) if node.value is not None else Value(None)
+    frame = machine.frames[-1]
     items = iterate(value) if isinstance(node, ast.YieldFrom) else [value]
-    if items is None or frame.loops or not state.certain:
+    if items is None or frame.loops or not machine.certain:
         frame.yielded = None
     elif frame.yielded is not None:
         frame.yielded.extend(items)

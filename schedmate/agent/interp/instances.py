@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.flow import BudgetSpent
 from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Origin, Unknown, Value, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 _CONFIG = re.compile(
     r"(Config|Configuration|Cfg|Args|Arguments|H[Pp]arams?|Hyper\w*|Options?|Opts?|Settings|Params)$"
 )
 
 
-def fields(state: State, cls: Class) -> dict[str, Value]:
+def fields(machine: Machine, cls: Class) -> dict[str, Value]:
     """A record class's fields with their default values, inherited ones first."""
     found: dict[str, Value] = {}
     for base in reversed(cls.external_bases()):
-        found.update(state.library.record_defaults(base))
+        found.update(machine.library.record_defaults(base))
     for current in reversed(cls.mro()):
         for name in current.annotations:
             default = current.attrs.get(name)
@@ -34,14 +32,14 @@ def fields(state: State, cls: Class) -> dict[str, Value]:
             if default is None:
                 found.setdefault(name, Value(Unknown(name), origin))
                 continue
-            found[name] = _field_default(state, default, origin, current)
+            found[name] = _field_default(machine, default, origin, current)
         for name, value in current.attrs.items():
             if name in found and name not in current.annotations and value.known:
                 found[name] = value
     return found
 
 
-def _field_default(state: State, default: Value, origin: Origin, cls: Class) -> Value:
+def _field_default(machine: Machine, default: Value, origin: Origin, cls: Class) -> Value:
     data = default.data
     if isinstance(data, Call) and classes.last(data.path) in classes.FIELDS:
         given = data.kwargs.get("default")
@@ -49,7 +47,7 @@ def _field_default(state: State, default: Value, origin: Origin, cls: Class) -> 
             given = data.args[0]
         factory = data.kwargs.get("default_factory") or data.kwargs.get("factory")
         if given is None and factory is not None:
-            made = state.call(factory, [], {}, Site(cls.module.file, origin.line or 1))
+            made = machine.call(factory, [], {}, Site(cls.module.file, origin.line or 1))
             return Value(made.data, origin)
         if given is None and classes.last(data.path) in ("list_field", "mutable_field"):
             return Value(list(data.args), origin)
@@ -64,7 +62,7 @@ def _field_default(state: State, default: Value, origin: Origin, cls: Class) -> 
 
 
 def instantiate(
-    state: State,
+    machine: Machine,
     cls: Class,
     args: list[Value],
     kwargs: dict[str, Value],
@@ -82,38 +80,38 @@ def instantiate(
     elif not classes.LISTS.isdisjoint(externals):
         instance.items = Value([])
     value = Value(instance, Origin("code", site.file, site.line))
-    state.record(classes.qualified(cls), args, kwargs, site, value, cls)
+    machine.record(classes.qualified(cls), args, kwargs, site, value, cls)
     call = Invocation(classes.qualified(cls), args, kwargs, site)
     if externals:
-        made = state.library.constructed(state, value, cls, call)
+        made = machine.library.constructed(machine, value, cls, call)
         if made is not None:
             return made
     if _CONFIG.search(cls.name) and not classes.is_network(cls):
         # a dictionary read by attribute may be filled either way
-        state.trace.settings.append(Settings(cls.name, Value(instance.attrs), "dataclass"))
+        machine.trace.settings.append(Settings(cls.name, Value(instance.attrs), "dataclass"))
         if instance.items is not None:
-            state.trace.settings.append(Settings(cls.name, instance.items, "dataclass"))
+            machine.trace.settings.append(Settings(cls.name, instance.items, "dataclass"))
     init = cls.lookup("__init__")
     if classes.is_record(cls) and (init is None or not isinstance(init.data, Function)):
-        instance.attrs.update(_record_arguments(state, cls, args, kwargs))
-        _run(state, cls, "__post_init__", value, [], {}, site)
+        instance.attrs.update(_record_arguments(machine, cls, args, kwargs))
+        _run(machine, cls, "__post_init__", value, [], {}, site)
         return value
     if instance.items is not None and init is None and isinstance(instance.items.data, dict):
-        fill_mapping(state, instance.items.data, args, kwargs)
+        fill_mapping(machine, instance.items.data, args, kwargs)
     if init is not None and isinstance(init.data, Function):
         if classes.is_network(cls):
-            _run_network(state, cls, init.data, [value, *args], kwargs, site)
+            _run_network(machine, cls, init.data, [value, *args], kwargs, site)
         else:
-            state.call_function(init.data, [value, *args], kwargs, site)
+            machine.call_function(init.data, [value, *args], kwargs, site)
     elif metaclass_call is not None and isinstance(metaclass_call.data, Function):
-        made = state.call_function(metaclass_call.data, [Value(cls), *args], kwargs, site)
+        made = machine.call_function(metaclass_call.data, [Value(cls), *args], kwargs, site)
         if isinstance(made.data, Instance):
             return made
     return value
 
 
 def _run(
-    state: State,
+    machine: Machine,
     cls: Class,
     method: str,
     self: Value,
@@ -123,11 +121,11 @@ def _run(
 ) -> None:
     found = cls.lookup(method)
     if found is not None and isinstance(found.data, Function):
-        state.call_function(found.data, [self, *args], kwargs, site)
+        machine.call_function(found.data, [self, *args], kwargs, site)
 
 
 def _run_network(
-    state: State,
+    machine: Machine,
     cls: Class,
     init: Function,
     args: list[Value],
@@ -135,27 +133,27 @@ def _run_network(
     site: Site,
 ) -> None:
     """Follow a network's constructor a little way: its parts matter less than its name."""
-    if len(state.networks) >= 2:
+    if len(machine.networks) >= 2:
         return
-    state.networks.append(cls.name)
-    limit = state.step_limit
-    state.step_limit = min(limit, state.steps + state.limits.network_steps)
+    machine.networks.append(cls.name)
+    limit = machine.step_limit
+    machine.step_limit = min(limit, machine.steps + machine.limits.network_steps)
     try:
-        state.call_function(init, args, kwargs, site)
+        machine.call_function(init, args, kwargs, site)
     except BudgetSpent:
-        if state.steps > limit or state.out_of_time():
+        if machine.steps > limit or machine.out_of_time():
             raise
     finally:
-        state.step_limit = limit
-        state.networks.pop()
+        machine.step_limit = limit
+        machine.networks.pop()
 
 
 def _record_arguments(
-    state: State, cls: Class, args: list[Value], kwargs: dict[str, Value]
+    machine: Machine, cls: Class, args: list[Value], kwargs: dict[str, Value]
 ) -> dict[str, Value]:
-    values = fields(state, cls)
+    values = fields(machine, cls)
     names = list(values)
-    values.update(state.library.bound_arguments(state, cls))
+    values.update(machine.library.bound_arguments(machine, cls))
     for name, value in zip(names, args, strict=False):
         values[name] = value
     values.update(kwargs)
@@ -163,10 +161,10 @@ def _record_arguments(
 
 
 def fill_mapping(
-    state: State, items: dict[Any, Value], args: list[Value], kwargs: dict[str, Value]
+    machine: Machine, items: dict[Any, Value], args: list[Value], kwargs: dict[str, Value]
 ) -> None:
     for value in args:
-        mapping = state.mapping(value)
+        mapping = machine.mapping(value)
         if mapping is not None:
             items.update(mapping)
             continue

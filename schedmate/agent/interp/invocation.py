@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from schedmate.agent.interp.objects import Native, Site
-from schedmate.agent.interp.trace import given
+from schedmate.agent.interp.objects import Site
 from schedmate.agent.values import Value, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 
 @dataclass(slots=True)
@@ -25,6 +19,11 @@ class Invocation:
     base: Value | None = None
 
     @property
+    def owner(self) -> Value:
+        """The object whose method it is, unknown for a function."""
+        return self.base if self.base is not None else unknown()
+
+    @property
     def first(self) -> Value:
         """The first argument given by position, unknown without one."""
         return self.args[0] if self.args else unknown()
@@ -34,21 +33,13 @@ class Invocation:
         return given(self.args, self.kwargs, position, names)
 
 
-Handler = Callable[["State", Invocation], Value | None]
-"""A model of a callable; None says that it has nothing to add to the recorded call."""
-Method = Callable[["State", Value, Invocation], Value]
-"""A model of a method of the object given second."""
-
-
-def bound(base: Value, name: str, method: Method) -> Value:
-    """`base.name`, to be called."""
-
-    def call(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        return method(state, base, Invocation(name, args, kwargs, site, base))
-
-    return Value(Native(name, call))
-
-
-def identity(state: State, call: Invocation) -> Value:
-    """A callable that gives back what it is given first."""
-    return call.first
+def given(
+    args: list[Value], kwargs: dict[str, Value], position: int | None, names: tuple[str, ...]
+) -> Value | None:
+    """The argument under the first of `names` that was given, else the one at `position`."""
+    for name in names:
+        if name in kwargs:
+            return kwargs[name]
+    if position is not None and position < len(args):
+        return args[position]
+    return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp import instances
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, RangeOf, Scope, Site
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
@@ -17,19 +17,16 @@ from schedmate.agent.interp.training import steps_over_data, trains
 from schedmate.agent.interp.values_ops import iterate, truth
 from schedmate.agent.values import Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 FULL_LOOP = 24
 """Loops over a range of at most this many passes are followed pass by pass, longer ones once."""
 FULL_LIST = 300
 """The same for loops over known items, which look things up more often than they train."""
 
 
-def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
-    state.look()
-    source = evaluate(state, node.iter, scope)
-    state.use(source)
+def for_(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | None:
+    machine.look()
+    source = evaluate(machine, node.iter, scope)
+    machine.use(source)
     if isinstance(source.data, Call) and source.data.args:
         first = source.data.args[0]
         source = first if isinstance(first.data, RangeOf) else source  # a progress bar over it
@@ -38,36 +35,36 @@ def for_(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow | Non
     counted = _counted(source)
     if counted is not None:
         counted = _counted_from_one(node, source, counted)
-        _note_loop(state, node, "for", _counter(node.target), counted, scope)
+        _note_loop(machine, node, "for", _counter(node.target), counted, scope)
     items = iterate(source)
     limit = FULL_LOOP if counted is not None else FULL_LIST
     steps = "epoch" in _counter(node.target).lower() or trains(node.body, simulated=True)
     if items is not None and len(items) <= limit and not (counted and steps):
         for item in items:
-            state.assign(node.target, item, scope)
-            flow = state.follow(node.body, scope)
+            machine.assign(node.target, item, scope)
+            flow = machine.follow(node.body, scope)
             if flow is not None and flow.kind != "continue":
                 if flow.kind == "break":
                     return None
                 return flow
-        return state.follow(node.orelse, scope)
-    first = items[0] if items and not counted else state.element(source)
-    state.assign(node.target, first if not counted else unknown(), scope)
-    return _once(state, node, scope)
+        return machine.follow(node.orelse, scope)
+    first = items[0] if items and not counted else machine.element(source)
+    machine.assign(node.target, first if not counted else unknown(), scope)
+    return _once(machine, node, scope)
 
 
-def while_(state: State, node: ast.While, scope: Scope) -> Flow | None:
-    state.look()
-    decided = truth(evaluate(state, node.test, scope))
-    note_bound(state, node.test, node.body, scope, kind="while", loop=node)
+def while_(machine: Machine, node: ast.While, scope: Scope) -> Flow | None:
+    machine.look()
+    decided = truth(evaluate(machine, node.test, scope))
+    note_bound(machine, node.test, node.body, scope, kind="while", loop=node)
     if decided is False:
-        return state.follow(node.orelse, scope)
-    if decided and _over_items(state, node.test, scope) and not trains(node.body):
-        return _item_by_item(state, node, scope)
-    return _once(state, node, scope)
+        return machine.follow(node.orelse, scope)
+    if decided and _over_items(machine, node.test, scope) and not trains(node.body):
+        return _item_by_item(machine, node, scope)
+    return _once(machine, node, scope)
 
 
-def _over_items(state: State, test: ast.expr, scope: Scope) -> bool:
+def _over_items(machine: Machine, test: ast.expr, scope: Scope) -> bool:
     """Whether a loop goes on as long as known items are left: `i < len(args)`, `queue`."""
     held = next(
         (
@@ -77,43 +74,43 @@ def _over_items(state: State, test: ast.expr, scope: Scope) -> bool:
         ),
         test if isinstance(test, ast.Name) else None,
     )
-    items = state.evaluate(held, scope).data if held is not None else None
+    items = machine.evaluate(held, scope).data if held is not None else None
     return isinstance(items, list | tuple | str) and len(items) <= FULL_LIST
 
 
-def _item_by_item(state: State, node: ast.While, scope: Scope) -> Flow | None:
+def _item_by_item(machine: Machine, node: ast.While, scope: Scope) -> Flow | None:
     """Follow a loop for as many passes as its test is known to hold."""
     for _ in range(FULL_LIST):
-        decided = truth(evaluate(state, node.test, scope))
+        decided = truth(evaluate(machine, node.test, scope))
         if decided is False:
-            return state.follow(node.orelse, scope)
+            return machine.follow(node.orelse, scope)
         if decided is None:
             break
-        flow = state.follow(node.body, scope)
+        flow = machine.follow(node.body, scope)
         if flow is not None and flow.kind != "continue":
             return None if flow.kind == "break" else flow
-    return _once(state, node, scope)
+    return _once(machine, node, scope)
 
 
-def _once(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> Flow | None:
+def _once(machine: Machine, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> Flow | None:
     """Follow a loop body one time, standing for any number of times."""
-    counted = state.once(_counted_up, node)
+    counted = machine.once(_counted_up, node)
     for name in counted:
         if name in scope.names:
             scope.names[name] = unknown(name)
-    frame = state.frames[-1]
+    frame = machine.frames[-1]
     frame.loops += 1
     try:
-        flow = state.follow(node.body, scope)
+        flow = machine.follow(node.body, scope)
     finally:
         frame.loops -= 1
     for name in counted:
         if name in scope.names:
             scope.names[name] = unknown(name)
-    for added in state.once(_added_to, node):
-        gathered = evaluate(state, added, scope).data
+    for added in machine.once(_added_to, node):
+        gathered = evaluate(machine, added, scope).data
         if isinstance(gathered, list):
-            state.gathered[id(gathered)] = gathered
+            machine.gathered[id(gathered)] = gathered
     return flow if flow is not None and flow.kind == "return" else None
 
 
@@ -182,24 +179,24 @@ def _counter(target: ast.expr) -> str:
 
 
 def _note_loop(
-    state: State,
+    machine: Machine,
     node: ast.For | ast.AsyncFor | ast.While,
     kind: str,
     counter: str,
     bound: Value,
     scope: Scope,
 ) -> None:
-    frame = state.frames[-1]
+    frame = machine.frames[-1]
     text = ast.unparse(node.test if isinstance(node, ast.While) else _end(node.iter))
-    state.trace.loops.append(
+    machine.trace.loops.append(
         LoopEvent(
             kind,
             counter,
             bound,
             text[:200],
             Site(scope.module.file, node.lineno),
-            state.certain,
-            sum(f.loops for f in state.frames),
+            machine.certain,
+            sum(f.loops for f in machine.frames),
             frame.function,
             trains(node.body),
             steps_over_data(node.body),
@@ -222,7 +219,7 @@ def _end(source: ast.expr) -> ast.expr:
 
 
 def note_bound(
-    state: State,
+    machine: Machine,
     test: ast.expr,
     body: Sequence[ast.stmt],
     scope: Scope,
@@ -230,9 +227,9 @@ def note_bound(
     loop: ast.While | None = None,
 ) -> None:
     """Record `counter < bound` of a while loop, or of a condition that leaves the loop."""
-    if kind == "stop" and not (leaves_loop(body) and any(f.loops for f in state.frames)):
+    if kind == "stop" and not (leaves_loop(body) and any(f.loops for f in machine.frames)):
         return
-    if kind == "stop" and not state.frames[-1].loops and _gives(body[-1]):
+    if kind == "stop" and not machine.frames[-1].loops and _gives(body[-1]):
         return  # a function called in a loop has its result, and the loop goes on
     for compare in ast.walk(test):
         if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
@@ -250,20 +247,20 @@ def note_bound(
         if isinstance(bound_node, ast.BinOp) and ast.unparse(bound_node).endswith(" + 1"):
             # `epoch < epochs + 1` counts from one
             bound_node = bound_node.left
-        with state.uncertain():
-            bound = evaluate(state, bound_node, scope)
+        with machine.uncertain():
+            bound = evaluate(machine, bound_node, scope)
         number = isinstance(bound.data, int | float) and not isinstance(bound.data, bool)
         if number or isinstance(bound.data, Passes):
-            frame = state.frames[-1]
-            state.trace.loops.append(
+            frame = machine.frames[-1]
+            machine.trace.loops.append(
                 LoopEvent(
                     kind,
                     ast.unparse(counter_node)[:80],
                     bound,
                     ast.unparse(bound_node)[:200],
                     Site(scope.module.file, test.lineno),
-                    state.certain,
-                    sum(f.loops for f in state.frames),
+                    machine.certain,
+                    sum(f.loops for f in machine.frames),
                     frame.function,
                     trains(loop.body) if loop is not None else True,
                 )
@@ -275,11 +272,11 @@ _END = re.compile(
 )
 
 
-def note_end(state: State, node: ast.Assign, scope: Scope) -> None:
+def note_end(machine: Machine, node: ast.Assign, scope: Scope) -> None:
     """Record `done = count >= total` of a loop that a later test of the name leaves."""
     target = node.targets[0]
     if isinstance(target, ast.Name) and _END.search(target.id):
-        note_bound(state, node.value, [ast.Break()], scope)
+        note_bound(machine, node.value, [ast.Break()], scope)
 
 
 def _gives(last: ast.stmt) -> bool:

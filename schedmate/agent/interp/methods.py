@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.containers import DICT, LIST, TUPLE
-from schedmate.agent.interp.invocation import Method, bound
-from schedmate.agent.interp.objects import FileHandle, Native, PathStr, Site
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import bound
+from schedmate.agent.interp.objects import FileHandle, Native, PathStr
 from schedmate.agent.interp.paths import FILE, PATH, path_property
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.sizes import MAX_DATA, VALUE, fits, formatted, joined, replaced
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 _STR = frozenset((
     "lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "replace",
@@ -41,7 +39,7 @@ def bound_method(base: Value, name: str) -> Value:
         prop = path_property(data, name)
         if prop is not None:
             return Value(prop, base.origin)
-    table: dict[str, Method]
+    table: dict[str, Handler]
     if isinstance(data, PathStr) and name in PATH:
         table = PATH
     elif isinstance(data, str):
@@ -57,7 +55,7 @@ def bound_method(base: Value, name: str) -> Value:
     elif isinstance(data, FileHandle):
         table = FILE
     elif isinstance(data, int | float) and name in _NUMBER:
-        return Value(Native(name, lambda s, a, k, at: Value(getattr(data, name)(), base.origin)))
+        return Value(Native(name, lambda *_: Value(getattr(data, name)(), base.origin)))
     elif isinstance(data, int | float) and name in ("real", "numerator"):
         return base
     else:
@@ -78,8 +76,8 @@ def beginning(base: Value) -> Value | None:
         return None
     known = re.split(rf"[$`{UNSAID}]", text, maxsplit=1)[0]
 
-    def call(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        start = args[0].data if args else None
+    def call(machine: Machine, call: Invocation) -> Value:
+        start = call.args[0].data if call.args else None
         if not isinstance(start, str):
             return unknown(origin=base.origin)
         if known.startswith(start):
@@ -92,35 +90,35 @@ def beginning(base: Value) -> Value | None:
 
 
 def _string(base: Value, name: str) -> Callable[..., Value]:
-    def call(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    def call(machine: Machine, call: Invocation) -> Value:
         text = base.data
-        if name == "join" and args:
-            parts = iterate(args[0])
+        if name == "join" and call.args:
+            parts = iterate(call.args[0])
             if parts is None or not all(isinstance(p.data, str) for p in parts):
                 return unknown(origin=base.origin)
             texts = [part.data for part in parts]
             if joined(texts, text) > MAX_DATA:
                 return unknown(origin=base.origin)
-            return state.made(Value(str(text).join(texts), base.origin))
-        if not all(a.known for a in [*args, *kwargs.values()]):
+            return machine.made(Value(str(text).join(texts), base.origin))
+        if not all(a.known for a in [*call.args, *call.kwargs.values()]):
             start = str(text).split("{", 1)[0] if name == "format" else ""
             return begun(start, base.origin)
-        state.charge(len(text) // 8)
-        if not _bearable(name, text, args, kwargs):
+        machine.charge(len(text) // 8)
+        if not _bearable(name, text, call.args, call.kwargs):
             return unknown(origin=base.origin)
         try:
             result = getattr(str(text), name)(
-                *(a.plain() for a in args), **{k: v.plain() for k, v in kwargs.items()}
+                *(a.plain() for a in call.args), **{k: v.plain() for k, v in call.kwargs.items()}
             )
         except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
             return unknown(origin=base.origin)
         if isinstance(result, list | tuple):
-            state.charge(VALUE * len(result))
+            machine.charge(VALUE * len(result))
             kind = type(result)
             return Value(kind(Value(item, base.origin) for item in result), base.origin)
         if isinstance(result, str) and len(result) > MAX_DATA:
             return unknown(origin=base.origin)
-        return state.made(Value(result, base.origin))
+        return machine.made(Value(result, base.origin))
 
     return call
 

@@ -11,21 +11,14 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.values import Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 
 MAX_BASES = 64
 """Bases of one class that are looked at."""
 MAX_NAME = 300
 """Longest dotted path of a library's thing."""
-
-Args = list[Value]
-Kwargs = dict[str, Value]
 
 
 def _bounded(path: str) -> str:
@@ -204,10 +197,10 @@ class Partial:
 
 @dataclass(eq=False, slots=True)
 class Native:
-    """A function modelled by schedmate itself."""
+    """A function that schedmate models itself; `model` is a `Handler` of the machine."""
 
     name: str
-    fn: NativeFunction
+    model: Callable[..., Value | None]
 
 
 @dataclass(eq=False, slots=True)
@@ -234,8 +227,6 @@ class Site:
     line: int
     node: ast.AST | None = None
 
-
-NativeFunction = Callable[["State", Args, Kwargs, Site], Value]
 
 NOWHERE = Site("", 1)
 """The site of a call that no line of the program makes."""

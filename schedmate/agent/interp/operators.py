@@ -6,9 +6,10 @@ import ast
 import operator
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp import classes, passes
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -32,9 +33,6 @@ from schedmate.agent.sizes import (
     whole,
 )
 from schedmate.agent.values import UNSAID, Origin, Unknown, Value, begun, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -178,20 +176,22 @@ def _sequence_op(op: type[ast.operator], a: Any, b: Any, origin: Origin) -> Valu
     return unknown(origin=origin)
 
 
-def compare(state: State, op: ast.cmpop, left: Value, right: Value) -> bool | None:
+def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value) -> bool | None:
     """The outcome of one comparison, None when it cannot be decided."""
     if isinstance(op, ast.IsNot | ast.NotIn):
-        positive = compare(state, ast.Is() if isinstance(op, ast.IsNot) else ast.In(), left, right)
+        positive = compare(
+            machine, ast.Is() if isinstance(op, ast.IsNot) else ast.In(), left, right
+        )
         return None if positive is None else not positive
     a, b = left.data, right.data
     if isinstance(op, ast.In):
-        return _contains(state, left, right)
+        return _contains(machine, left, right)
     if isinstance(op, ast.Is | ast.Eq | ast.NotEq):
         same = _same(left, right, isinstance(op, ast.Is))
         if same is None:
             return None
         if same and isinstance(a, str) and isinstance(b, str):
-            state.trace.looked_up.add(a)
+            machine.trace.looked_up.add(a)
         return same if not isinstance(op, ast.NotEq) else not same
     if left.known and right.known and not isinstance(a, dict) and not isinstance(b, dict):
         try:
@@ -244,15 +244,15 @@ def _same_value(member: Instance, plain: Value) -> bool:
 _ENVIRON = ("os.environ", "os.environ.keys")
 
 
-def _contains(state: State, item: Value, container: Value) -> bool | None:
+def _contains(machine: Machine, item: Value, container: Value) -> bool | None:
     if isinstance(container.data, Symbol) and container.data.path == "os.environ":
-        return True if item.data in state.environ else None
+        return True if item.data in machine.environ else None
     if isinstance(item.data, str) and isinstance(container.data, str):
         return item.data in container.data
     key = plain_key(item)
     if isinstance(container.data, Symbol | Call) and container.data.path in _ENVIRON:
-        return True if key in state.environ else None
-    mapping = state.mapping(container)
+        return True if key in machine.environ else None
+    mapping = machine.mapping(container)
     if mapping is not None:
         if key is None:
             return None
@@ -267,7 +267,7 @@ def _contains(state: State, item: Value, container: Value) -> bool | None:
     weight = measure(item.data)
     if items is None or weight is None or weight * len(items) > MAX_WORK:
         return None
-    state.charge(weight * len(items) // 8)
+    machine.charge(weight * len(items) // 8)
     undecided = False
     for other in items:
         same = _same(item, other, False)

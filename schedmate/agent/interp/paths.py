@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from schedmate.agent.interp.invocation import Invocation, Method
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.sizes import MAX_PATH, VALUE, joined
 from schedmate.agent.values import Value, unknown
 from schedmate.paths import is_dir, is_file, matching
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 MAX_FILES = 500
 """Files listed of one pattern."""
@@ -34,42 +32,45 @@ def path_property(path: PathStr, name: str) -> Any:
     return None
 
 
-def _path_same(state: State, base: Value, call: Invocation) -> Value:
-    return base
+def _path_same(machine: Machine, call: Invocation) -> Value:
+    return call.owner
 
 
-def _path_join(state: State, base: Value, call: Invocation) -> Value:
+def _path_join(machine: Machine, call: Invocation) -> Value:
     if not all(isinstance(a.data, str) for a in call.args):
-        return unknown(origin=base.origin)
-    parts = [base.data, *(a.data for a in call.args)]
+        return unknown(origin=call.owner.origin)
+    parts = [call.owner.data, *(a.data for a in call.args)]
     if joined(parts, "/") > MAX_PATH:
-        return unknown(origin=base.origin)
-    return Value(PathStr(PurePosixPath(*parts)), base.origin)
+        return unknown(origin=call.owner.origin)
+    return Value(PathStr(PurePosixPath(*parts)), call.owner.origin)
 
 
-def _path_with_suffix(state: State, base: Value, call: Invocation) -> Value:
+def _path_with_suffix(machine: Machine, call: Invocation) -> Value:
     try:
-        return Value(PathStr(PurePosixPath(base.data).with_suffix(call.args[0].data)), base.origin)
+        return Value(
+            PathStr(PurePosixPath(call.owner.data).with_suffix(call.args[0].data)),
+            call.owner.origin,
+        )
     except (IndexError, ValueError, TypeError, AttributeError):
-        return unknown(origin=base.origin)
+        return unknown(origin=call.owner.origin)
 
 
-def _path_exists(state: State, base: Value, call: Invocation) -> Value:
-    found = state.sources.locate(base.data)
+def _path_exists(machine: Machine, call: Invocation) -> Value:
+    found = machine.sources.locate(call.owner.data)
     return Value(True) if found is not None else unknown()
 
 
-def _path_glob(state: State, base: Value, call: Invocation) -> Value:
+def _path_glob(machine: Machine, call: Invocation) -> Value:
     """The files of a pattern: the repository's, else found when the program runs."""
     pattern = call.first.data
-    found = state.sources.locate(base.data)
+    found = machine.sources.locate(call.owner.data)
     if not isinstance(pattern, str) or pattern.startswith("/") or not bearable(pattern):
-        return unknown(origin=base.origin)
+        return unknown(origin=call.owner.origin)
     if found is None or not is_dir(found) or "**" in pattern:
-        place = Value(str(PurePosixPath(base.data, pattern)), base.origin)
-        return state.call(Value(Symbol("glob.glob")), [place], {}, call.site)
+        place = Value(str(PurePosixPath(call.owner.data, pattern)), call.owner.origin)
+        return machine.call(Value(Symbol("glob.glob")), [place], {}, call.site)
     files = sorted(map(str, matching(found, pattern, MAX_FILES)))
-    return Value([Value(PathStr(file), base.origin) for file in files])
+    return Value([Value(PathStr(file), call.owner.origin) for file in files])
 
 
 def bearable(pattern: str) -> bool:
@@ -77,41 +78,41 @@ def bearable(pattern: str) -> bool:
     return len(pattern) <= MAX_PATH and ".." not in pattern.split("/")
 
 
-def _path_open(state: State, base: Value, call: Invocation) -> Value:
-    return open_file(state, base)
+def _path_open(machine: Machine, call: Invocation) -> Value:
+    return open_file(machine, call.owner)
 
 
-def _path_read(state: State, base: Value, call: Invocation) -> Value:
-    handle = open_file(state, base)
-    return _file_read(state, handle, call) if handle.data is not None else handle
+def _path_read(machine: Machine, call: Invocation) -> Value:
+    handle = open_file(machine, call.owner)
+    return _read(machine, handle) if handle.data is not None else handle
 
 
-def _path_absolute(state: State, base: Value, call: Invocation) -> Value:
-    return Value(base.data.startswith("/"), base.origin)
+def _path_absolute(machine: Machine, call: Invocation) -> Value:
+    return Value(call.owner.data.startswith("/"), call.owner.origin)
 
 
-def open_file(state: State, path: Value) -> Value:
+def open_file(machine: Machine, path: Value) -> Value:
     """A handle on a file of the repository, unknown for any other file."""
     if isinstance(path.data, FileHandle):
         return path
     if isinstance(path.data, str):
-        frame = state.frames[-1] if state.frames else None
+        frame = machine.frames[-1] if machine.frames else None
         near = frame.scope.module.path if frame is not None else None
-        found = state.sources.locate(path.data, near) or mislaid(state, path)
+        found = machine.sources.locate(path.data, near) or mislaid(machine, path)
         if found is not None and is_file(found):
             return Value(FileHandle(found), path.origin)
     return unknown(origin=path.origin)
 
 
-def mislaid(state: State, path: Value) -> Path | None:
+def mislaid(machine: Machine, path: Value) -> Path | None:
     """A configuration that the launch names and that is elsewhere: the only one of its name."""
     launched = path.origin is not None and path.origin.source in _LAUNCHED
     if not (launched and isinstance(path.data, str) and path.data.endswith(_CONFIGURATIONS)):
         return None
-    file = state.sources.only_one(path.data)
+    file = machine.sources.only_one(path.data)
     if file is not None:
-        state.trace.warn(f"{path.data} is not in the repository: {file} is taken")
-        return state.sources.root / file
+        machine.trace.warn(f"{path.data} is not in the repository: {file} is taken")
+        return machine.sources.root / file
     return None
 
 
@@ -119,8 +120,12 @@ _LAUNCHED = ("command", "script", "environment")
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 
 
-def _file_read(state: State, base: Value, call: Invocation) -> Value:
-    handle = base.data
+def _file_read(machine: Machine, call: Invocation) -> Value:
+    return _read(machine, call.owner)
+
+
+def _read(machine: Machine, file: Value) -> Value:
+    handle = file.data
     if not isinstance(handle, FileHandle):
         return unknown()
     try:
@@ -129,21 +134,21 @@ def _file_read(state: State, base: Value, call: Invocation) -> Value:
         text = decode(handle.path.read_bytes())
     except OSError:
         return unknown()
-    value = state.made(Value(text, base.origin))
-    state.texts[text] = handle.path
+    value = machine.made(Value(text, file.origin))
+    machine.texts[text] = handle.path
     return value
 
 
-def _file_lines(state: State, base: Value, call: Invocation) -> Value:
-    text = _file_read(state, base, call)
+def _file_lines(machine: Machine, call: Invocation) -> Value:
+    text = _file_read(machine, call)
     if not isinstance(text.data, str):
         return text
     lines = text.data.splitlines(keepends=True)[:MAX_LINES]
-    state.charge(VALUE * len(lines))
+    machine.charge(VALUE * len(lines))
     return Value([Value(line) for line in lines])
 
 
-PATH: dict[str, Method] = {
+PATH: dict[str, Handler] = {
     "is_absolute": _path_absolute,
     "resolve": _path_same,
     "absolute": _path_same,
@@ -159,4 +164,4 @@ PATH: dict[str, Method] = {
     "read_text": _path_read,
 }
 
-FILE: dict[str, Method] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}
+FILE: dict[str, Handler] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from schedmate.agent.interp.flow import BudgetSpent, Raised
+from schedmate.agent.interp.interpreter import Interpreter
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.library import Library
+from schedmate.agent.interp.machine import Limits, Machine
 from schedmate.agent.interp.objects import Function, Module, Site
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.state import Limits, State
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.launch.repo import Repo
@@ -41,9 +42,9 @@ def follow_config(
     """What a Python configuration says that an installed program reads, as mmengine's do."""
     path = Value(str(root / config), Origin("config", config, 1))
 
-    def load(state: State, module: Module) -> None:
-        read = state.library.handlers[CONFIG]
-        read(state, Invocation(CONFIG, [path], {}, Site(config, 1)))
+    def load(machine: Machine, module: Module) -> None:
+        read = machine.library.handlers[CONFIG]
+        read(machine, Invocation(CONFIG, [path], {}, Site(config, 1)))
 
     return _follow(root, plan, facts, limits, config, load)
 
@@ -54,13 +55,13 @@ def _follow(
     facts: dict[str, object],
     limits: Limits,
     file: str | None,
-    instead: Callable[[State, Module], None] | None = None,
+    instead: Callable[[Machine, Module], None] | None = None,
 ) -> Trace:
     """Follow a file of the launch, or do something `instead` from its place."""
     assert file is not None
     entry = root / file
     sources = Sources(root, _import_roots(root, plan, entry), Repo(root))
-    state = State(
+    machine = Interpreter(
         sources,
         Library(facts),
         [Value(file), *plan.argv],
@@ -68,54 +69,56 @@ def _follow(
         limits,
     )
     first = root / plan.cwd if plan.module is not None else entry.parent
-    state.shared["sys.path"] = Value([Value(str(first))])
+    machine.shared["sys.path"] = Value([Value(str(first))])
     module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
     if plan.function is not None:
         module.name = plan.module or entry.stem
     sources.modules[module.path] = module
     module.loaded = True
-    tree = sources.parse(entry, state.trace)
+    tree = sources.parse(entry, machine.trace)
     if tree is None:
-        state.trace.complete = False
-        return state.trace
+        machine.trace.complete = False
+        return machine.trace
     try:
         if instead is not None:
-            instead(state, module)
+            instead(machine, module)
         else:
-            _run(state, module, tree, plan)
+            _run(machine, module, tree, plan)
     except Raised as error:
         if error.name != "SystemExit":
-            state.trace.warn(f"{module.file}: following the code stopped at a raised {error.name}")
+            machine.trace.warn(
+                f"{module.file}: following the code stopped at a raised {error.name}"
+            )
     except BudgetSpent:
-        state.trace.complete = False
-        state.trace.warn("the code was followed up to the step or time limit only")
+        machine.trace.complete = False
+        machine.trace.warn("the code was followed up to the step or time limit only")
     except RecursionError:
-        state.trace.complete = False
-        state.trace.warn("the code is nested too deeply to be followed to its end")
+        machine.trace.complete = False
+        machine.trace.warn("the code is nested too deeply to be followed to its end")
     except Exception as error:  # noqa: BLE001 - no repository may break the analysis of its job
-        state.trace.complete = False
-        state.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
+        machine.trace.complete = False
+        machine.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
     if instead is None:
         names = Value(dict(module.scope.names))
-        state.trace.settings.append(Settings("__main__", names, "globals"))
-    visible = state.shared.get("os.environ", {}).get(VISIBLE)
+        machine.trace.settings.append(Settings("__main__", names, "globals"))
+    visible = machine.shared.get("os.environ", {}).get(VISIBLE)
     if visible is not None:
         settings = Value({VISIBLE.lower(): visible})
-        state.trace.settings.append(Settings("environment", settings, "config"))
-    for name, value in state.configs:
-        state.trace.settings.append(Settings(name, value, "config"))
-    return state.trace
+        machine.trace.settings.append(Settings("environment", settings, "config"))
+    for name, value in machine.configs:
+        machine.trace.settings.append(Settings(name, value, "config"))
+    return machine.trace
 
 
-def _run(state: State, module: Module, tree: ast.Module, plan: LaunchPlan) -> None:
-    state.run_module(module, tree)
+def _run(machine: Machine, module: Module, tree: ast.Module, plan: LaunchPlan) -> None:
+    machine.run_module(module, tree)
     if plan.function is None:
         return
     value = Value(module)
     for part in plan.function.split("."):
-        value = state.getattr(value, part)
+        value = machine.getattr(value, part)
     line = value.data.node.lineno if isinstance(value.data, Function) else 1
-    state.call(value, [], {}, Site(module.file, line))
+    machine.call(value, [], {}, Site(module.file, line))
 
 
 def _package(plan: LaunchPlan) -> str:

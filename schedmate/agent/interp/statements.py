@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.branches import if_, match_
 from schedmate.agent.interp.definitions import define_class, define_function
@@ -18,6 +17,7 @@ from schedmate.agent.interp.flow import (
     lineage,
 )
 from schedmate.agent.interp.loops import for_, note_end, while_
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.modules import import_, import_from
 from schedmate.agent.interp.objects import Function, Instance, Scope, Site
 from schedmate.agent.interp.operators import binary
@@ -25,43 +25,40 @@ from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Origin, Value
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def execute(state: State, body: Sequence[ast.stmt], scope: Scope) -> Flow | None:
+def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow | None:
     """Run statements in order; the flow that ended the block early, None when it fell through."""
     for node in body:
-        state.tick()
+        machine.tick()
         handler = _EXECUTE.get(type(node))
         if handler is not None:
             try:
-                flow = handler(state, node, scope)
+                flow = handler(machine, node, scope)
             except (AttributeError, TypeError, ValueError, LookupError) as error:
                 # no single statement of a repository may end the analysis of its job
-                state.trace.complete = False
+                machine.trace.complete = False
                 where = f"{scope.module.file}:{node.lineno}"
-                state.trace.warn(f"{where}: not followed ({type(error).__name__}: {error})")
+                machine.trace.warn(f"{where}: not followed ({type(error).__name__}: {error})")
                 continue
             if flow is not None:
                 return flow
     return None
 
 
-def _expr(state: State, node: ast.Expr, scope: Scope) -> None:
-    evaluate(state, node.value, scope)
+def _expr(machine: Machine, node: ast.Expr, scope: Scope) -> None:
+    evaluate(machine, node.value, scope)
 
 
-def _assign(state: State, node: ast.Assign, scope: Scope) -> None:
-    value = evaluate(state, node.value, scope)
-    _name_event(state, node.targets[0], value)
-    if isinstance(node.value, ast.Compare) and state.frames[-1].loops:
-        note_end(state, node, scope)
+def _assign(machine: Machine, node: ast.Assign, scope: Scope) -> None:
+    value = evaluate(machine, node.value, scope)
+    _name_event(machine, node.targets[0], value)
+    if isinstance(node.value, ast.Compare) and machine.frames[-1].loops:
+        note_end(machine, node, scope)
     whole = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
     if isinstance(node.value, ast.Call) or any(map(_makes, whole)):
-        _note_assigned(state, node.targets[0], value, scope)
+        _note_assigned(machine, node.targets[0], value, scope)
     for target in node.targets:
-        state.assign(target, value, scope)
+        machine.assign(target, value, scope)
 
 
 def _makes(node: ast.expr) -> bool:
@@ -75,22 +72,22 @@ def _makes(node: ast.expr) -> bool:
     )
 
 
-def _note_assigned(state: State, target: ast.expr, value: Value, scope: Scope) -> None:
+def _note_assigned(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> None:
     """Remember the names that a call's result went into, unless it gave nothing."""
     if isinstance(target, ast.Tuple):
         items = value.data if isinstance(value.data, tuple | list) else ()
         for index, element in enumerate(target.elts):
-            _note_assigned(state, element, items[index] if index < len(items) else value, scope)
+            _note_assigned(machine, element, items[index] if index < len(items) else value, scope)
     elif value.data is not None and not isinstance(value.data, bool | int | float | str):
         name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", None)
         if isinstance(name, str):
-            state.trace.assigned.setdefault(name, Site(scope.module.file, target.lineno))
-            state.trace.results.setdefault(name, value.data)
+            machine.trace.assigned.setdefault(name, Site(scope.module.file, target.lineno))
+            machine.trace.results.setdefault(name, value.data)
 
 
-def _name_event(state: State, target: ast.expr, value: Value) -> None:
+def _name_event(machine: Machine, target: ast.expr, value: Value) -> None:
     """Remember the variable that a recorded call's result first went into."""
-    event = state.events.get(id(value.data)) if not value.known else None
+    event = machine.events.get(id(value.data)) if not value.known else None
     if event is not None and not event.target:
         if isinstance(target, ast.Name):
             event.target = target.id
@@ -98,30 +95,30 @@ def _name_event(state: State, target: ast.expr, value: Value) -> None:
             event.target = target.attr
 
 
-def _annassign(state: State, node: ast.AnnAssign, scope: Scope) -> None:
+def _annassign(machine: Machine, node: ast.AnnAssign, scope: Scope) -> None:
     if node.value is not None:
-        value = evaluate(state, node.value, scope)
-        _name_event(state, node.target, value)
-        state.assign(node.target, value, scope)
+        value = evaluate(machine, node.value, scope)
+        _name_event(machine, node.target, value)
+        machine.assign(node.target, value, scope)
 
 
-def _augassign(state: State, node: ast.AugAssign, scope: Scope) -> None:
+def _augassign(machine: Machine, node: ast.AugAssign, scope: Scope) -> None:
     load = _as_load(node.target)
-    left = evaluate(state, load, scope)
-    right = evaluate(state, node.value, scope)
+    left = evaluate(machine, load, scope)
+    right = evaluate(machine, node.value, scope)
     if isinstance(left.data, list) and isinstance(node.op, ast.Add):
         added = iterate(right) or []
         if len(left.data) + len(added) <= MAX_DATA:
-            state.charge(len(added))
+            machine.charge(len(added))
             left.data.extend(added)
         return
     if isinstance(left.data, dict) and isinstance(node.op, ast.BitOr):
-        mapping = state.mapping(right) or {}
-        state.charge(len(mapping))
+        mapping = machine.mapping(right) or {}
+        machine.charge(len(mapping))
         left.data.update(mapping)
         return
     here = Origin("code", scope.module.file, node.lineno)
-    state.assign(node.target, state.made(binary(type(node.op), left, right, here)), scope)
+    machine.assign(node.target, machine.made(binary(type(node.op), left, right, here)), scope)
 
 
 def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
@@ -130,33 +127,33 @@ def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
     return target
 
 
-def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
+def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> None:
     for target in node.targets:
         if isinstance(target, ast.Subscript):
-            mapping = state.mapping(evaluate(state, target.value, scope))
+            mapping = machine.mapping(evaluate(machine, target.value, scope))
             key = (
-                plain_key(evaluate(state, target.slice, scope))
+                plain_key(evaluate(machine, target.slice, scope))
                 if not isinstance(target.slice, ast.Slice)
                 else None
             )
             if mapping is not None and key is not None:
                 mapping.pop(key, None)
             elif isinstance(key, int):
-                items = evaluate(state, target.value, scope).data
+                items = evaluate(machine, target.value, scope).data
                 if isinstance(items, list) and -len(items) <= key < len(items):
                     del items[key]
         elif isinstance(target, ast.Attribute):
-            mapping = state.mapping(evaluate(state, target.value, scope))
+            mapping = machine.mapping(evaluate(machine, target.value, scope))
             if mapping is not None:
                 mapping.pop(target.attr, None)
 
 
-def _return(state: State, node: ast.Return, scope: Scope) -> Flow:
-    value = evaluate(state, node.value, scope) if node.value is not None else Value(None)
+def _return(machine: Machine, node: ast.Return, scope: Scope) -> Flow:
+    value = evaluate(machine, node.value, scope) if node.value is not None else Value(None)
     return Flow("return", value)
 
 
-def _raise(state: State, node: ast.Raise, scope: Scope) -> None:
+def _raise(machine: Machine, node: ast.Raise, scope: Scope) -> None:
     """Leave by an exception where the program may catch it or a condition is in doubt.
 
     A submitted job is taken to work, so a `raise` that would end it means that something before
@@ -168,31 +165,31 @@ def _raise(state: State, node: ast.Raise, scope: Scope) -> None:
         name = ast.unparse(target).rsplit(".", 1)[-1]
     if name == "SystemExit" and isinstance(node.exc, ast.Call):
         for argument in node.exc.args:
-            evaluate(state, argument, scope)  # `raise SystemExit(main())`
-    if name == "SystemExit" or not state.certain or state.catches(name):
+            evaluate(machine, argument, scope)  # `raise SystemExit(main())`
+    if name == "SystemExit" or not machine.certain or machine.catches(name):
         raise Raised(name)
 
 
-def _try(state: State, node: ast.Try, scope: Scope) -> Flow | None:
+def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow | None:
     caught = {name for handler in node.handlers for name in _handled(handler)}
-    state.trying.append((len(state.frames), caught, len(node.body) <= 3))
+    machine.trying.append((len(machine.frames), caught, len(node.body) <= 3))
     try:
-        flow = execute(state, node.body, scope)
+        flow = execute(machine, node.body, scope)
     except Raised as error:
-        state.trying.pop()
+        machine.trying.pop()
         for handler in node.handlers:
             names = _handled(handler)
             if names & (lineage(error.name) | ANY_ERROR):
-                flow = execute(state, handler.body, scope)
+                flow = execute(machine, handler.body, scope)
                 break
         else:
-            execute(state, node.finalbody, scope)
+            execute(machine, node.finalbody, scope)
             raise
     else:
-        state.trying.pop()
+        machine.trying.pop()
         if flow is None:
-            flow = execute(state, node.orelse, scope)
-    final = execute(state, node.finalbody, scope)
+            flow = execute(machine, node.orelse, scope)
+    final = execute(machine, node.finalbody, scope)
     return final or flow
 
 
@@ -203,32 +200,32 @@ def _handled(handler: ast.ExceptHandler) -> set[str]:
     return {ast.unparse(node).rsplit(".", 1)[-1] for node in nodes}
 
 
-def _with(state: State, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow | None:
+def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow | None:
     for item in node.items:
-        value = evaluate(state, item.context_expr, scope)
+        value = evaluate(machine, item.context_expr, scope)
         if isinstance(value.data, Instance):
             enter = value.data.cls.lookup("__enter__")
             if enter is not None and isinstance(enter.data, Function):
                 site = Site(scope.module.file, node.lineno)
-                value = state.call_function(enter.data, [value], {}, site)
+                value = machine.call_function(enter.data, [value], {}, site)
         if item.optional_vars is not None:
-            state.assign(item.optional_vars, value, scope)
-    return execute(state, node.body, scope)
+            machine.assign(item.optional_vars, value, scope)
+    return execute(machine, node.body, scope)
 
 
-def _global(state: State, node: ast.Global, scope: Scope) -> None:
+def _global(machine: Machine, node: ast.Global, scope: Scope) -> None:
     scope.globals_.update(node.names)
 
 
-def _nonlocal(state: State, node: ast.Nonlocal, scope: Scope) -> None:
+def _nonlocal(machine: Machine, node: ast.Nonlocal, scope: Scope) -> None:
     scope.nonlocals.update(node.names)
 
 
-def _break(state: State, node: ast.Break, scope: Scope) -> Flow:
+def _break(machine: Machine, node: ast.Break, scope: Scope) -> Flow:
     return BREAK
 
 
-def _continue(state: State, node: ast.Continue, scope: Scope) -> Flow:
+def _continue(machine: Machine, node: ast.Continue, scope: Scope) -> Flow:
     return CONTINUE
 
 

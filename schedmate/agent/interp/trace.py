@@ -7,21 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from schedmate.agent.interp.invocation import given
 from schedmate.agent.interp.objects import Class, Site
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Value
-
-
-def given(
-    args: list[Value], kwargs: dict[str, Value], position: int | None, names: tuple[str, ...]
-) -> Value | None:
-    """The argument under the first of `names` that was given, else the one at `position`."""
-    for name in names:
-        if name in kwargs:
-            return kwargs[name]
-    if position is not None and position < len(args):
-        return args[position]
-    return None
 
 
 @dataclass(slots=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import builtins as python
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from schedmate.agent.interp import instances, passes
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import (
-    Args,
     Call,
     Instance,
-    Kwargs,
-    NativeFunction,
     RangeOf,
     Site,
     Symbol,
@@ -21,28 +21,24 @@ from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, tru
 from schedmate.agent.sizes import MAX_BITS, MAX_WORK, VALUE, characters, measure
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
-
 MAX_DIGITS = 400
 """Longest text read as a number [characters]."""
 
 
-def _len(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    data = args[0].data if args else None
+def _len(machine: Machine, call: Invocation) -> Value:
+    data = call.args[0].data if call.args else None
     if isinstance(data, Instance) and data.items is not None:
         data = data.items.data
-    if isinstance(data, str | list | tuple | dict) and id(data) not in state.gathered:
-        return Value(len(data), args[0].origin)
-    return passes.length_of(args[0]) if args else unknown("len")
+    if isinstance(data, str | list | tuple | dict) and id(data) not in machine.gathered:
+        return Value(len(data), call.args[0].origin)
+    return passes.length_of(call.args[0]) if call.args else unknown("len")
 
 
-def _convert(kind: type) -> NativeFunction:
-    def convert(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-        if not args:
+def _convert(kind: type) -> Handler:
+    def convert(machine: Machine, call: Invocation) -> Value:
+        if not call.args:
             return Value(kind())
-        value = args[0]
+        value = call.args[0]
         data = value.data
         if isinstance(data, Instance) and "value" in data.attrs and kind is str:
             return data.attrs["value"]
@@ -53,35 +49,37 @@ def _convert(kind: type) -> NativeFunction:
         if kind in (int, float) and characters(data) > MAX_DIGITS:
             return unknown(origin=value.origin)
         try:
-            return state.made(Value(kind(data), value.origin))
+            return machine.made(Value(kind(data), value.origin))
         except (TypeError, ValueError, OverflowError):
-            if state.expects("ValueError"):
+            if machine.expects("ValueError"):
                 raise Raised("ValueError") from None
             return unknown(origin=value.origin)
 
     return convert
 
 
-def _bool(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    decided = truth(args[0]) if args else False
-    return unknown() if decided is None else Value(decided, args[0].origin if args else None)
+def _bool(machine: Machine, call: Invocation) -> Value:
+    decided = truth(call.args[0]) if call.args else False
+    return (
+        unknown() if decided is None else Value(decided, call.args[0].origin if call.args else None)
+    )
 
 
-def _listing(kind: type) -> NativeFunction:
-    def build(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-        if not args:
+def _listing(kind: type) -> Callable[[Machine, Invocation], Value]:
+    def build(machine: Machine, call: Invocation) -> Value:
+        if not call.args:
             return Value(kind())
-        items = iterate(instances.enum_members(args[0]))
+        items = iterate(instances.enum_members(call.args[0]))
         if items is None:
-            return Value(Unknown(), args[0].origin)
-        return state.made(Value(kind(items), args[0].origin))
+            return Value(Unknown(), call.args[0].origin)
+        return machine.made(Value(kind(items), call.args[0].origin))
 
     return build
 
 
-def _set(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _set(machine: Machine, call: Invocation) -> Value:
     """A set, kept as a list of what it holds once each."""
-    made = _listing(list)(state, args, kwargs, site)
+    made = _listing(list)(machine, call)
     if made.known and isinstance(made.data, list):
         seen: dict[Any, Value] = {}
         for item in made.data:
@@ -91,61 +89,63 @@ def _set(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     return made
 
 
-def _dict(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _dict(machine: Machine, call: Invocation) -> Value:
     items: dict[Any, Value] = {}
-    if args and isinstance(args[0].data, Unknown | Call | Symbol) and not kwargs:
-        return unknown(origin=args[0].origin)
-    instances.fill_mapping(state, items, args, kwargs)
+    if call.args and isinstance(call.args[0].data, Unknown | Call | Symbol) and not call.kwargs:
+        return unknown(origin=call.args[0].origin)
+    instances.fill_mapping(machine, items, call.args, call.kwargs)
     return Value(items)
 
 
-def _range(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if len(args) == 1:
-        parts = (Value(0), args[0], Value(1))
-    elif len(args) >= 2:
-        parts = (args[0], args[1], args[2] if len(args) > 2 else Value(1))
+def _range(machine: Machine, call: Invocation) -> Value:
+    if len(call.args) == 1:
+        parts = (Value(0), call.args[0], Value(1))
+    elif len(call.args) >= 2:
+        parts = (call.args[0], call.args[1], call.args[2] if len(call.args) > 2 else Value(1))
     else:
         return unknown()
-    return Value(RangeOf(*parts), origin_of(*args))
+    return Value(RangeOf(*parts), origin_of(*call.args))
 
 
-def _enumerate(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if not args:
+def _enumerate(machine: Machine, call: Invocation) -> Value:
+    if not call.args:
         return unknown()
-    items = iterate(args[0])
-    start = kwargs.get("start", args[1] if len(args) > 1 else Value(0)).data
+    items = iterate(call.args[0])
+    start = call.kwargs.get("start", call.args[1] if len(call.args) > 1 else Value(0)).data
     if items is None or not isinstance(start, int):
-        return Value(Unknown(), args[0].origin)
-    state.charge(2 * VALUE * len(items))
+        return Value(Unknown(), call.args[0].origin)
+    machine.charge(2 * VALUE * len(items))
     return Value([Value((Value(start + i), item)) for i, item in enumerate(items)])
 
 
-def _zip(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _zip(machine: Machine, call: Invocation) -> Value:
     columns = []
-    for value in args:
+    for value in call.args:
         columns.append(iterate(value))
-        state.charge(VALUE + len(columns[-1] or ()))
+        machine.charge(VALUE + len(columns[-1] or ()))
     known = [column for column in columns if column is not None]
     if not columns or len(known) != len(columns):
-        counts = [value for value in args if isinstance(value.data, RangeOf)]
+        counts = [value for value in call.args if isinstance(value.data, RangeOf)]
         return counts[0] if counts else unknown()  # `zip(range(steps), batches)` goes so often
     return Value([Value(tuple(row)) for row in zip(*known, strict=False)])
 
 
-def _map(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    items = iterate(args[1]) if len(args) == 2 else None
+def _map(machine: Machine, call: Invocation) -> Value:
+    items = iterate(call.args[1]) if len(call.args) == 2 else None
     if items is None or len(items) > 500:
         return unknown()
-    return Value([state.call(args[0], [item], {}, site) for item in items])
+    return Value([machine.call(call.args[0], [item], {}, call.site) for item in items])
 
 
-def _filter(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    items = iterate(args[1]) if len(args) == 2 else None
+def _filter(machine: Machine, call: Invocation) -> Value:
+    items = iterate(call.args[1]) if len(call.args) == 2 else None
     if items is None or len(items) > 500:
         return unknown()
     kept = []
     for item in items:
-        decided = truth(item if args[0].data is None else state.call(args[0], [item], {}, site))
+        decided = truth(
+            item if call.args[0].data is None else machine.call(call.args[0], [item], {}, call.site)
+        )
         if decided is None:
             return unknown()
         if decided:
@@ -153,24 +153,30 @@ def _filter(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
     return Value(kept)
 
 
-def _sorted(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    items = iterate(args[0]) if args else None
+def _sorted(machine: Machine, call: Invocation) -> Value:
+    items = iterate(call.args[0]) if call.args else None
     if items is None:
-        files = bool(args) and isinstance(args[0].data, Call) and args[0].data.path == "glob.glob"
-        return args[0] if files else unknown()
-    return Value(in_order(state, items, kwargs, site))
+        files = (
+            bool(call.args)
+            and isinstance(call.args[0].data, Call)
+            and call.args[0].data.path == "glob.glob"
+        )
+        return call.args[0] if files else unknown()
+    return Value(in_order(machine, items, call.kwargs, call.site))
 
 
-def in_order(state: State, items: list[Value], kwargs: Kwargs, site: Site) -> list[Value]:
+def in_order(
+    machine: Machine, items: list[Value], kwargs: dict[str, Value], site: Site
+) -> list[Value]:
     """`items` sorted by `key` and `reverse`; as they are where that cannot be told."""
     key = kwargs.get("key", Value(None))
     keys = items
     if key.data is not None and len(items) <= 500:
-        keys = [state.call(key, [item], {}, site) for item in items]
+        keys = [machine.call(key, [item], {}, site) for item in items]
     size = measure(keys, plain=True)
     if size is None:
         return items
-    state.charge(size)
+    machine.charge(size)
     down = truth(kwargs.get("reverse", Value(False))) is True
     try:
         order = sorted(range(len(items)), key=lambda i: keys[i].plain(), reverse=down)
@@ -179,30 +185,31 @@ def in_order(state: State, items: list[Value], kwargs: Kwargs, site: Site) -> li
     return [items[i] for i in order]
 
 
-def _reversed(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    items = iterate(args[0]) if args else None
-    return unknown() if items is None else state.made(Value(items[::-1]))
+def _reversed(machine: Machine, call: Invocation) -> Value:
+    items = iterate(call.args[0]) if call.args else None
+    return unknown() if items is None else machine.made(Value(items[::-1]))
 
 
-def _numeric(name: str) -> NativeFunction:
+def _numeric(name: str) -> Handler:
     function = getattr(python, name)
 
-    def apply(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+    def apply(machine: Machine, call: Invocation) -> Value:
+        args = call.args
         if len(args) == 1 and isinstance(args[0].data, list | tuple) and name != "abs":
             args = list(args[0].data)
             if name in ("sum", "any", "all"):
                 args = [Value(args)]
-        key = kwargs.get("key")
+        key = call.kwargs.get("key")
         if key is not None and name in ("min", "max"):
             items = iterate(args[0]) if len(args) == 1 else args
-            ordered = in_order(state, items or [], {"key": key}, site)
+            ordered = in_order(machine, items or [], {"key": key}, call.site)
             return ordered[0 if name == "min" else -1] if ordered else unknown()
         size = measure(args, plain=True)
         if not args or size is None:
             return passes.same(args) or unknown(origin=origin_of(*args))
         if not _bearable(name, args, size):
             return unknown(origin=origin_of(*args))
-        state.charge(size)
+        machine.charge(size)
         try:
             return lifted(function(*(value.plain() for value in args)), origin_of(*args))
         except (TypeError, ValueError, OverflowError):
@@ -221,9 +228,9 @@ def _bearable(name: str, args: list[Value], size: int) -> bool:
     return True
 
 
-def _any_all(name: str) -> NativeFunction:
-    def apply(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-        items = iterate(args[0]) if args else None
+def _any_all(name: str) -> Handler:
+    def apply(machine: Machine, call: Invocation) -> Value:
+        items = iterate(call.args[0]) if call.args else None
         if items is None:
             return unknown()
         outcomes = [truth(item) for item in items]
@@ -235,18 +242,18 @@ def _any_all(name: str) -> NativeFunction:
     return apply
 
 
-def _iter(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    return args[0] if args else unknown()
+def _iter(machine: Machine, call: Invocation) -> Value:
+    return call.args[0] if call.args else unknown()
 
 
-def _next(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    items = iterate(args[0]) if args else None
+def _next(machine: Machine, call: Invocation) -> Value:
+    items = iterate(call.args[0]) if call.args else None
     if items:
         return items[0]
-    return state.element(args[0]) if args else unknown()
+    return machine.element(call.args[0]) if call.args else unknown()
 
 
-FUNCTIONS: dict[str, NativeFunction] = {
+FUNCTIONS: dict[str, Handler] = {
     "len": _len,
     "int": _convert(int),
     "float": _convert(float),

@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import as_config
 from schedmate.agent.interp.objects import (
-    Args,
     Call,
     FileHandle,
-    Kwargs,
-    NativeFunction,
     Scope,
-    Site,
 )
 from schedmate.agent.interp.paths import open_file
 from schedmate.agent.interp.source import parse_tolerant
 from schedmate.agent.syntax import parse_expression
 from schedmate.agent.values import Unknown, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def _print(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _print(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-def _open(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    path = args[0] if args else kwargs.get("file", unknown())
-    mode = args[1] if len(args) > 1 else kwargs.get("mode", Value("r"))
+def _open(machine: Machine, call: Invocation) -> Value:
+    path = call.args[0] if call.args else call.kwargs.get("file", unknown())
+    mode = call.args[1] if len(call.args) > 1 else call.kwargs.get("mode", Value("r"))
     if isinstance(mode.data, str) and any(letter in mode.data for letter in "wax"):
         return unknown()
-    handle = open_file(state, path)
+    handle = open_file(machine, path)
     if not isinstance(handle.data, FileHandle):
-        state.record("open", [path], kwargs, site)
+        machine.record("open", [path], call.kwargs, call.site)
     return handle
 
 
-def _eval(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _eval(machine: Machine, call: Invocation) -> Value:
     """An expression given as text, followed like the program's own."""
-    text = args[0].data if args else None
+    text = call.args[0].data if call.args else None
     if not isinstance(text, str) or len(text) > 2000:
         return unknown()
     try:
@@ -52,50 +46,50 @@ def _eval(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
         return unknown(text[:80])
     for part in ast.walk(node):
         if isinstance(part, ast.expr):
-            part.lineno = part.end_lineno = site.line
-    value = evaluate(state, node, state.frames[-1].scope)
+            part.lineno = part.end_lineno = call.site.line
+    value = evaluate(machine, node, machine.frames[-1].scope)
     undefined = isinstance(node, ast.Name) and isinstance(value.data, Unknown)
-    if undefined and state.expects("NameError"):
+    if undefined and machine.expects("NameError"):
         raise Raised("NameError")  # `try: value = eval(text)`, `except: pass`
-    return Value(value.data, args[0].origin or value.origin)
+    return Value(value.data, call.args[0].origin or value.origin)
 
 
-def _exec(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _exec(machine: Machine, call: Invocation) -> Value:
     """`exec(open(path).read())`: a file of the repository, followed in the present scope."""
-    text = args[0].data if args else None
-    if isinstance(args[0].data, Call) and args[0].data.args:
-        text = args[0].data.args[0].data
-    path = state.texts.get(text) if isinstance(text, str) else None
+    text = call.args[0].data if call.args else None
+    if isinstance(call.args[0].data, Call) and call.args[0].data.args:
+        text = call.args[0].data.args[0].data
+    path = machine.texts.get(text) if isinstance(text, str) else None
     if path is None:
         return Value(None)
-    file = state.sources.relative(path)
-    tree = parse_tolerant(str(text), file, state.trace)
+    file = machine.sources.relative(path)
+    tree = parse_tolerant(str(text), file, machine.trace)
     if tree is None:
         return Value(None)
-    module = state.sources.module(path, path.stem)
-    frame = state.frames[-1]
-    target = args[1].data if len(args) > 1 else frame.scope.names
+    module = machine.sources.module(path, path.stem)
+    frame = machine.frames[-1]
+    target = call.args[1].data if len(call.args) > 1 else frame.scope.names
     scope = Scope(module)
     if isinstance(target, dict):
         scope.names = target
-    state.follow(tree.body, scope)
+    machine.follow(tree.body, scope)
     for name, value in scope.names.items():
         if value.known:
             scope.names[name] = as_config(value, file)
-    state.configs.append((file, Value(dict(scope.names))))
+    machine.configs.append((file, Value(dict(scope.names))))
     return Value(None)
 
 
-def _import(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    name = args[0].data if args else None
-    return state.import_module(name) if isinstance(name, str) else unknown()
+def _import(machine: Machine, call: Invocation) -> Value:
+    name = call.args[0].data if call.args else None
+    return machine.import_module(name) if isinstance(name, str) else unknown()
 
 
-def _exit(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _exit(machine: Machine, call: Invocation) -> Value:
     raise Raised("SystemExit")
 
 
-FUNCTIONS: dict[str, NativeFunction] = {
+FUNCTIONS: dict[str, Handler] = {
     "print": _print,
     "open": _open,
     "eval": _eval,

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp import classes, methods
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import (
-    Args,
     AttrDict,
     Bound,
     Call,
     Class,
     Function,
     Instance,
-    Kwargs,
     Module,
     Native,
-    NativeFunction,
     Partial,
     PathStr,
-    Site,
     Super,
     Symbol,
 )
 from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Unknown, Value, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -98,12 +92,12 @@ def type_name(value: Value) -> str:
     return data.path if isinstance(data, Symbol) else ""
 
 
-def is_instance(state: State, value: Value, kind: Value) -> bool | None:
+def is_instance(machine: Machine, value: Value, kind: Value) -> bool | None:
     """`isinstance(value, kind)`, None when it cannot be decided."""
     if isinstance(kind.data, tuple | list):
         if measure(kind.data, limit=MAX_DATA) is None:
             return None
-        outcomes = [is_instance(state, value, item) for item in kind.data]
+        outcomes = [is_instance(machine, value, item) for item in kind.data]
         return True if True in outcomes else None if None in outcomes else False
     data = value.data
     if isinstance(data, Unknown | Symbol | Call):
@@ -129,37 +123,37 @@ def is_instance(state: State, value: Value, kind: Value) -> bool | None:
     return None
 
 
-def _isinstance(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    outcome = is_instance(state, args[0], args[1]) if len(args) == 2 else None
+def _isinstance(machine: Machine, call: Invocation) -> Value:
+    outcome = is_instance(machine, call.args[0], call.args[1]) if len(call.args) == 2 else None
     return unknown() if outcome is None else Value(outcome)
 
 
-def _issubclass(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if len(args) == 2 and isinstance(args[0].data, Class):
-        if isinstance(args[1].data, Class):
-            return Value(args[1].data in args[0].data.mro())
-        name = classes.last(type_name(args[1]))
-        if name in {classes.last(base) for base in args[0].data.external_bases()}:
+def _issubclass(machine: Machine, call: Invocation) -> Value:
+    if len(call.args) == 2 and isinstance(call.args[0].data, Class):
+        if isinstance(call.args[1].data, Class):
+            return Value(call.args[1].data in call.args[0].data.mro())
+        name = classes.last(type_name(call.args[1]))
+        if name in {classes.last(base) for base in call.args[0].data.external_bases()}:
             return Value(True)
     return unknown()
 
 
-def _getattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if len(args) < 2 or not isinstance(args[1].data, str):
+def _getattr(machine: Machine, call: Invocation) -> Value:
+    if len(call.args) < 2 or not isinstance(call.args[1].data, str):
         return unknown()
-    state.trace.looked_up.add(args[1].data)
-    found = has_attribute(state, args[0], args[1].data)
-    if found is False and len(args) > 2:
-        return args[2]
-    value = state.getattr(args[0], args[1].data)
-    if len(args) > 2 and isinstance(value.data, Unknown | Symbol) and found is None:
-        return value if isinstance(value.data, Symbol) else unknown(args[1].data)
-    if isinstance(value.data, Function | Class | Symbol) and args[1].origin is not None:
-        return Value(value.data, args[1].origin)
+    machine.trace.looked_up.add(call.args[1].data)
+    found = has_attribute(machine, call.args[0], call.args[1].data)
+    if found is False and len(call.args) > 2:
+        return call.args[2]
+    value = machine.getattr(call.args[0], call.args[1].data)
+    if len(call.args) > 2 and isinstance(value.data, Unknown | Symbol) and found is None:
+        return value if isinstance(value.data, Symbol) else unknown(call.args[1].data)
+    if isinstance(value.data, Function | Class | Symbol) and call.args[1].origin is not None:
+        return Value(value.data, call.args[1].origin)
     return value
 
 
-def has_attribute(state: State, value: Value, name: str) -> bool | None:
+def has_attribute(machine: Machine, value: Value, name: str) -> bool | None:
     """`hasattr(value, name)`, None when it cannot be decided."""
     data = value.data
     if isinstance(data, AttrDict):
@@ -173,7 +167,7 @@ def has_attribute(state: State, value: Value, name: str) -> bool | None:
             return None
         return False if not data.cls.external_bases() else None
     if isinstance(data, Module):
-        return state.module_attr(data, name) is not None
+        return machine.module_attr(data, name) is not None
     if name == "__dict__" and (value.known or isinstance(data, Class | Function)):
         return isinstance(data, Class | Function)
     if isinstance(data, Class) and data.lookup(name) is not None:
@@ -185,81 +179,81 @@ def has_attribute(state: State, value: Value, name: str) -> bool | None:
     return None
 
 
-def _hasattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if len(args) == 2 and isinstance(args[1].data, str):
-        found = has_attribute(state, args[0], args[1].data)
+def _hasattr(machine: Machine, call: Invocation) -> Value:
+    if len(call.args) == 2 and isinstance(call.args[1].data, str):
+        found = has_attribute(machine, call.args[0], call.args[1].data)
         return unknown() if found is None else Value(found)
     return unknown()
 
 
-def _setattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if len(args) == 3 and isinstance(args[1].data, str):
-        state.setattr(args[0], args[1].data, args[2])
+def _setattr(machine: Machine, call: Invocation) -> Value:
+    if len(call.args) == 3 and isinstance(call.args[1].data, str):
+        machine.setattr(call.args[0], call.args[1].data, call.args[2])
     return Value(None)
 
 
-def _delattr(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    held = args[0].data if len(args) == 2 else None
+def _delattr(machine: Machine, call: Invocation) -> Value:
+    held = call.args[0].data if len(call.args) == 2 else None
     attrs = held if isinstance(held, dict) else getattr(held, "attrs", {})
-    if state.certain and len(args) == 2 and isinstance(args[1].data, str):
-        attrs.pop(args[1].data, None)
+    if machine.certain and len(call.args) == 2 and isinstance(call.args[1].data, str):
+        attrs.pop(call.args[1].data, None)
     return Value(None)
 
 
-def _dir(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
+def _dir(machine: Machine, call: Invocation) -> Value:
     """`dir(x)` of an object or class of the repository."""
-    data = args[0].data if args else None
+    data = call.args[0].data if call.args else None
     if not isinstance(data, Instance | Class):
         return unknown()
     cls = data.cls if isinstance(data, Instance) else data
     names = {name for current in cls.mro() for name in current.attrs}
     if isinstance(data, Instance):
         names |= set(data.attrs)
-    return Value([Value(name) for name in sorted(names)], args[0].origin)
+    return Value([Value(name) for name in sorted(names)], call.args[0].origin)
 
 
-def _vars(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if not args:
-        return _locals(state, args, kwargs, site)
-    data = args[0].data
+def _vars(machine: Machine, call: Invocation) -> Value:
+    if not call.args:
+        return _locals(machine, call)
+    data = call.args[0].data
     if isinstance(data, dict):
-        return args[0]
+        return call.args[0]
     if isinstance(data, Instance):
-        return Value(data.attrs, args[0].origin)
+        return Value(data.attrs, call.args[0].origin)
     if isinstance(data, Class):
-        return Value(data.attrs, args[0].origin)
+        return Value(data.attrs, call.args[0].origin)
     if isinstance(data, Module):
-        return args[0]
+        return call.args[0]
     return unknown()
 
 
-def _globals(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    return Value(state.frames[-1].scope.module.scope.names)
+def _globals(machine: Machine, call: Invocation) -> Value:
+    return Value(machine.frames[-1].scope.module.scope.names)
 
 
-def _locals(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    return Value(state.frames[-1].scope.names)
+def _locals(machine: Machine, call: Invocation) -> Value:
+    return Value(machine.frames[-1].scope.names)
 
 
-def _super(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if len(args) == 2 and isinstance(args[0].data, Class):
-        return Value(Super(args[0].data, args[1]))
-    for frame in reversed(state.frames):
+def _super(machine: Machine, call: Invocation) -> Value:
+    if len(call.args) == 2 and isinstance(call.args[0].data, Class):
+        return Value(Super(call.args[0].data, call.args[1]))
+    for frame in reversed(machine.frames):
         if frame.cls is not None and frame.self is not None:
             return Value(Super(frame.cls, frame.self))
     return unknown()
 
 
-def _callable(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    data = args[0].data if args else None
+def _callable(machine: Machine, call: Invocation) -> Value:
+    data = call.args[0].data if call.args else None
     if isinstance(data, Function | Class | Native | Bound | Partial):
         return Value(True)
-    if args and (args[0].known or isinstance(data, dict)):
+    if call.args and (call.args[0].known or isinstance(data, dict)):
         return Value(False)
     return unknown()
 
 
-FUNCTIONS: dict[str, NativeFunction] = {
+FUNCTIONS: dict[str, Handler] = {
     "isinstance": _isinstance,
     "issubclass": _issubclass,
     "getattr": _getattr,

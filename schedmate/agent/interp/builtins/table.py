@@ -4,51 +4,52 @@ from __future__ import annotations
 
 import ast
 import builtins as python
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.builtins import data, execution, introspection
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import (
-    Args,
     Class,
     Instance,
-    Kwargs,
     Native,
-    NativeFunction,
     Site,
     Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
+
+def _id(machine: Machine, call: Invocation) -> Value:
+    return call.args[0] if call.args else unknown()
 
 
-def _id(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    return args[0] if args else unknown()
-
-
-def _type(state: State, args: Args, kwargs: Kwargs, site: Site) -> Value:
-    if len(args) == 1:
-        data = args[0].data
+def _type(machine: Machine, call: Invocation) -> Value:
+    if len(call.args) == 1:
+        data = call.args[0].data
         if isinstance(data, Instance):
             return Value(data.cls)
-        if args[0].known or isinstance(data, dict | list | tuple):
+        if call.args[0].known or isinstance(data, dict | list | tuple):
             name = "NoneType" if data is None else type(data).__name__
             return BUILTINS.get(name, unknown())
-    if len(args) == 3 and isinstance(args[0].data, str) and isinstance(args[2].data, dict):
-        return _new_class(state, args[0].data, args[1], args[2].data, site)
+    if (
+        len(call.args) == 3
+        and isinstance(call.args[0].data, str)
+        and isinstance(call.args[2].data, dict)
+    ):
+        return _new_class(machine, call.args[0].data, call.args[1], call.args[2].data, call.site)
     return unknown()
 
 
-def _new_class(state: State, name: str, bases: Value, attrs: dict[str, Value], site: Site) -> Value:
+def _new_class(
+    machine: Machine, name: str, bases: Value, attrs: dict[str, Value], site: Site
+) -> Value:
     """`type(name, bases, attributes)`: a class that no `class` statement makes."""
     node = ast.ClassDef(name, [], [], [], [], lineno=site.line)
-    made = Class(name, node, state.frames[-1].scope, iterate(bases) or [], dict(attrs))
+    made = Class(name, node, machine.frames[-1].scope, iterate(bases) or [], dict(attrs))
     return Value(made, Origin("code", site.file, site.line))
 
 
-_FUNCTIONS: dict[str, NativeFunction] = {
+_FUNCTIONS: dict[str, Handler] = {
     **introspection.FUNCTIONS,
     **data.FUNCTIONS,
     **execution.FUNCTIONS,

@@ -6,10 +6,12 @@ import posixpath
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp.builtins.table import BUILTINS
-from schedmate.agent.interp.invocation import Handler, Invocation, identity
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import PathStr
 from schedmate.agent.interp.paths import bearable, mislaid
 from schedmate.agent.interp.values_ops import origin_of
@@ -17,13 +19,10 @@ from schedmate.agent.sizes import MAX_PATH, joined
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
 from schedmate.paths import children, is_dir, matching
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 MAX_LISTING = 500
 
 
-def path_join(state: State, call: Invocation) -> Value:
+def path_join(machine: Machine, call: Invocation) -> Value:
     parts = [a.data for a in call.args]
     if not parts or not all(isinstance(part, str) for part in parts):
         start = list(takewhile(lambda part: isinstance(part, str), parts))
@@ -39,7 +38,7 @@ def path_join(state: State, call: Invocation) -> Value:
 
 
 def _path_function(function: Callable[[str], Any]) -> Handler:
-    def apply(state: State, call: Invocation) -> Value:
+    def apply(machine: Machine, call: Invocation) -> Value:
         value = call.first
         if not isinstance(value.data, str) or len(value.data) > MAX_PATH:
             return unknown(origin=value.origin)
@@ -51,49 +50,49 @@ def _path_function(function: Callable[[str], Any]) -> Handler:
     return apply
 
 
-def exists(state: State, call: Invocation) -> Value:
-    return unknown() if _found(state, call.first) is None else Value(True)
+def exists(machine: Machine, call: Invocation) -> Value:
+    return unknown() if _found(machine, call.first) is None else Value(True)
 
 
-def is_folder(state: State, call: Invocation) -> Value:
-    found = _found(state, call.first)
+def is_folder(machine: Machine, call: Invocation) -> Value:
+    found = _found(machine, call.first)
     return unknown() if found is None else Value(is_dir(found))
 
 
-def _found(state: State, path: Value) -> Path | None:
+def _found(machine: Machine, path: Value) -> Path | None:
     if not isinstance(path.data, str):
         return None
-    return state.sources.locate(path.data) or mislaid(state, path)
+    return machine.sources.locate(path.data) or mislaid(machine, path)
 
 
-def is_file(state: State, call: Invocation) -> Value:
-    folder = is_folder(state, call)
+def is_file(machine: Machine, call: Invocation) -> Value:
+    folder = is_folder(machine, call)
     return Value(not folder.data) if isinstance(folder.data, bool) else folder
 
 
-def listdir(state: State, call: Invocation) -> Value:
+def listdir(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else Value(".")
-    found = state.sources.locate(path.data) if isinstance(path.data, str) else None
+    found = machine.sources.locate(path.data) if isinstance(path.data, str) else None
     if found is None or not is_dir(found):
         return unknown()
     names = [child.name for child in children(found)][:MAX_LISTING]
     return Value([Value(name) for name in names])
 
 
-def glob(state: State, call: Invocation) -> Value | None:
+def glob(machine: Machine, call: Invocation) -> Value | None:
     """The repository's files of a pattern; None, a call like any other, for those elsewhere."""
     pattern = call.args[0].data if call.args else None
     if not isinstance(pattern, str) or "**" in pattern or not bearable(pattern):
         return None
     folder, _, name = pattern.rpartition("/")
-    found = state.sources.locate(folder or ".")
+    found = machine.sources.locate(folder or ".")
     if found is None or not is_dir(found) or "*" in folder:
         return None
     files = sorted(str(child) for child in matching(found, name or "*", MAX_LISTING))
     return Value([Value(file) for file in files])
 
 
-def make_path(state: State, call: Invocation) -> Value:
+def make_path(machine: Machine, call: Invocation) -> Value:
     parts = [a.data for a in call.args]
     if not parts:
         return Value(PathStr("."))
@@ -102,10 +101,10 @@ def make_path(state: State, call: Invocation) -> Value:
     return Value(PathStr(posixpath.join(*parts)), origin_of(*call.args))
 
 
-def open_file(state: State, call: Invocation) -> Value | None:
+def open_file(machine: Machine, call: Invocation) -> Value | None:
     """A library's own `open`."""
     opener = BUILTINS.get("open")
-    return state.call(opener, call.args, call.kwargs, call.site) if opener is not None else None
+    return machine.call(opener, call.args, call.kwargs, call.site) if opener is not None else None
 
 
 HANDLERS: dict[str, Handler] = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs import compose_hydra
 from schedmate.agent.configs.class_keys import argument_keys, built_by, class_keys, is_instruction
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.omegaconf import RESOLVERS, omega_structured
 from schedmate.agent.interp.libs.registries import class_named
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -27,11 +28,8 @@ from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_dir
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def store(state: State, call: Invocation) -> Value:
+def store(machine: Machine, call: Invocation) -> Value:
     """`ConfigStore.instance().store(name=..., node=..., group=...)`."""
     name = call.argument(1, "name")
     node = call.argument(2, "node")
@@ -39,22 +37,22 @@ def store(state: State, call: Invocation) -> Value:
     if name is None or node is None or not isinstance(name.data, str):
         return Value(None)
     tree = omega_structured(
-        state, Invocation("omegaconf.OmegaConf.structured", [node], {}, call.site)
+        machine, Invocation("omegaconf.OmegaConf.structured", [node], {}, call.site)
     )
     prefix = f"{group.data}/" if group is not None and isinstance(group.data, str) else ""
-    held: dict[str, Value] = state.shared.setdefault("hydra_store", {})
+    held: dict[str, Value] = machine.shared.setdefault("hydra_store", {})
     held[prefix + name.data] = plain_tree(tree)
     return Value(None)
 
 
-def compose_for(state: State, function: Function, decorator: Symbol | Call) -> Value:
+def compose_for(machine: Machine, function: Function, decorator: Symbol | Call) -> Value:
     """The config that `@hydra.main(config_path=..., config_name=...)` passes to `function`."""
     args = decorator.args if isinstance(decorator, Call) else []
     kwargs = decorator.kwargs if isinstance(decorator, Call) else {}
     path = _text(kwargs.get("config_path", args[0] if args else Value(None)))
     name = _text(kwargs.get("config_name", args[1] if len(args) > 1 else Value(None)))
     overrides: list[Value] = []
-    argv = list(state.argv[1:])
+    argv = list(machine.argv[1:])
     index = 0
     directory: str | None = None
     while index < len(argv):
@@ -76,130 +74,130 @@ def compose_for(state: State, function: Function, decorator: Symbol | Call) -> V
     if path is not None and path.endswith((".yaml", ".yml")):
         # Hydra before 1.0 named the primary config by a file
         path, _, name = path.rpartition("/")
-    folder = _folder(state, function.module.path, path or ".", bool(args or kwargs))
-    _register_resolvers(state, function)
-    return compose(state, folder, name, overrides, [directory] if directory else [])
+    folder = _folder(machine, function.module.path, path or ".", bool(args or kwargs))
+    _register_resolvers(machine, function)
+    return compose(machine, folder, name, overrides, [directory] if directory else [])
 
 
-def _register_resolvers(state: State, function: Function) -> None:
+def _register_resolvers(machine: Machine, function: Function) -> None:
     """Import what the main function imports first: values are looked up after that."""
     for node in function.node.body if isinstance(function.node, ast.FunctionDef) else []:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                state.import_module(alias.name, function.module)
+                machine.import_module(alias.name, function.module)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            state.import_module(node.module, function.module)
+            machine.import_module(node.module, function.module)
 
 
 def _text(value: Value) -> str | None:
     return value.data if isinstance(value.data, str) else None
 
 
-def _folder(state: State, module: Path, path: str | None, given: bool) -> Path:
+def _folder(machine: Machine, module: Path, path: str | None, given: bool) -> Path:
     if path is None:
         return module.parent
     if path.startswith("pkg://"):
         path = path.removeprefix("pkg://").replace(".", "/")
-    for base in (module.parent, *state.sources.roots, state.sources.root):
+    for base in (module.parent, *machine.sources.roots, machine.sources.root):
         candidate = base / path
-        if is_dir(candidate) and state.sources.inside(candidate):
+        if is_dir(candidate) and machine.sources.inside(candidate):
             return candidate.resolve()
-    state.trace.warn(f"{path}: the Hydra config directory is not in the repository")
+    machine.trace.warn(f"{path}: the Hydra config directory is not in the repository")
     return module.parent
 
 
 def compose(
-    state: State, folder: Path, name: str | None, overrides: list[Value], more: list[str]
+    machine: Machine, folder: Path, name: str | None, overrides: list[Value], more: list[str]
 ) -> Value:
     """Compose and note a Hydra config; unknown when it cannot be read.
 
     Without a name it is an empty one, in which the overrides set what they say.
     """
-    extra = [found for text in more if (found := state.sources.locate(text)) is not None]
+    extra = [found for text in more if (found := machine.sources.locate(text)) is not None]
     try:
         composed = compose_hydra(
             folder,
             (name or "").removesuffix(".yaml").removesuffix(".yml"),
             overrides,
-            state.sources.root,
-            structured=state.shared.get("hydra_store"),
+            machine.sources.root,
+            structured=machine.shared.get("hydra_store"),
             search_path=extra,
-            resolvers=state.shared.get(RESOLVERS),
+            resolvers=machine.shared.get(RESOLVERS),
         )
     except InputError as error:
-        state.trace.warn(str(error))
+        machine.trace.warn(str(error))
         return unknown(name or "")
     for warning in composed.warnings:
-        state.trace.warn(warning)
+        machine.trace.warn(warning)
     config = attr_tree(composed.config, "omegaconf")
     choices = Value(dict(composed.choices.items()))
-    state.trace.settings.append(Settings("hydra", config, "config"))
-    state.trace.settings.append(Settings("hydra choices", choices, "choices"))
+    machine.trace.settings.append(Settings("hydra", config, "config"))
+    machine.trace.settings.append(Settings("hydra choices", choices, "choices"))
     return config
 
 
-def initialize(state: State, call: Invocation) -> Value:
+def initialize(machine: Machine, call: Invocation) -> Value:
     path = call.argument(1, "config_path", "config_dir")
-    state.shared["hydra_path"] = _text(path) if path is not None else None
+    machine.shared["hydra_path"] = _text(path) if path is not None else None
     return unknown()
 
 
-def initialize_module(state: State, call: Invocation) -> Value:
+def initialize_module(machine: Machine, call: Invocation) -> Value:
     """`hydra.initialize_config_module("package.configs")`."""
     name = call.argument(0, "config_module")
     if name is not None and isinstance(name.data, str):
-        state.shared["hydra_path"] = f"pkg://{name.data}"
+        machine.shared["hydra_path"] = f"pkg://{name.data}"
     return unknown()
 
 
-def compose_call(state: State, call: Invocation) -> Value:
+def compose_call(machine: Machine, call: Invocation) -> Value:
     """`hydra.compose(config_name=..., overrides=[...])` after `hydra.initialize`."""
     name = call.argument(0, "config_name")
     given = call.argument(1, "overrides")
     overrides = list(given.data) if given is not None and isinstance(given.data, list) else []
-    path = state.shared.get("hydra_path")
-    folder = _folder(state, state.frames[-1].scope.module.path, path, True)
-    return compose(state, folder, _text(name) if name is not None else None, overrides, [])
+    path = machine.shared.get("hydra_path")
+    folder = _folder(machine, machine.frames[-1].scope.module.path, path, True)
+    return compose(machine, folder, _text(name) if name is not None else None, overrides, [])
 
 
-def run(state: State, call: Invocation) -> Value:
+def run(machine: Machine, call: Invocation) -> Value:
     """`hydra._internal.utils._run_hydra(task_function=main, ...)`, for decorators built on it."""
     task = call.kwargs.get("task_function")
     if task is None or not isinstance(task.data, Function):
         return unknown()
     said = {key: value for key, value in call.kwargs.items() if key.startswith("config_")}
-    config = compose_for(state, task.data, Call("hydra.main", [], said))
-    return state.call(Value(task.data.undecorated()), [config], {}, call.site)
+    config = compose_for(machine, task.data, Call("hydra.main", [], said))
+    return machine.call(Value(task.data.undecorated()), [config], {}, call.site)
 
 
 # -- instantiate -----------------------------------------------------------
 
 
-def instantiate(state: State, call: Invocation) -> Value:
+def instantiate(machine: Machine, call: Invocation) -> Value:
     """`hydra.utils.instantiate(config, *args, **kwargs)`."""
     config = call.argument(0, "config")
     if config is None:
         return unknown()
     rest = call.args[1:] if "config" not in call.kwargs else call.args
     kwargs = {k: v for k, v in call.kwargs.items() if k != "config"}
-    return build(state, config, list(rest), kwargs, call.site)
+    return build(machine, config, list(rest), kwargs, call.site)
 
 
 def build(
-    state: State, config: Value, args: list[Value], kwargs: dict[str, Value], site: Site
+    machine: Machine, config: Value, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
     """Make what a config with a `_target_` or `class_path` describes; leave other values."""
     if isinstance(config.data, list | tuple):
-        return Value([build(state, item, [], {}, site) for item in config.data], config.origin)
+        return Value([build(machine, item, [], {}, site) for item in config.data], config.origin)
     if not isinstance(config.data, dict):
         if isinstance(config.data, Instance):
-            mapping = state.mapping(config) or config.data.attrs
+            mapping = machine.mapping(config) or config.data.attrs
             if any(key in mapping for key in class_keys("path")):
-                return build(state, Value(dict(mapping), config.origin), args, kwargs, site)
+                return build(machine, Value(dict(mapping), config.origin), args, kwargs, site)
         return config
     named_by = built_by(config.data)
     if named_by is None:
-        made = {key: build(state, item, [], {}, site) for key, item in config.data.items()}
+        made = {key: build(machine, item, [], {}, site) for key, item in config.data.items()}
         return Value(AttrDict(made, "omegaconf"), config.origin)
     target = config.data[named_by]
     apart = (config.data[key] for key in argument_keys(named_by) if key in config.data)
@@ -211,12 +209,12 @@ def build(
     for key, item in (source if isinstance(source, dict) else {}).items():
         if is_instruction(key):
             continue
-        merged[key] = build(state, item, [], {}, site) if follow else item
+        merged[key] = build(machine, item, [], {}, site) if follow else item
     merged.update(kwargs)
     positional = config.data.get("_args_")
     if positional is not None and isinstance(positional.data, list) and not args:
-        args = [build(state, item, [], {}, site) for item in positional.data]
-    func = resolve(state, target)
+        args = [build(machine, item, [], {}, site) for item in positional.data]
+    func = resolve(machine, target)
     partial = config.data.get("_partial_")
     named = {str(key): value for key, value in merged.items()}
     if partial is not None and partial.data is True:
@@ -224,10 +222,10 @@ def build(
     if isinstance(func.data, Unknown):
         return unknown(origin=config.origin)
     place = Site(target.origin.file or "", target.origin.line or 1) if target.origin else site
-    return state.call(func, args, named, place)
+    return machine.call(func, args, named, place)
 
 
-def resolve(state: State, target: Value) -> Value:
+def resolve(machine: Machine, target: Value) -> Value:
     """The class or function a dotted name means."""
     if isinstance(target.data, Class | Function | Symbol | Partial):
         return target
@@ -236,23 +234,23 @@ def resolve(state: State, target: Value) -> Value:
     parts = target.data.replace(":", ".").split(".")
     for count in range(len(parts) - 1, 0, -1):
         name = ".".join(parts[:count])
-        module = state.sources.find(name, None, state.search_path())
+        module = machine.sources.find(name, None, machine.search_path())
         if module is None:
             continue
         value = Value(module)
         for part in parts[count:]:
-            value = state.getattr(value, part)
+            value = machine.getattr(value, part)
         if not isinstance(value.data, Unknown):
             return value
     if len(parts) == 1:  # jsonargparse knows classes by their bare names once they are imported
-        imported = class_named(state, parts[0])
+        imported = class_named(machine, parts[0])
         if imported is not None:
             return imported
-    return Value(Symbol(state.sources.canonical(target.data)), target.origin)
+    return Value(Symbol(machine.sources.canonical(target.data)), target.origin)
 
 
-def get_class(state: State, call: Invocation) -> Value:
-    return resolve(state, call.args[0]) if call.args else unknown()
+def get_class(machine: Machine, call: Invocation) -> Value:
+    return resolve(machine, call.args[0]) if call.args else unknown()
 
 
 HANDLERS: dict[str, Handler] = {

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.flow import Raised
-from schedmate.agent.interp.invocation import Handler, Invocation, identity
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.filesystem import MAX_LISTING
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import Module, PathStr, Symbol
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 from schedmate.paths import children, is_dir, is_file
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def import_module(state: State, call: Invocation) -> Value:
+def import_module(machine: Machine, call: Invocation) -> Value:
     name = call.argument(0, "name")
     if name is None or not isinstance(name.data, str):
         return unknown()
     text = name.data
-    importer = state.frames[-1].scope.module
+    importer = machine.frames[-1].scope.module
     if text.startswith("."):
         package = call.argument(1, "package")
         base = package.data if package is not None else importer.package
@@ -34,39 +32,41 @@ def import_module(state: State, call: Invocation) -> Value:
             text = text.lstrip(".")
     if not text.replace(".", "").replace("_", "").isalnum():
         return unknown(text)
-    value = state.import_module(text, importer)
-    if isinstance(value.data, Symbol) and state.expects("ImportError", "ModuleNotFoundError"):
+    value = machine.import_module(text, importer)
+    if isinstance(value.data, Symbol) and machine.expects("ImportError", "ModuleNotFoundError"):
         outer = text.rpartition(".")[0]
-        if outer and state.sources.find(outer, importer, state.search_path()) is not None:
+        if outer and machine.sources.find(outer, importer, machine.search_path()) is not None:
             raise Raised("ModuleNotFoundError")  # a name inside a module, which is tried next
     return Value(value.data, name.origin)
 
 
-def spec_from_file(state: State, call: Invocation) -> Value:
+def spec_from_file(machine: Machine, call: Invocation) -> Value:
     """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
     path = call.argument(1, "location", "path", "pathname")
     found = (
-        state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+        machine.sources.locate(path.data)
+        if path is not None and isinstance(path.data, str)
+        else None
     )
     if found is None or found.suffix != ".py":
         return unknown()
-    module = state.sources.module(found, found.stem)
-    state.load(module)
+    module = machine.sources.module(found, found.stem)
+    machine.load(module)
     return Value(module, path.origin if path is not None else None)
 
 
-def module_from_spec(state: State, call: Invocation) -> Value:
+def module_from_spec(machine: Machine, call: Invocation) -> Value:
     return call.first
 
 
-def iter_modules(state: State, call: Invocation) -> Value:
+def iter_modules(machine: Machine, call: Invocation) -> Value:
     """`pkgutil.iter_modules([folder], prefix)` and `walk_packages`: (finder, name, is package)."""
     folders = iterate(call.argument(0, "path") or unknown()) or []
     prefix = call.argument(1, "prefix")
     before = prefix.data if prefix is not None and isinstance(prefix.data, str) else ""
     found: list[tuple[str, bool]] = []
     for folder in folders:
-        place = state.sources.locate(folder.data) if isinstance(folder.data, str) else None
+        place = machine.sources.locate(folder.data) if isinstance(folder.data, str) else None
         if place is not None and is_dir(place):
             found.extend(_modules_in(place, before, call.path.endswith("walk_packages")))
     if not found:
@@ -86,27 +86,29 @@ def _modules_in(folder: Path, prefix: str, deep: bool) -> Iterator[tuple[str, bo
             yield prefix + child.stem, False
 
 
-def package_files(state: State, call: Invocation) -> Value:
+def package_files(machine: Machine, call: Invocation) -> Value:
     """`importlib.resources.files("package")`: the folder of the repository's package."""
     given = call.argument(0, "package", "anchor", "package_or_requirement")
     name = given.data if given is not None else None
     if isinstance(name, Module):
         name = name.name
-    module = state.sources.find(name, None, state.search_path()) if isinstance(name, str) else None
+    module = (
+        machine.sources.find(name, None, machine.search_path()) if isinstance(name, str) else None
+    )
     if module is None:
         return unknown()
     path = module.path if is_dir(module.path) else module.path.parent
     return Value(PathStr(str(path)), given.origin if given is not None else None)
 
 
-def package_file(state: State, call: Invocation) -> Value:
+def package_file(machine: Machine, call: Invocation) -> Value:
     """`pkg_resources.resource_filename(package, path)`; what packaging copies is at the root."""
     given = call.argument(1, "resource_name")
-    folder = package_files(state, call).data
+    folder = package_files(machine, call).data
     if given is None or not isinstance(given.data, str):
         return unknown()
     beside = f"{folder}/{given.data}" if isinstance(folder, str) else given.data
-    found = state.sources.locate(beside) or state.sources.locate(given.data)
+    found = machine.sources.locate(beside) or machine.sources.locate(given.data)
     return Value(str(found) if found is not None else beside, given.origin)
 
 

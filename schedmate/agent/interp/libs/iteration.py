@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
-from schedmate.agent.interp.invocation import Handler, Invocation, identity
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import RangeOf
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.sizes import VALUE
 from schedmate.agent.values import Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 MAX_COMBINATIONS = 64
 
 
-def product(state: State, call: Invocation) -> Value:
+def product(machine: Machine, call: Invocation) -> Value:
     """`itertools.product(...)` of short lists; of long ones, the first combinations."""
-    state.charge(MAX_COMBINATIONS * len(call.args))
+    machine.charge(MAX_COMBINATIONS * len(call.args))
     columns = [iterate(argument) for argument in call.args]
     if any(column is None for column in columns) or call.kwargs:
         return unknown()
@@ -27,38 +25,38 @@ def product(state: State, call: Invocation) -> Value:
     return Value([Value(tuple(row)) for row in rows])
 
 
-def chain(state: State, call: Invocation) -> Value:
+def chain(machine: Machine, call: Invocation) -> Value:
     """`itertools.chain(a, b)`, and of one iterable of them."""
     parts = iterate(call.first) if call.path.endswith("from_iterable") else call.args
     columns = []
     for part in parts or []:
         columns.append(iterate(part))
-        state.charge(VALUE + len(columns[-1] or ()))
+        machine.charge(VALUE + len(columns[-1] or ()))
     if parts is None or any(column is None for column in columns):
         return unknown()
     return Value([item for column in columns for item in column or []])
 
 
-def count(state: State, call: Invocation) -> Value:
+def count(machine: Machine, call: Invocation) -> Value:
     start = call.args[0] if call.args else Value(0)
     return Value(RangeOf(start, unknown("count"), Value(1)))
 
 
-def islice(state: State, call: Invocation) -> Value:
+def islice(machine: Machine, call: Invocation) -> Value:
     if len(call.args) < 2:
         return unknown()
     stop = call.args[2] if len(call.args) > 2 else call.args[1]
     return Value(RangeOf(Value(0), stop, Value(1)), stop.origin)
 
 
-def trange(state: State, call: Invocation) -> Value:
+def trange(machine: Machine, call: Invocation) -> Value:
     if not call.args:
         return unknown()
     start, stop = (call.args[0], call.args[1]) if len(call.args) > 1 else (Value(0), call.args[0])
     return Value(RangeOf(start, stop, Value(1)), stop.origin)
 
 
-def progress(state: State, call: Invocation) -> Value:
+def progress(machine: Machine, call: Invocation) -> Value:
     """`tqdm(iterable)`; with only `total=`, a counter up to it."""
     source = call.argument(0, "iterable", "sequence", "gen")
     if source is not None:

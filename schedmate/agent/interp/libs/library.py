@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs import (
     filesystem,
     hydra,
@@ -46,13 +46,10 @@ from schedmate.agent.interp.libs.configs import (
     torchpack,
 )
 from schedmate.agent.interp.libs.configs.methods import config_method
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Class, Function
 from schedmate.agent.values import Origin, Value, unknown
 from schedmate.data import load
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 
 _MODELS = (
     standard,
@@ -126,20 +123,20 @@ class Library:
             return unknown() if fact is None else Value(fact, Origin("launch"))
         return Value(value)
 
-    def constant(self, state: State, path: str) -> Value | None:
+    def constant(self, machine: Machine, path: str) -> Value | None:
         """The value a library name stands for, where that is known."""
         if path in self.constants:
             return self.constants[path]
         if path in absl.FLAGS_PATHS:
-            return Value(absl.flags_object(state))
+            return Value(absl.flags_object(machine))
         if path == torchpack.CONFIGS:
-            return torchpack.configs(state)
+            return torchpack.configs(machine)
         if path == "wandb.config":
-            return state.shared.get(path)
+            return machine.shared.get(path)
         if path == "sys.argv":
-            return Value(state.argv)
+            return Value(machine.argv)
         if path == "sys.path":
-            paths: Value = state.shared.setdefault("sys.path", Value([]))
+            paths: Value = machine.shared.setdefault("sys.path", Value([]))
             return paths
         return None
 
@@ -165,11 +162,11 @@ class Library:
     defined = staticmethod(sacred.automain)
 
     @staticmethod
-    def bound_arguments(state: State, target: Function | Class) -> dict[str, Value]:
+    def bound_arguments(machine: Machine, target: Function | Class) -> dict[str, Value]:
         """Arguments that a configuration library gives what its caller gives none."""
-        bound = gin.gin_arguments(state, target)
+        bound = gin.gin_arguments(machine, target)
         if isinstance(target, Function):
-            bound |= sacred.captured_arguments(state, target)
+            bound |= sacred.captured_arguments(machine, target)
         return bound
 
     @staticmethod
@@ -187,19 +184,21 @@ class Library:
         return None
 
     @staticmethod
-    def constructed(state: State, instance: Value, cls: Class, call: Invocation) -> Value | None:
+    def constructed(
+        machine: Machine, instance: Value, cls: Class, call: Invocation
+    ) -> Value | None:
         """The object, where constructing a class built on a library's is the library's doing."""
-        if runtime.constructed(state, instance, cls, call):
+        if runtime.constructed(machine, instance, cls, call):
             return instance
         if any(base in dataclass_parsers.PARSERS for base in cls.external_bases()):
-            dataclass_parsers.hold_kinds(state, instance)
+            dataclass_parsers.hold_kinds(machine, instance)
         if any(base in attribute_dicts.YACS_NODES for base in cls.external_bases()):
-            return attribute_dicts.HANDLERS["yacs.config.CfgNode"](state, call)
+            return attribute_dicts.HANDLERS["yacs.config.CfgNode"](machine, call)
         return None
 
 
 def _constant(value: Value) -> Handler:
-    def answer(state: State, call: Invocation) -> Value:
+    def answer(machine: Machine, call: Invocation) -> Value:
         return Value(value.data, value.origin)
 
     return answer

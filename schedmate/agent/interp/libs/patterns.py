@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call
 from schedmate.agent.regex import for_text
 from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Value, lifted, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 MAX_TEXT = 300
 """Longest text that a pattern is applied to: a name, a path, not a file."""
@@ -21,7 +19,7 @@ _COMPILED = "re.compile()"
 
 
 def _apply(name: str) -> Handler:
-    def run(state: State, call: Invocation) -> Value | None:
+    def run(machine: Machine, call: Invocation) -> Value | None:
         args = list(call.args)
         base = call.base.data if call.base is not None else None
         if isinstance(base, Call) and base.path == "re.compile":
@@ -58,20 +56,20 @@ def _match(found: Any, args: list[Value]) -> Value:
     return Value(Call("re.Match", args, {}, held), args[-1].origin)
 
 
-def _group(state: State, call: Invocation) -> Value:
+def _group(machine: Machine, call: Invocation) -> Value:
     attrs = call.base.data.attrs if call.base is not None else {}
     wanted = call.args or [Value(0)]
     found = [attrs.get(value.data, unknown()) for value in wanted]
     return found[0] if len(found) == 1 else Value(tuple(found))
 
 
-def _groups(state: State, call: Invocation) -> Value:
+def _groups(machine: Machine, call: Invocation) -> Value:
     attrs = call.base.data.attrs if call.base is not None else {}
     numbers = sorted(key for key in attrs if isinstance(key, int) and key)
     return Value(tuple(attrs[number] for number in numbers))
 
 
-def _named(state: State, call: Invocation) -> Value:
+def _named(machine: Machine, call: Invocation) -> Value:
     attrs = call.base.data.attrs if call.base is not None else {}
     return Value({key: value for key, value in attrs.items() if isinstance(key, str)})
 

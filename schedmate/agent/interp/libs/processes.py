@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.flow import Raised
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Module
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.launch import LaunchPlan, plan_launch
@@ -20,44 +20,41 @@ from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 from schedmate.paths import is_file
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 _NOT_KNOWN = "not-known-{}"
 
 
-def command(state: State, call: Invocation) -> Value | None:
+def command(machine: Machine, call: Invocation) -> Value | None:
     """`subprocess.run(["python", "train.py", ...])` and its kin, `os.system("python ...")`."""
     given = call.argument(0, "args", "command", "cmd")
-    environ = state.mapping(call.kwargs["env"]) if "env" in call.kwargs else None
-    outer = dict(state.environ)
-    state.environ.update(environ or {})
-    _command(state, given)
-    state.environ.clear()
-    state.environ.update(outer)
+    environ = machine.mapping(call.kwargs["env"]) if "env" in call.kwargs else None
+    outer = dict(machine.environ)
+    machine.environ.update(environ or {})
+    _command(machine, given)
+    machine.environ.clear()
+    machine.environ.update(outer)
     return None
 
 
-def _command(state: State, given: Value | None) -> None:
+def _command(machine: Machine, given: Value | None) -> None:
     if given is not None and isinstance(given.data, str):
-        _start(state, given.data, {given.data: given})
+        _start(machine, given.data, {given.data: given})
     elif given is not None and isinstance(given.data, Unknown) and given.data.text:
         # a port, say, that is drawn anew each time
         text = given.data.text.replace("…", _NOT_KNOWN.format(0))
-        _start(state, text, {text: given})
+        _start(machine, text, {text: given})
     elif given is not None:
-        _start_words(state, iterate(given) or [])
+        _start_words(machine, iterate(given) or [])
 
 
-def execute(state: State, call: Invocation) -> Value | None:
+def execute(machine: Machine, call: Invocation) -> Value | None:
     """`os.execvp(file, [name, *args])`."""
     words = iterate(call.args[1]) if len(call.args) > 1 else None
     if words:
-        _start_words(state, [call.args[0], *words[1:]])
+        _start_words(machine, [call.args[0], *words[1:]])
     return None
 
 
-def torch_run(state: State, call: Invocation) -> Value | None:
+def torch_run(machine: Machine, call: Invocation) -> Value | None:
     """`torch.distributed.run.main(argv)`, or `run(args)` with the launcher's own namespace."""
     given = call.argument(0, "args")
     if given is None:
@@ -68,112 +65,116 @@ def torch_run(state: State, call: Invocation) -> Value | None:
         words = iterate(given.data.get("training_script_args", unknown())) or []
         if script is not None:
             flag = [Value("-m")] if module is not None and module.data is True else []
-            _start_words(state, [Value("python"), *flag, script, *words])
+            _start_words(machine, [Value("python"), *flag, script, *words])
         return None
-    _start_words(state, [Value("torchrun"), *(iterate(given) or [])])
+    _start_words(machine, [Value("torchrun"), *(iterate(given) or [])])
     return None
 
 
-def accelerate_arguments(state: State, call: Invocation) -> Value:
+def accelerate_arguments(machine: Machine, call: Invocation) -> Value:
     """`launch_command_parser().parse_args(words)`: the words, for the launcher to read."""
-    return call.argument(0, "args") or Value(state.argv[1:])
+    return call.argument(0, "args") or Value(machine.argv[1:])
 
 
-def accelerate_launch(state: State, call: Invocation) -> Value | None:
+def accelerate_launch(machine: Machine, call: Invocation) -> Value | None:
     """`accelerate.commands.launch.launch_command(arguments)`."""
     words = iterate(call.args[0]) if call.args else None
     if words:
-        _start_words(state, [Value("accelerate"), Value("launch"), *words])
+        _start_words(machine, [Value("accelerate"), Value("launch"), *words])
     return None
 
 
-def run_path(state: State, call: Invocation) -> Value:
+def run_path(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_path(path, run_name="__main__")`."""
     path = call.argument(0, "path_name")
     found = (
-        state.sources.locate(path.data) if path is not None and isinstance(path.data, str) else None
+        machine.sources.locate(path.data)
+        if path is not None and isinstance(path.data, str)
+        else None
     )
-    return _run_file(state, call, found)
+    return _run_file(machine, call, found)
 
 
-def run_module(state: State, call: Invocation) -> Value:
+def run_module(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_module(name, run_name="__main__")`."""
     name = call.argument(0, "mod_name")
     text = name.data if name is not None else None
-    module = state.sources.find(text, None, state.search_path()) if isinstance(text, str) else None
+    module = (
+        machine.sources.find(text, None, machine.search_path()) if isinstance(text, str) else None
+    )
     path = module.path if module is not None else None
     if path is not None and path.name == "__init__.py":
         path = path.with_name("__main__.py")
-    return _run_file(state, call, path)
+    return _run_file(machine, call, path)
 
 
-def _run_file(state: State, call: Invocation, found: Path | None) -> Value:
+def _run_file(machine: Machine, call: Invocation, found: Path | None) -> Value:
     if found is None or found.suffix != ".py" or not is_file(found):
         return unknown()
     name = call.argument(2, "run_name")
     if name is None or name.data != "__main__":
-        module = state.sources.module(found, found.stem)
-        state.load(module)
+        module = machine.sources.module(found, found.stem)
+        machine.load(module)
         return Value(dict(module.scope.names))
-    return Value(dict(_as_main(state, found, "").scope.names))
+    return Value(dict(_as_main(machine, found, "").scope.names))
 
 
-def _as_main(state: State, path: Path, package: str) -> Module:
-    module = Module("__main__", path, state.sources.relative(path), package)
+def _as_main(machine: Machine, path: Path, package: str) -> Module:
+    module = Module("__main__", path, machine.sources.relative(path), package)
     module.loaded = True
-    state.sources.add_root(path.parent)
-    tree = state.sources.parse(path, state.trace)
+    machine.sources.add_root(path.parent)
+    tree = machine.sources.parse(path, machine.trace)
     if tree is not None:
-        state.run_module(module, tree)
+        machine.run_module(module, tree)
     return module
 
 
-def _start_words(state: State, words: list[Value]) -> None:
+def _start_words(machine: Machine, words: list[Value]) -> None:
     texts = [
         str(word.data) if isinstance(word.data, str | int | float) else _NOT_KNOWN.format(index)
         for index, word in enumerate(words)
     ]
-    _start(state, shlex.join(texts), dict(zip(texts, words, strict=True)))
+    _start(machine, shlex.join(texts), dict(zip(texts, words, strict=True)))
 
 
-def _plan(state: State, text: str) -> LaunchPlan | None:
+def _plan(machine: Machine, text: str) -> LaunchPlan | None:
     """What a command line starts in the working directory, or else in the repository's root."""
-    cwd = os.path.relpath(str(state.library.facts["cwd"]), state.sources.root)
+    cwd = os.path.relpath(str(machine.library.facts["cwd"]), machine.sources.root)
     for line in dict.fromkeys((f"cd {shlex.quote(cwd)} && {text}", text)):
         try:
-            return plan_launch(line, state.sources.root, LaunchConfig())
+            return plan_launch(line, machine.sources.root, LaunchConfig())
         except InputError:
             continue
     return None
 
 
-def _start(state: State, text: str, words: dict[str, Value]) -> None:
+def _start(machine: Machine, text: str, words: dict[str, Value]) -> None:
     """Follow a command line; what starts nothing of the repository is left alone."""
-    started: set[str] = state.shared.setdefault("started", set())
+    started: set[str] = machine.shared.setdefault("started", set())
     if text in started or len(started) > 8:
         return
     started.add(text)
-    plan = _plan(state, text)
+    plan = _plan(machine, text)
     if plan is not None and plan.entry is None and plan.console is not None:
         plan.argv = [words.get(str(value.data), value) for value in plan.argv]
-        plan.env = {**state.environ, **plan.env}
-        state.trace.commands.append(plan)
+        plan.env = {**machine.environ, **plan.env}
+        machine.trace.commands.append(plan)
     if plan is None or plan.entry is None or plan.function is not None or plan.entry in started:
         return
     started.add(plan.entry)
-    argv, environ = state.argv, dict(state.environ)
-    state.argv = [Value(plan.entry), *(words.get(str(v.data), v) for v in plan.argv)]
-    state.environ.update(plan.env)
+    argv, environ = machine.argv, dict(machine.environ)
+    machine.argv = [Value(plan.entry), *(words.get(str(v.data), v) for v in plan.argv)]
+    machine.environ.update(plan.env)
     try:
         package = (plan.module or "").rpartition(".")[0]
-        _as_main(state, state.sources.root / plan.entry, package)
+        _as_main(machine, machine.sources.root / plan.entry, package)
     except Raised as error:
         if error.name != "SystemExit":
-            state.trace.warn(f"{plan.entry}: following the code stopped at a raised {error.name}")
+            machine.trace.warn(f"{plan.entry}: following the code stopped at a raised {error.name}")
     finally:
-        state.argv = argv
-        state.environ.clear()
-        state.environ.update(environ)
+        machine.argv = argv
+        machine.environ.clear()
+        machine.environ.update(environ)
 
 
 HANDLERS: dict[str, Handler] = {

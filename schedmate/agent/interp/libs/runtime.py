@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -25,10 +24,6 @@ from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
-
 _SETTINGS = ("config", "train_loop_config", "param_space")
 _RECORDED = ("model_fn", "train_loop_per_worker", "trainable", "env_fns")
 """Arguments of a constructor, whose object is what the call gives."""
@@ -42,7 +37,7 @@ def _takes_one(function: Value) -> bool:
 def callback(position: int | None, how: str, keyword: str) -> Handler:
     """A model of a call that runs a function given at `position` or as `keyword`."""
 
-    def run(state: State, call: Invocation) -> Value | None:
+    def run(machine: Machine, call: Invocation) -> Value | None:
         function = call.argument(position, keyword)
         if function is not None and isinstance(function.data, list) and function.data:
             function = function.data[0]  # one of several alike
@@ -50,7 +45,7 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
         if function is None or not isinstance(function.data, kinds):
             return None
         if how == "rest":
-            state.call(function, call.args[1:], dict(call.kwargs), call.site)
+            machine.call(function, call.args[1:], dict(call.kwargs), call.site)
             return None  # a handle of the job
         given = call.kwargs.get("args")
         if given is None and how == "rank" and len(call.args) > 1:
@@ -63,17 +58,17 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
         elif how == "config":
             settings = (call.kwargs[name] for name in _SETTINGS if name in call.kwargs)
             args = [next(settings, unknown())] if _takes_one(function) else []
-        result = state.call(function, args, {}, call.site)
+        result = machine.call(function, args, {}, call.site)
         return None if keyword in _RECORDED else result
 
     return run
 
 
-def identity(state: State, call: Invocation) -> Value:
+def identity(machine: Machine, call: Invocation) -> Value:
     return call.argument(0, "model", "module", "fun", "cfg") or unknown()
 
 
-def fluent(state: State, call: Invocation) -> Value | None:
+def fluent(machine: Machine, call: Invocation) -> Value | None:
     """`x.to(device)`: x itself, for objects of unknown libraries and for networks."""
     base = call.base
     if base is None or not isinstance(base.data, Instance | Call):
@@ -83,43 +78,43 @@ def fluent(state: State, call: Invocation) -> Value | None:
         return None  # a library's own `model.train(data, epochs=3)`
     kind = call.argument(0, "dtype") if name == "to" else Value(name)
     if kind is not None and isinstance(kind.data, Symbol | str):
-        state.record("torch.nn.Module.to", [kind], {}, call.site)
+        machine.record("torch.nn.Module.to", [kind], {}, call.site)
     return base
 
 
-def prepare(state: State, call: Invocation) -> Value:
+def prepare(machine: Machine, call: Invocation) -> Value:
     """`accelerator.prepare(a, b)` and `fabric.setup(a, b)`: the same objects."""
     return call.args[0] if len(call.args) == 1 else Value(tuple(call.args))
 
 
-def wandb_init(state: State, call: Invocation) -> Value:
+def wandb_init(machine: Machine, call: Invocation) -> Value:
     """`wandb.init(config=...)`: the run's config, which programs read their settings back from."""
     given = call.kwargs.get("config")
-    mapping = state.mapping(given) if given is not None else None
+    mapping = machine.mapping(given) if given is not None else None
     if given is not None and mapping is None and isinstance(given.data, Instance):
         mapping = given.data.attrs
     config = Value(AttrDict(dict(mapping or {}), "attr"))
-    state.shared["wandb.config"] = config
+    machine.shared["wandb.config"] = config
     if mapping:
-        state.trace.settings.append(Settings("wandb", config, "config"))
+        machine.trace.settings.append(Settings("wandb", config, "config"))
     return Value(Call(call.path, call.args, call.kwargs, {"config": config}))
 
 
-def deepspeed_initialize(state: State, call: Invocation) -> Value:
+def deepspeed_initialize(machine: Machine, call: Invocation) -> Value:
     config = call.kwargs.get("config") or call.kwargs.get("config_params")
     if config is not None:
-        loaded = read_file(state, config) if isinstance(config.data, str) else config
+        loaded = read_file(machine, config) if isinstance(config.data, str) else config
         if loaded is not None and isinstance(loaded.data, dict):
-            state.trace.settings.append(Settings("deepspeed", loaded, "config"))
+            machine.trace.settings.append(Settings("deepspeed", loaded, "config"))
     model = call.argument(1, "model") or unknown()
     optimizer = call.argument(2, "optimizer") or unknown()
     return Value((model, optimizer, unknown(), unknown()))
 
 
-def trainer_fit(state: State, call: Invocation) -> Value | None:
+def trainer_fit(machine: Machine, call: Invocation) -> Value | None:
     """A Lightning trainer runs hooks of the module and the data module."""
     path = call.path
-    state.record(path, call.args, call.kwargs, call.site)
+    machine.record(path, call.args, call.kwargs, call.site)
     model = call.argument(0, "model")
     data = call.argument(1, "train_dataloaders", "datamodule") or call.kwargs.get("datamodule")
     for target, hooks in ((data, _DATA_HOOKS), (model, _MODULE_HOOKS)):
@@ -128,7 +123,7 @@ def trainer_fit(state: State, call: Invocation) -> Value | None:
         for name, args in hooks:
             method = target.data.cls.lookup(name)
             if method is not None and isinstance(method.data, Function):
-                state.call_function(method.data, [target, *args], {}, call.site)
+                machine.call_function(method.data, [target, *args], {}, call.site)
     return Value(None)
 
 
@@ -151,18 +146,18 @@ _MODULE_HOOKS: tuple[tuple[str, list[Value]], ...] = (
 # -- LightningCLI ----------------------------------------------------------
 
 
-def lightning_cli(state: State, call: Invocation) -> Value:
+def lightning_cli(machine: Machine, call: Invocation) -> Value:
     """Read the sub-command, `--config` files and dotted options, build and fit what they say."""
     config = Value({})
-    argv = state.argv[1:]
+    argv = machine.argv[1:]
     subcommand = next(
         (a.data for a in argv if a.data in ("fit", "validate", "test", "predict")), None
     )
     defaults = call.kwargs.get("parser_kwargs")
-    mapping = state.mapping(defaults) if defaults is not None else None
-    for section in (mapping or {}, (state.mapping((mapping or {}).get("fit", Value({}))) or {})):
+    mapping = machine.mapping(defaults) if defaults is not None else None
+    for section in (mapping or {}, (machine.mapping((mapping or {}).get("fit", Value({}))) or {})):
         for path in iterate(section.get("default_config_files", Value([]))) or []:
-            config = _layer(state, config, path, subcommand)
+            config = _layer(machine, config, path, subcommand)
     index = 0
     while index < len(argv):
         text = str(argv[index].data)
@@ -176,15 +171,15 @@ def lightning_cli(state: State, call: Invocation) -> Value:
             given = str(argv[index].data)
         index += 1
         if key in ("config", "c"):
-            config = _layer(state, config, Value(given, origin), subcommand)
+            config = _layer(machine, config, Value(given, origin), subcommand)
         elif key in ("model", "data", "trainer.logger") and not given.startswith("{"):
             config = set_dotted(config, f"{key}.class_path", Value(given, origin))
         else:
             config = set_dotted(config, _into_init(config, key), wrap(parse_scalar(given), origin))
     if mapping is not None and mapping.get("parser_mode", Value(None)).data == "omegaconf":
         config = resolve_interpolations(config)
-    state.trace.settings.append(Settings("lightning", config, "config"))
-    return _run_cli(state, call, config)
+    machine.trace.settings.append(Settings("lightning", config, "config"))
+    return _run_cli(machine, call, config)
 
 
 def _into_init(config: Value, key: str) -> str:
@@ -195,8 +190,8 @@ def _into_init(config: Value, key: str) -> str:
     return key
 
 
-def _layer(state: State, config: Value, path: Value, subcommand: object) -> Value:
-    loaded = read_file(state, path)
+def _layer(machine: Machine, config: Value, path: Value, subcommand: object) -> Value:
+    loaded = read_file(machine, path)
     if loaded is None or not isinstance(loaded.data, dict):
         return config
     inner = loaded.data.get(subcommand)
@@ -207,41 +202,41 @@ def _layer(state: State, config: Value, path: Value, subcommand: object) -> Valu
     return merge(config, plain_tree(loaded))
 
 
-def _run_cli(state: State, call: Invocation, config: Value) -> Value:
-    sections = state.mapping(config) or {}
-    model = _cli_part(state, call.argument(0, "model_class"), sections.get("model"), call.site)
-    data = _cli_part(state, call.argument(1, "datamodule_class"), sections.get("data"), call.site)
+def _run_cli(machine: Machine, call: Invocation, config: Value) -> Value:
+    sections = machine.mapping(config) or {}
+    model = _cli_part(machine, call.argument(0, "model_class"), sections.get("model"), call.site)
+    data = _cli_part(machine, call.argument(1, "datamodule_class"), sections.get("data"), call.site)
     defaults = call.kwargs.get("trainer_defaults")
-    trainer = dict((state.mapping(defaults) if defaults is not None else None) or {})
-    trainer.update(state.mapping(sections.get("trainer", Value({}))) or {})
+    trainer = dict((machine.mapping(defaults) if defaults is not None else None) or {})
+    trainer.update(machine.mapping(sections.get("trainer", Value({}))) or {})
     kwargs = {str(key): value for key, value in trainer.items()}
-    state.record("pytorch_lightning.Trainer", [], kwargs, call.site)
+    machine.record("pytorch_lightning.Trainer", [], kwargs, call.site)
     fit = Invocation("pytorch_lightning.Trainer().fit", [model], {"datamodule": data}, call.site)
-    trainer_fit(state, fit)
+    trainer_fit(machine, fit)
     parts = {"model": model, "datamodule": data, "trainer": unknown("trainer")}
     return Value(Call("pytorch_lightning.cli.LightningCLI", call.args, call.kwargs, parts))
 
 
-def _cli_part(state: State, kind: Value | None, section: Value | None, site: Site) -> Value:
-    mapping = (state.mapping(section) if section is not None else None) or {}
+def _cli_part(machine: Machine, kind: Value | None, section: Value | None, site: Site) -> Value:
+    mapping = (machine.mapping(section) if section is not None else None) or {}
     if "class_path" in mapping:
         assert section is not None
-        return build(state, section, [], {}, site)
+        return build(machine, section, [], {}, site)
     if kind is None or not isinstance(kind.data, Class):
         return unknown()
-    kwargs = {str(key): build(state, value, [], {}, site) for key, value in mapping.items()}
-    return state.call(kind, [], kwargs, site)
+    kwargs = {str(key): build(machine, value, [], {}, site) for key, value in mapping.items()}
+    return machine.call(kind, [], kwargs, site)
 
 
-def constructed(state: State, instance: Value, cls: Class, call: Invocation) -> bool:
+def constructed(machine: Machine, instance: Value, cls: Class, call: Invocation) -> bool:
     """A class built on a library's was constructed; True when the library took over."""
     bases = {classes.last(base) for base in cls.external_bases()}
     if bases & {"LightningCLI", "CLI"}:
         for name in ("add_arguments_to_parser",):
             method = cls.lookup(name)
             if method is not None and isinstance(method.data, Function):
-                state.call_function(method.data, [instance, unknown("parser")], {}, call.site)
-        lightning_cli(state, call)
+                machine.call_function(method.data, [instance, unknown("parser")], {}, call.site)
+        lightning_cli(machine, call)
         return True
     return False
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
@@ -16,9 +16,6 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.values import Value, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 _EMPTY = "inspect.Parameter.empty"
 
@@ -36,7 +33,7 @@ def _function(value: Value) -> tuple[Function, bool] | None:
     return (data, False) if isinstance(data, Function) else None
 
 
-def full_argument_names(state: State, call: Invocation) -> Value | None:
+def full_argument_names(machine: Machine, call: Invocation) -> Value | None:
     """`inspect.getfullargspec(f)`: names and defaults of its arguments."""
     found = _function(call.first)
     if found is None:
@@ -57,7 +54,7 @@ def full_argument_names(state: State, call: Invocation) -> Value | None:
     return Value(AttrDict({**described, "keywords": described["varkw"]}))
 
 
-def signature(state: State, call: Invocation) -> Value | None:
+def signature(machine: Machine, call: Invocation) -> Value | None:
     """`inspect.signature(f)`: its parameters in order."""
     found = _function(call.first)
     if found is None:
@@ -84,7 +81,7 @@ def signature(state: State, call: Invocation) -> Value | None:
     return Value(AttrDict({"parameters": Value(parameters)}))
 
 
-def is_class(state: State, call: Invocation) -> Value | None:
+def is_class(machine: Machine, call: Invocation) -> Value | None:
     data = call.first.data
     if isinstance(data, Class) or _by_name(data):
         return Value(True)
@@ -92,7 +89,7 @@ def is_class(state: State, call: Invocation) -> Value | None:
     return Value(False) if plain else unknown()
 
 
-def is_function(state: State, call: Invocation) -> Value | None:
+def is_function(machine: Machine, call: Invocation) -> Value | None:
     data = call.first.data
     if isinstance(data, Function):
         return Value(True)
@@ -103,7 +100,7 @@ def is_function(state: State, call: Invocation) -> Value | None:
 _KINDS = {"inspect.isclass": Class, "inspect.isfunction": Function}
 
 
-def members(_: State, call: Invocation) -> Value | None:
+def members(_: Machine, call: Invocation) -> Value | None:
     """`inspect.getmembers(module, inspect.isclass)`: names and what is under them, by name."""
     asked = call.args[1].data if len(call.args) > 1 else None
     kind = _KINDS.get(asked.path) if isinstance(asked, Symbol) else object
@@ -113,7 +110,7 @@ def members(_: State, call: Invocation) -> Value | None:
     return Value([Value((Value(k), v)) for k, v in found if isinstance(v.data, kind)])
 
 
-def method(_: State, call: Invocation) -> Value:
+def method(_: Machine, call: Invocation) -> Value:
     """`types.MethodType(function, instance)`."""
     return Value(Bound(call.args[0], call.args[1])) if len(call.args) == 2 else unknown()
 

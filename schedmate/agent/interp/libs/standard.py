@@ -4,64 +4,62 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import instances, passes
 from schedmate.agent.interp.containers import copy_shallow
 from schedmate.agent.interp.flow import Raised
-from schedmate.agent.interp.invocation import Handler, Invocation, identity
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.nodes import deep_copy
 from schedmate.agent.interp.objects import (
     AttrDict,
     DefaultDict,
     Native,
     Partial,
-    Site,
     Symbol,
 )
 from schedmate.agent.interp.values_ops import iterate, origin_of
 from schedmate.agent.values import UNSET, Unknown, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def environ_get(state: State, call: Invocation) -> Value:
+def environ_get(machine: Machine, call: Invocation) -> Value:
     name = call.argument(0, "key")
     default = call.argument(1, "default")
-    if name is not None and isinstance(name.data, str) and name.data in state.environ:
-        return state.environ[name.data]
+    if name is not None and isinstance(name.data, str) and name.data in machine.environ:
+        return machine.environ[name.data]
     if default is not None:
         return default
     return Value(Unknown(str(name.data) if name is not None else None, UNSET))
 
 
-def environ_copy(state: State, call: Invocation) -> Value:
-    return Value(AttrDict(dict(state.environ), "open"))
+def environ_copy(machine: Machine, call: Invocation) -> Value:
+    return Value(AttrDict(dict(machine.environ), "open"))
 
 
-def environ_setdefault(state: State, call: Invocation) -> Value:
+def environ_setdefault(machine: Machine, call: Invocation) -> Value:
     if len(call.args) == 2 and isinstance(call.args[0].data, str):
-        return state.environ.setdefault(call.args[0].data, call.args[1])
+        return machine.environ.setdefault(call.args[0].data, call.args[1])
     return unknown()
 
 
-def deepcopy(state: State, call: Invocation) -> Value:
+def deepcopy(machine: Machine, call: Invocation) -> Value:
     return deep_copy(call.first)
 
 
-def shallow(state: State, call: Invocation) -> Value:
+def shallow(machine: Machine, call: Invocation) -> Value:
     return copy_shallow(call.first)
 
 
-def partial(state: State, call: Invocation) -> Value:
+def partial(machine: Machine, call: Invocation) -> Value:
     if not call.args:
         return unknown()
     return Value(Partial(call.args[0], call.args[1:], call.kwargs), call.args[0].origin)
 
 
-def reduce(state: State, call: Invocation) -> Value:
+def reduce(machine: Machine, call: Invocation) -> Value:
     """`functools.reduce(getattr, "a.b".split("."), x)`."""
     items = iterate(call.args[1]) if len(call.args) > 1 else None
     if items is None or len(items) > 500:
@@ -71,53 +69,54 @@ def reduce(state: State, call: Invocation) -> Value:
         return unknown()
     result = items[0]
     for item in items[1:]:
-        result = state.call(call.args[0], [result, item], {}, call.site)
+        result = machine.call(call.args[0], [result, item], {}, call.site)
     return result
 
 
-def item_getter(state: State, call: Invocation) -> Value:
+def item_getter(machine: Machine, call: Invocation) -> Value:
     """`operator.itemgetter("lr")`: a function that takes an item."""
     key = call.first
 
-    def take(s: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        return s.getitem(args[0], key) if args and len(call.args) == 1 else unknown()
+    def take(machine: Machine, taken: Invocation) -> Value:
+        one = taken.args and len(call.args) == 1
+        return machine.getitem(taken.args[0], key) if one else unknown()
 
     return Value(Native("itemgetter", take))
 
 
-def environ_update(state: State, call: Invocation) -> Value:
-    for key, value in ((state.mapping(call.first) or {}) | call.kwargs).items():
-        state.setitem(Value(Symbol("os.environ")), Value(key), value)
+def environ_update(machine: Machine, call: Invocation) -> Value:
+    for key, value in ((machine.mapping(call.first) or {}) | call.kwargs).items():
+        machine.setitem(Value(Symbol("os.environ")), Value(key), value)
     return Value(None)
 
 
-def ordered_dict(state: State, call: Invocation) -> Value:
+def ordered_dict(machine: Machine, call: Invocation) -> Value:
     items: dict[Any, Value] = {}
-    instances.fill_mapping(state, items, call.args, call.kwargs)
+    instances.fill_mapping(machine, items, call.args, call.kwargs)
     return Value(items)
 
 
-def default_dict(state: State, call: Invocation) -> Value:
+def default_dict(machine: Machine, call: Invocation) -> Value:
     return Value(DefaultDict(call.first))
 
 
-def literal(state: State, call: Invocation) -> Value:
+def literal(machine: Machine, call: Invocation) -> Value:
     text = call.first
     if not isinstance(text.data, str) or len(text.data) > 5000:
         return unknown(origin=text.origin)
     try:
         return wrap(ast.literal_eval(text.data.strip()), text.origin)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        if state.expects("ValueError", "SyntaxError"):
+        if machine.expects("ValueError", "SyntaxError"):
             raise Raised("ValueError") from None
         return unknown(origin=text.origin)
 
 
-def exit_(state: State, call: Invocation) -> Value:
+def exit_(machine: Machine, call: Invocation) -> Value:
     raise Raised("SystemExit")
 
 
-def strtobool(state: State, call: Invocation) -> Value:
+def strtobool(machine: Machine, call: Invocation) -> Value:
     text = call.first
     if not isinstance(text.data, str):
         return unknown(origin=text.origin)
@@ -127,7 +126,7 @@ def strtobool(state: State, call: Invocation) -> Value:
 def _math(name: str) -> Handler:
     function = getattr(math, name)
 
-    def apply(state: State, call: Invocation) -> Value:
+    def apply(machine: Machine, call: Invocation) -> Value:
         if not call.args or not all(isinstance(a.data, int | float) for a in call.args):
             return passes.same(call.args) or unknown(origin=origin_of(*call.args))
         try:
@@ -138,14 +137,14 @@ def _math(name: str) -> Handler:
     return apply
 
 
-def as_number(state: State, call: Invocation) -> Value | None:
+def as_number(machine: Machine, call: Invocation) -> Value | None:
     """`count.astype(int)`, `count.item()`: a count that only the data's length leaves open."""
     return (
         call.base if call.base is not None and isinstance(call.base.data, passes.Passes) else None
     )
 
 
-def _cast(_: State, call: Invocation) -> Value | None:
+def _cast(_: Machine, call: Invocation) -> Value | None:
     """`typing.cast(T, value)` is its value."""
     return call.argument(1, "val")
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.interp import classes, instances
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import bounded, deep_copy
 from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Native
 from schedmate.agent.interp.values_ops import NAMED_TUPLE, iterate
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def named_tuple(state: State, call: Invocation) -> Value:
+def named_tuple(machine: Machine, call: Invocation) -> Value:
     """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
     given = call.argument(1, "field_names")
     if given is None or (isinstance(given.data, str) and len(given.data) > MAX_DATA):
@@ -29,15 +27,15 @@ def named_tuple(state: State, call: Invocation) -> Value:
     last = iterate(call.kwargs.get("defaults", Value([]))) or []
     defaults: dict[Any, Value] = dict(zip(names[len(names) - len(last) :], last, strict=False))
 
-    def make(s: State, args: list[Value], kwargs: dict[str, Value], site: Any) -> Value:
-        items: dict[Any, Value] = {**dict(zip(names, args, strict=False)), **kwargs}
+    def make(machine: Machine, call: Invocation) -> Value:
+        items: dict[Any, Value] = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
         ordered = {name: items.get(name, defaults.get(name, unknown(name))) for name in names}
         return Value(AttrDict(ordered, "namespace", NAMED_TUPLE))
 
     return Value(Native(str(call.args[0].data), make))
 
 
-def as_dict(state: State, call: Invocation) -> Value:
+def as_dict(machine: Machine, call: Invocation) -> Value:
     """`dataclasses.asdict(record)`: mappings all the way down."""
     value = call.first
     if isinstance(value.data, Instance) or type(value.data) is dict:
@@ -60,30 +58,30 @@ def _mapping(value: Value) -> Value:
     return value
 
 
-def replace(state: State, call: Invocation) -> Value:
+def replace(machine: Machine, call: Invocation) -> Value:
     """`dataclasses.replace(record, epochs=3)`: a copy, initialised again with the changes."""
     if not call.args:
         return unknown()
     made = deep_copy(call.args[0])
     for key, value in call.kwargs.items():
-        state.setattr(made, key, value)
+        machine.setattr(made, key, value)
     if isinstance(made.data, Instance):
         again = made.data.cls.lookup("__post_init__")
         if again is not None and isinstance(again.data, Function):
-            state.call_function(again.data, [made], {}, call.site)
+            machine.call_function(again.data, [made], {}, call.site)
     return made
 
 
-def fields(state: State, call: Invocation) -> Value:
+def fields(machine: Machine, call: Invocation) -> Value:
     """`dataclasses.fields(x)`: name, default and type of each."""
     data = call.first.data
     cls = data.cls if isinstance(data, Instance) else data
     if not isinstance(cls, Class):
         return unknown()
     found = []
-    for name, default in instances.fields(state, cls).items():
+    for name, default in instances.fields(machine, cls).items():
         owner = next((c for c in cls.mro() if name in c.annotations), None)
-        kind = state.evaluate(owner.annotations[name], owner.scope) if owner else unknown()
+        kind = machine.evaluate(owner.annotations[name], owner.scope) if owner else unknown()
         items = {"name": Value(name), "default": default, "type": kind, "metadata": Value({}),
                  "init": Value(True)}  # fmt: skip
         found.append(Value(AttrDict(items, "namespace")))

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.attributes import set_path
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, plain_scalar
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import as_config
 from schedmate.agent.interp.objects import AttrDict, Call, Site
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def flags_object(state: State) -> AttrDict:
+def flags_object(machine: Machine) -> AttrDict:
     """The program's one `FLAGS`."""
-    held = state.shared.get("FLAGS")
+    held = machine.shared.get("FLAGS")
     if held is None:
         held = AttrDict(flavour="flags")
-        state.shared["FLAGS"] = held
-        state.trace.settings.append(Settings("FLAGS", Value(held), "arguments"))
+        machine.shared["FLAGS"] = held
+        machine.trace.settings.append(Settings("FLAGS", Value(held), "arguments"))
     result: AttrDict = held
     return result
 
 
-def define_flag(state: State, call: Invocation) -> Value:
+def define_flag(machine: Machine, call: Invocation) -> Value:
     """`flags.DEFINE_integer(name, default, help)`: set at once from the command line."""
     name = call.argument(0, "name")
     if name is None or not isinstance(name.data, str):
@@ -39,15 +35,15 @@ def define_flag(state: State, call: Invocation) -> Value:
     value = Value(default.data, here) if default.known else default
     kind = classes.last(call.path).removeprefix("DEFINE_")
     several: list[Value] = []
-    for token in state.argv[1:]:
+    for token in machine.argv[1:]:
         text = token.data
         if not isinstance(text, str) or not text.startswith("-"):
             continue
         flag, equals, given = text.lstrip("-").partition("=")
         if flag == name.data:
             if not equals:
-                index = state.argv.index(token) + 1
-                following = state.argv[index].data if index < len(state.argv) else None
+                index = machine.argv.index(token) + 1
+                following = machine.argv[index].data if index < len(machine.argv) else None
                 given = "true" if kind in ("bool", "boolean") else str(following)
             value = _flag_value(kind, given, token, flag)
             if kind.startswith("multi"):
@@ -56,7 +52,7 @@ def define_flag(state: State, call: Invocation) -> Value:
                 value = Value(list(several), value.origin)
         elif flag == f"no{name.data}" and kind in ("bool", "boolean"):
             value = Value(False, token.origin)
-    flags = flags_object(state)
+    flags = flags_object(machine)
     flags[name.data] = value
     return Value(Call(call.path, call.args, call.kwargs, {"value": value, "default": default}))
 
@@ -72,11 +68,11 @@ def _flag_value(kind: str, text: str, token: Value, flag: str) -> Value:
     return Value(text, origin)
 
 
-def app_run(state: State, call: Invocation) -> Value:
+def app_run(machine: Machine, call: Invocation) -> Value:
     main = call.argument(0, "main")
     if main is None:
-        main = state.lookup("main", state.frames[-1].scope)
-    return state.call(main, [Value(_without_flags(state.argv))], {}, call.site)
+        main = machine.lookup("main", machine.frames[-1].scope)
+    return machine.call(main, [Value(_without_flags(machine.argv))], {}, call.site)
 
 
 def _without_flags(argv: list[Value]) -> list[Value]:
@@ -93,41 +89,41 @@ def _without_flags(argv: list[Value]) -> list[Value]:
     return left
 
 
-def config_file_flag(state: State, call: Invocation) -> Value:
+def config_file_flag(machine: Machine, call: Invocation) -> Value:
     """`config_flags.DEFINE_config_file`: follow the file's `get_config`, apply dotted flags."""
     name = call.argument(0, "name")
     flag = name.data if name is not None and isinstance(name.data, str) else "config"
     path = call.argument(1, "default") or Value(None)
-    for index, token in enumerate(state.argv):
+    for index, token in enumerate(machine.argv):
         text = str(token.data)
-        if text.lstrip("-") == flag and index + 1 < len(state.argv) and text.startswith("-"):
-            path = state.argv[index + 1]
+        if text.lstrip("-") == flag and index + 1 < len(machine.argv) and text.startswith("-"):
+            path = machine.argv[index + 1]
         elif text.startswith("-") and text.lstrip("-").startswith(f"{flag}="):
             path = Value(text.partition("=")[2], token.origin)
     config = unknown(flag)
     if isinstance(path.data, str):
         file, _, argument = path.data.partition(":")
-        found = state.sources.locate(file)
+        found = machine.sources.locate(file)
         if found is not None and found.suffix == ".py":
-            module = state.sources.module(found, found.stem)
-            getter = state.module_attr(module, "get_config")
+            module = machine.sources.module(found, found.stem)
+            getter = machine.module_attr(module, "get_config")
             if getter is not None:
                 args = [Value(argument, path.origin)] if argument else []
-                config = state.call(getter, args, {}, Site(module.file, 1))
+                config = machine.call(getter, args, {}, Site(module.file, 1))
                 config = as_config(config, module.file)
-    return _config_flag(state, flag, config)
+    return _config_flag(machine, flag, config)
 
 
-def config_dict_flag(state: State, call: Invocation) -> Value:
+def config_dict_flag(machine: Machine, call: Invocation) -> Value:
     name = call.argument(0, "name")
     config = call.argument(1, "config")
     if name is None or config is None:
         return unknown()
-    return _config_flag(state, str(name.data), config)
+    return _config_flag(machine, str(name.data), config)
 
 
-def _config_flag(state: State, flag: str, config: Value) -> Value:
-    argv = list(state.argv)
+def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
+    argv = list(machine.argv)
     for index, token in enumerate(argv):
         text = str(token.data)
         if not text.startswith("-") or not text.lstrip("-").startswith(f"{flag}."):
@@ -135,9 +131,9 @@ def _config_flag(state: State, flag: str, config: Value) -> Value:
         key, equals, given = text.lstrip("-").partition("=")
         if not equals and index + 1 < len(argv):
             given = str(argv[index + 1].data)
-        set_path(state, config, key.split(".")[1:], plain_scalar(Value(given, token.origin)))
-    flags_object(state)[flag] = config
-    state.trace.settings.append(Settings(flag, config, "config"))
+        set_path(machine, config, key.split(".")[1:], plain_scalar(Value(given, token.origin)))
+    flags_object(machine)[flag] = config
+    machine.trace.settings.append(Settings(flag, config, "config"))
     return Value(Call("ml_collections.config_flags.DEFINE", [], {}, {"value": config}))
 
 

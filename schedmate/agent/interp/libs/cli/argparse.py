@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
 from schedmate.agent.interp.libs.cli.parsing import load_config_file, parse
 from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, split_records
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, truth
 from schedmate.agent.values import Origin, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 _CONFIG_FILE = ("is_config_file", "is_config_file_arg")
 """What makes an option of configargparse name a configuration file."""
 
 
-def add_argument(state: State, call: Invocation) -> Value:
-    parser = parser_of(state, call.base)
+def add_argument(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
     names = [a.data for a in call.args if isinstance(a.data, str)]
     if not names:
         return unknown()
@@ -40,7 +38,7 @@ def add_argument(state: State, call: Invocation) -> Value:
         dest = names[0]
     kind = call.kwargs.get("type")
     if kind is not None and isinstance(kind.data, Class):
-        fields = split_records(state, [kind])
+        fields = split_records(machine, [kind])
         if fields:
             parser.records.append((dest, kind, ""))
             return unknown()
@@ -88,21 +86,21 @@ def actions(parser: Parser) -> Value:
     return Value(found)
 
 
-def set_defaults(state: State, call: Invocation) -> Value:
-    parser = parser_of(state, call.base)
+def set_defaults(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
     here = Origin("default", call.site.file, call.site.line)
     for name, value in call.kwargs.items():
         in_code = value.origin is None or value.origin.source == "code"
         parser.defaults[name] = Value(value.data, here) if in_code else value
     for argument in call.args:
-        mapping = state.mapping(argument)
+        mapping = machine.mapping(argument)
         if mapping is not None:
             parser.defaults.update(mapping)
     return Value(None)
 
 
-def get_default(state: State, call: Invocation) -> Value:
-    parser = parser_of(state, call.base)
+def get_default(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
     name = call.args[0].data if call.args else None
     for option in parser.options:
         if option.dest == name:
@@ -110,15 +108,15 @@ def get_default(state: State, call: Invocation) -> Value:
     return unknown()
 
 
-def add_group(state: State, call: Invocation) -> Value:
+def add_group(machine: Machine, call: Invocation) -> Value:
     """A group is an object of its own, whose options are the parser's."""
     group = Call(PARSER, [], {})
-    group.attrs["__parser__"] = Value(parser_of(state, call.base))
+    group.attrs["__parser__"] = Value(parser_of(machine, call.base))
     return Value(group)
 
 
-def add_subparsers(state: State, call: Invocation) -> Value:
-    parser = parser_of(state, call.base)
+def add_subparsers(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
     dest = call.kwargs.get("dest")
     parser.command_dest = dest.data if dest is not None and isinstance(dest.data, str) else None
     group = Call(f"{PARSER}().add_subparsers", call.args, call.kwargs)
@@ -126,13 +124,13 @@ def add_subparsers(state: State, call: Invocation) -> Value:
     return Value(group)
 
 
-def add_parser(state: State, call: Invocation) -> Value:
-    parent = parser_of(state, call.base)
+def add_parser(machine: Machine, call: Invocation) -> Value:
+    parent = parser_of(machine, call.base)
     made = Call(PARSER, [], call.kwargs)
     value = Value(made)
     name = call.args[0].data if call.args else None
     if isinstance(name, str):
-        child = parser_of(state, value)
+        child = parser_of(machine, value)
         parent.commands[name] = child
         for alias in iterate(call.kwargs.get("aliases", Value([]))) or []:
             if isinstance(alias.data, str):
@@ -140,9 +138,9 @@ def add_parser(state: State, call: Invocation) -> Value:
     return value
 
 
-def add_records(state: State, call: Invocation) -> Value:
+def add_records(machine: Machine, call: Invocation) -> Value:
     """simple-parsing's `add_arguments(Config, dest="config")`."""
-    parser = parser_of(state, call.base)
+    parser = parser_of(machine, call.base)
     kind = call.argument(0, "dataclass")
     dest = call.argument(1, "dest")
     if kind is not None and dest is not None and isinstance(dest.data, str):
@@ -151,42 +149,42 @@ def add_records(state: State, call: Invocation) -> Value:
     return Value(None)
 
 
-def _arguments(state: State, call: Invocation) -> list[Value]:
+def _arguments(machine: Machine, call: Invocation) -> list[Value]:
     given = call.argument(0, "args")
     if given is not None and given.data is not None:
         items = iterate(given)
         if items is not None:
             return items
-    return state.argv[1:]
+    return machine.argv[1:]
 
 
-def _finish(state: State, call: Invocation) -> tuple[Value, list[Value]]:
-    parser = parser_of(state, call.base)
+def _finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
+    parser = parser_of(machine, call.base)
     start = call.argument(1, "namespace")
     namespace = start.data if start is not None and isinstance(start.data, AttrDict) else None
-    argv = _arguments(state, call)
+    argv = _arguments(machine, call)
     fresh = AttrDict(flavour="namespace")
     for path in parser.config_files:
-        load_config_file(state, Value(path), parser, fresh)
-    records = [(dest, make_record(state, kind), prefix) for dest, kind, prefix in parser.records]
-    result, extras = parse(state, parser, argv, namespace if namespace is not None else None)
+        load_config_file(machine, Value(path), parser, fresh)
+    records = [(dest, make_record(machine, kind), prefix) for dest, kind, prefix in parser.records]
+    result, extras = parse(machine, parser, argv, namespace if namespace is not None else None)
     for key, value in fresh.items():
         held = result.get(key)
         if held is None or held.origin is None or held.origin.source not in ("command", "script"):
             result[key] = value
     for dest, record, prefix in records:
-        fill_prefixed(state, record, prefix)
+        fill_prefixed(machine, record, prefix)
         result[dest] = record
     value = Value(result)
-    if not any(s.value.data is result for s in state.trace.settings):
-        state.trace.settings.append(Settings("arguments", value, "arguments"))
+    if not any(s.value.data is result for s in machine.trace.settings):
+        machine.trace.settings.append(Settings("arguments", value, "arguments"))
     return value, extras
 
 
-def parse_args(state: State, call: Invocation) -> Value:
-    value, extras = _finish(state, call)
+def parse_args(machine: Machine, call: Invocation) -> Value:
+    value, extras = _finish(machine, call)
     unknown_flags = [e.data for e in extras if isinstance(e.data, str) and e.data.startswith("-")]
-    if unknown_flags and not parser_of(state, call.base).records:
+    if unknown_flags and not parser_of(machine, call.base).records:
         # a library may have added options of its own; the job's user knows that they exist
         mapping = value.data
         for name, values, flag in parse_flags(extras)[0]:
@@ -202,28 +200,28 @@ def _read(given: Value, origin: Origin | None) -> Value:
     return wrap(read, origin)
 
 
-def parse_known_args(state: State, call: Invocation) -> Value:
-    value, extras = _finish(state, call)
+def parse_known_args(machine: Machine, call: Invocation) -> Value:
+    value, extras = _finish(machine, call)
     given = {
         name.replace("-", "_"): _read(values[0], flag_origin(flag, str(flag.data)))
         for name, values, flag in parse_flags(extras)[0]
         if values
     }
     if given:
-        state.trace.settings.append(Settings("command", Value(given), "arguments"))
+        machine.trace.settings.append(Settings("command", Value(given), "arguments"))
     return Value((value, Value(extras)))
 
 
-def parse_table(state: State, call: Invocation) -> Value:
+def parse_table(machine: Machine, call: Invocation) -> Value:
     """`gymutil.parse_arguments(custom_parameters=[{"name": "--task", ...}])` of Isaac Gym."""
     parser = Value(Call(PARSER, [], {}))
     given = call.argument(3, "custom_parameters")
     for row in (iterate(given) if given is not None else None) or []:
-        options = state.mapping(row)
+        options = machine.mapping(row)
         if options is not None and "name" in options:
             rest = {str(key): item for key, item in options.items() if key != "name"}
-            add_argument(state, Invocation(PARSER, [options["name"]], rest, call.site, parser))
-    value, _ = _finish(state, Invocation(PARSER, [], {}, call.site, parser))
+            add_argument(machine, Invocation(PARSER, [options["name"]], rest, call.site, parser))
+    value, _ = _finish(machine, Invocation(PARSER, [], {}, call.site, parser))
     return value
 
 

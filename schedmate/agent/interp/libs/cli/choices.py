@@ -3,54 +3,51 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Class, Instance
 from schedmate.agent.values import Value, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 _REGISTER = "register_subclass"
 _REGISTERED = "draccus choices"
 
 
-def choose(state: State, record: Value, argv: list[Value]) -> list[Value]:
+def choose(machine: Machine, record: Value, argv: list[Value]) -> list[Value]:
     """Put the chosen classes' objects into a record's fields; gives the arguments that remain."""
     rest = list(argv)
     for name, values, flag in parse_flags(argv)[0]:
         field, dot, kind = name.replace("-", "_").rpartition(".")
         if not dot or kind != "type" or not values or not isinstance(record.data, Instance):
             continue
-        base = _declared(state, record.data.cls, field)
-        chosen = _choices(state, base).get(str(values[0].data)) if base is not None else None
+        base = _declared(machine, record.data.cls, field)
+        chosen = _choices(machine, base).get(str(values[0].data)) if base is not None else None
         if chosen is None:
             continue
-        made = make_record(state, chosen)
+        made = make_record(machine, chosen)
         attributes(made).setdefault("type", values[0])
         attributes(record)[field] = made
         rest = [token for token in rest if token is not flag and token is not values[0]]
     return rest
 
 
-def _declared(state: State, cls: Class, field: str) -> Class | None:
+def _declared(machine: Machine, cls: Class, field: str) -> Class | None:
     """The class of the repository that a field's annotation names."""
     for current in cls.mro():
         annotation = current.annotations.get(field)
         for node in ast.walk(annotation) if annotation is not None else ():
             if isinstance(node, ast.Name | ast.Attribute):
-                data = state.evaluate(node, current.scope).data
+                data = machine.evaluate(node, current.scope).data
                 if isinstance(data, Class):
                     return data
     return None
 
 
-def _choices(state: State, base: Class) -> dict[str, Value]:
-    held: dict[str, Value] = dict(state.shared.get(_REGISTERED, {}).get(base, {}))
-    for module in list(state.sources.modules.values()):
+def _choices(machine: Machine, base: Class) -> dict[str, Value]:
+    held: dict[str, Value] = dict(machine.shared.get(_REGISTERED, {}).get(base, {}))
+    for module in list(machine.sources.modules.values()):
         for value in list(module.scope.names.values()):
             cls = value.data
             if not isinstance(cls, Class) or base not in cls.mro():
@@ -63,24 +60,24 @@ def _choices(state: State, base: Class) -> dict[str, Value]:
     return held
 
 
-def register(state: State, call: Invocation) -> Value | None:
+def register(machine: Machine, call: Invocation) -> Value | None:
     """`Base.register_subclass("name", Chosen)`; as a decorator it is found at the class."""
     base = call.base.data if call.base is not None else None
     name, chosen = call.argument(0, "choice_name", "name"), call.argument(1, "choice_cls")
     if isinstance(base, Class) and name is not None and chosen is not None:
-        registered = state.shared.setdefault(_REGISTERED, {})
+        registered = machine.shared.setdefault(_REGISTERED, {})
         registered.setdefault(base, {})[str(name.data)] = chosen
         return chosen
     return None
 
 
-def choice_class(state: State, call: Invocation) -> Value | None:
+def choice_class(machine: Machine, call: Invocation) -> Value | None:
     """`Base.get_choice_class("name")`."""
     base = call.base.data if call.base is not None else None
     name = call.argument(0, "choice_name", "name")
     if not isinstance(base, Class) or name is None:
         return None
-    return _choices(state, base).get(str(name.data))
+    return _choices(machine, base).get(str(name.data))
 
 
 HANDLERS: dict[str, Handler] = {

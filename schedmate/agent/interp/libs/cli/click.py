@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Function, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def run_click(state: State, function: Function, argv: list[Value]) -> Value:
+def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
     """Parse a click command's options; a group passes the rest on to the command named next."""
     parser = Parser()
     args: list[Value] = []
     for decorator in reversed(function.decorators):
-        _click_option(state, decorator, parser, function)
+        _click_option(machine, decorator, parser, function)
         data = decorator.data
         if isinstance(data, Symbol | Call) and data.path.endswith("pass_context"):
             args.append(unknown("ctx"))
-    children = _commands_of(state, function)
+    children = _commands_of(machine, function)
     if children:
-        return _click_group(state, function, parser, children, argv)
-    namespace, _ = parse(state, parser, argv)
-    state.trace.settings.append(Settings(function.name, Value(namespace), "arguments"))
+        return _click_group(machine, function, parser, children, argv)
+    namespace, _ = parse(machine, parser, argv)
+    machine.trace.settings.append(Settings(function.name, Value(namespace), "arguments"))
     kwargs = {str(key): value for key, value in namespace.items()}
-    return state.call(Value(function.undecorated()), args, kwargs, function.site)
+    return machine.call(Value(function.undecorated()), args, kwargs, function.site)
 
 
 _NUMBERS = {
@@ -43,7 +39,7 @@ _NUMBERS = {
 """click's own types of numbers."""
 
 
-def _click_option(state: State, decorator: Value, parser: Parser, function: Function) -> None:
+def _click_option(machine: Machine, decorator: Value, parser: Parser, function: Function) -> None:
     data = decorator.data
     if not isinstance(data, Call) or classes.last(data.path) not in ("option", "argument"):
         return
@@ -89,10 +85,10 @@ def _click_option(state: State, decorator: Value, parser: Parser, function: Func
         )
 
 
-def _commands_of(state: State, group: Function) -> dict[str, Value]:
+def _commands_of(machine: Machine, group: Function) -> dict[str, Value]:
     """Commands attached to a click group by decorators or `add_command`."""
     found: dict[str, Value] = {}
-    for module in list(state.sources.modules.values()):
+    for module in list(machine.sources.modules.values()):
         for name, value in list(module.scope.names.items()):
             function = value.data
             if not isinstance(function, Function) or function is group:
@@ -104,7 +100,7 @@ def _commands_of(state: State, group: Function) -> dict[str, Value]:
                     given = data.args[0].data if isinstance(data, Call) and data.args else None
                     key = given if isinstance(given, str) else name.replace("_", "-")
                     found[key] = value
-    for event in state.trace.calls:
+    for event in machine.trace.calls:
         if event.path == f"?{group.name}.add_command" and event.args:
             function = event.args[0].data
             if isinstance(function, Function):
@@ -115,7 +111,7 @@ def _commands_of(state: State, group: Function) -> dict[str, Value]:
 
 
 def _click_group(
-    state: State,
+    machine: Machine,
     function: Function,
     parser: Parser,
     children: dict[str, Value],
@@ -125,8 +121,8 @@ def _click_group(
         name = str(token.data)
         child = children.get(name) or children.get(name.replace("_", "-"))
         if child is not None and isinstance(child.data, Function):
-            namespace, _ = parse(state, parser, argv[:index])
+            namespace, _ = parse(machine, parser, argv[:index])
             kwargs = {str(key): value for key, value in namespace.items()}
-            state.call(Value(function.undecorated()), [], kwargs, function.site)
-            return run_click(state, child.data, argv[index + 1 :])
+            machine.call(Value(function.undecorated()), [], kwargs, function.site)
+            return run_click(machine, child.data, argv[index + 1 :])
     return unknown()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.choices import choose
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.cli.functions import call_with_flags
@@ -18,27 +17,24 @@ from schedmate.agent.interp.libs.cli.records import (
     note,
     update,
 )
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Class, Function, Instance
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 
 PARSERS = ("transformers.HfArgumentParser", "trl.TrlParser",
        "transformers.hf_argparser.HfArgumentParser",
        "trl.commands.cli_utils.TrlParser")  # fmt: skip
 
 
-def hold_kinds(state: State, parser: Value) -> None:
+def hold_kinds(machine: Machine, parser: Value) -> None:
     """What a class built on such a parser finds in `self.dataclass_types`."""
     if isinstance(parser.data, Instance):
-        parser.data.attrs["dataclass_types"] = Value(_kinds(state, parser))
+        parser.data.attrs["dataclass_types"] = Value(_kinds(machine, parser))
 
 
-def _kinds(state: State, base: Value | None) -> list[Value]:
+def _kinds(machine: Machine, base: Value | None) -> list[Value]:
     data = base.data if base is not None else None
     if isinstance(data, Call):
         given = data.args[0] if data.args else data.kwargs.get("dataclass_types", unknown())
@@ -48,14 +44,14 @@ def _kinds(state: State, base: Value | None) -> list[Value]:
     return []
 
 
-def into_dataclasses(state: State, call: Invocation) -> Value:
-    records = [make_record(state, kind) for kind in _kinds(state, call.base)]
+def into_dataclasses(machine: Machine, call: Invocation) -> Value:
+    records = [make_record(machine, kind) for kind in _kinds(machine, call.base)]
     given = call.argument(0, "args")
     items = iterate(given) if given is not None and given.data is not None else None
-    argv = items if items is not None else state.argv[1:]
-    argv = _with_config_files(state, records, argv)
-    rest = fill(state, records, argv)
-    finish(state, records)
+    argv = items if items is not None else machine.argv[1:]
+    argv = _with_config_files(machine, records, argv)
+    rest = fill(machine, records, argv)
+    finish(machine, records)
     out = list(records)
     if call.kwargs.get("return_remaining_strings", Value(False)).data is True:
         separate = call.kwargs.get("separate_remaining_strings", Value(False)).data is True
@@ -63,7 +59,7 @@ def into_dataclasses(state: State, call: Invocation) -> Value:
     return Value(tuple(out))
 
 
-def _with_config_files(state: State, records: list[Value], argv: list[Value]) -> list[Value]:
+def _with_config_files(machine: Machine, records: list[Value], argv: list[Value]) -> list[Value]:
     """Apply `--config file.yaml` (TRL) or a lone YAML or JSON argument; return what remains."""
     rest: list[Value] = []
     skip = False
@@ -74,10 +70,10 @@ def _with_config_files(state: State, records: list[Value], argv: list[Value]) ->
         text = token.data
         following = argv[index + 1] if index + 1 < len(argv) else None
         if text == "--config" and following is not None and not _has_field(records, "config"):
-            apply_file(state, records, following)
+            apply_file(machine, records, following)
             skip = True
         elif isinstance(text, str) and index == 0 and text.endswith((".json", ".yaml", ".yml")):
-            apply_file(state, records, token)
+            apply_file(machine, records, token)
         else:
             rest.append(token)
     return rest
@@ -87,38 +83,38 @@ def _has_field(records: list[Value], name: str) -> bool:
     return any(name in attributes(record) for record in records)
 
 
-def from_file(state: State, call: Invocation) -> Value:
-    records = [make_record(state, kind) for kind in _kinds(state, call.base)]
+def from_file(machine: Machine, call: Invocation) -> Value:
+    records = [make_record(machine, kind) for kind in _kinds(machine, call.base)]
     path = call.argument(0, "json_file", "yaml_file")
     if path is not None:
-        apply_file(state, records, path)
+        apply_file(machine, records, path)
     # given beside a file, the program's own code merges it in some way
-    fill(state, records, state.argv[1:])
-    finish(state, records)
+    fill(machine, records, machine.argv[1:])
+    finish(machine, records)
     return Value(tuple(records))
 
 
-def from_dict(state: State, call: Invocation) -> Value:
-    records = [make_record(state, kind) for kind in _kinds(state, call.base)]
-    mapping = state.mapping(call.args[0]) if call.args else None
+def from_dict(machine: Machine, call: Invocation) -> Value:
+    records = [make_record(machine, kind) for kind in _kinds(machine, call.base)]
+    mapping = machine.mapping(call.args[0]) if call.args else None
     for record in records:
         update(record, mapping or {})
-    finish(state, records)
+    finish(machine, records)
     return Value(tuple(records))
 
 
-def from_command_line(state: State, call: Invocation) -> Value:
+def from_command_line(machine: Machine, call: Invocation) -> Value:
     """`tyro.cli(Config)` and its like: an object of the class, or a call of the function."""
     kind = call.argument(0, "f", "config_class", "config_cls")
     if kind is None:
         return unknown()
     given = call.kwargs.get("args")
-    argv = (iterate(given) if given is not None else None) or state.argv[1:]
+    argv = (iterate(given) if given is not None else None) or machine.argv[1:]
     if isinstance(kind.data, Function):
-        return call_with_flags(state, kind, argv)
+        return call_with_flags(machine, kind, argv)
     if isinstance(kind.data, dict):
-        return _chosen(state, kind, argv)
-    record = make_record(state, kind)
+        return _chosen(machine, kind, argv)
+    record = make_record(machine, kind)
     default = call.kwargs.get("default")
     if default is not None:
         update(record, attributes(default))
@@ -130,17 +126,17 @@ def from_command_line(state: State, call: Invocation) -> Value:
         if skip:
             skip = False
         elif token.data in ("--config_path", "--config", "--config-path") and index + 1 < len(argv):
-            apply_file(state, [record], argv[index + 1])
+            apply_file(machine, [record], argv[index + 1])
             skip = True
         else:
             rest.append(token)
-    left = fill(state, [record], choose(state, record, rest))
+    left = fill(machine, [record], choose(machine, record, rest))
     loose = [token for token in left if not str(token.data).startswith("-")]
     if isinstance(kind.data, Class):
         for name, token in zip(_positional_fields(kind.data), loose, strict=False):
             attributes(record)[name] = token
-    _choose_subcommands(state, record, loose)
-    finish(state, [record])
+    _choose_subcommands(machine, record, loose)
+    finish(machine, [record])
     return record
 
 
@@ -151,16 +147,16 @@ def _admit(record: Value, names: list[str]) -> None:
             attributes(record).setdefault(name, unknown(name))
 
 
-def of_itself(state: State, call: Invocation) -> Value:
+def of_itself(machine: Machine, call: Invocation) -> Value:
     """typed-argument-parser's `Args().parse_args()`: the object that it is called on, filled."""
     record = call.base
     if record is None or not isinstance(record.data, Instance):
         return unknown()
-    fill(state, [record], state.argv[1:])
+    fill(machine, [record], machine.argv[1:])
     hook = record.data.cls.lookup("process_args")
     if hook is not None and isinstance(hook.data, Function):
-        state.call_function(hook.data, [record], {}, call.site)
-    finish(state, [record])
+        machine.call_function(hook.data, [record], {}, call.site)
+    finish(machine, [record])
     return record
 
 
@@ -182,13 +178,13 @@ def _positional_fields(cls: Class) -> list[str]:
     return names
 
 
-def configs_by_name(state: State, call: Invocation) -> Value:
+def configs_by_name(machine: Machine, call: Invocation) -> Value:
     return call.argument(0, "defaults") or unknown()
 
 
-def _chosen(state: State, options: Value, argv: list[Value]) -> Value:
+def _chosen(machine: Machine, options: Value, argv: list[Value]) -> Value:
     """A config chosen by name from a dict of defaults."""
-    items = state.mapping(options) or {}
+    items = machine.mapping(options) or {}
     for index, token in enumerate(argv):
         name = token.data
         key = next(
@@ -197,20 +193,20 @@ def _chosen(state: State, options: Value, argv: list[Value]) -> Value:
         if key is not None:
             record = items[key]
             if isinstance(record.data, Function):
-                return call_with_flags(state, record, argv[index + 1 :])
+                return call_with_flags(machine, record, argv[index + 1 :])
             if isinstance(record.data, dict):
-                return _chosen(state, record, argv[index + 1 :])
+                return _chosen(machine, record, argv[index + 1 :])
             if isinstance(record.data, tuple) and len(record.data) == 2:
                 record = record.data[1]
-            fill(state, [record], argv[index + 1 :])
-            note(state, [record])
+            fill(machine, [record], argv[index + 1 :])
+            note(machine, [record])
             choice = Value({"method_name": token})
-            state.trace.settings.append(Settings("command", choice, "arguments"))
+            machine.trace.settings.append(Settings("command", choice, "arguments"))
             return record
     return unknown()
 
 
-def _choose_subcommands(state: State, record: Value, names: list[Value]) -> None:
+def _choose_subcommands(machine: Machine, record: Value, names: list[Value]) -> None:
     for token in names:
         for key, value in list(attributes(record).items()):
             wanted = f"{key}:"

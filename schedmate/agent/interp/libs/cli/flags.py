@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs import parse_scalar
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.values import Origin, Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 
 def parse_flags(argv: list[Value]) -> tuple[list[tuple[str, list[Value], Value]], list[Value]]:
@@ -50,9 +48,9 @@ def plain_scalar(token: Value) -> Value:
     return Value(data, token.origin) if not isinstance(data, dict | list) else token
 
 
-def command_option(state: State, name: str) -> Value | None:
+def command_option(machine: Machine, name: str) -> Value | None:
     """What the command gives an option, `--name value` or `--na-me=value`, of an unseen parser."""
-    for token, after in zip(state.argv, [*state.argv[1:], Value(None)], strict=True):
+    for token, after in zip(machine.argv, [*machine.argv[1:], Value(None)], strict=True):
         if not isinstance(token.data, str):
             continue
         flag, equals, text = token.data.partition("=")

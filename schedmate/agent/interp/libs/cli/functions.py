@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags, plain_scalar
 from schedmate.agent.interp.libs.cli.records import cast
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Bound, Class, Function, Site
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 
 def call_with_flags(
-    state: State, function: Value, argv: list[Value], owner: Value | None = None
+    machine: Machine, function: Value, argv: list[Value], owner: Value | None = None
 ) -> Value:
     """Call a repository function with its parameters set from flags and positionals."""
     assert isinstance(function.data, Function)
@@ -57,26 +55,26 @@ def call_with_flags(
         holder[name] = lifted(cast(token.data, like, annotations.get(name, "")), token.origin)
     if spec.kwarg is not None:
         holder.update(extra)
-    state.trace.settings.append(Settings(function.data.name, Value(holder), "arguments"))
+    machine.trace.settings.append(Settings(function.data.name, Value(holder), "arguments"))
     kwargs = {str(key): value for key, value in holder.items()}
     first = [owner] if owner is not None else []
-    return state.call(function, first, kwargs, function.data.site)
+    return machine.call(function, first, kwargs, function.data.site)
 
 
-def fire(state: State, call: Invocation) -> Value:
+def fire(machine: Machine, call: Invocation) -> Value:
     component = call.argument(0, "component")
-    argv = state.argv[1:]
+    argv = machine.argv[1:]
     if component is None:
-        component = Value(state.frames[-1].scope.module)
-    return _fire(state, component, argv)
+        component = Value(machine.frames[-1].scope.module)
+    return _fire(machine, component, argv)
 
 
-def _fire(state: State, component: Value, argv: list[Value]) -> Value:
+def _fire(machine: Machine, component: Value, argv: list[Value]) -> Value:
     data = component.data
     if isinstance(data, Function):
-        return call_with_flags(state, Value(data.undecorated()), argv)
+        return call_with_flags(machine, Value(data.undecorated()), argv)
     if isinstance(data, Bound) and isinstance(data.func.data, Function):
-        return call_with_flags(state, Value(data.func.data.undecorated()), argv, data.self)
+        return call_with_flags(machine, Value(data.func.data.undecorated()), argv, data.self)
     if isinstance(data, Class):
         flags, loose = parse_flags(argv)
         init = data.lookup("__init__")
@@ -88,21 +86,21 @@ def _fire(state: State, component: Value, argv: list[Value]) -> Value:
             for n, v, _ in flags
             if v and n.replace("-", "_") in names
         }
-        made = state.call(component, [], kwargs, Site(data.module.file, data.node.lineno))
+        made = machine.call(component, [], kwargs, Site(data.module.file, data.node.lineno))
         loose += [token for _, values, _ in flags for token in values[1:]]
         rest = [
             t for t in argv if str(t.data).lstrip("-").split("=")[0].replace("-", "_") not in names
         ]
-        return _fire(state, made, rest) if loose else made
+        return _fire(machine, made, rest) if loose else made
     if argv and not str(argv[0].data).startswith("-"):
         name = argv[0].data
         member = (
-            state.getitem(component, argv[0])
+            machine.getitem(component, argv[0])
             if isinstance(data, dict)
-            else state.getattr(component, str(name).replace("-", "_"))
+            else machine.getattr(component, str(name).replace("-", "_"))
         )
         if not isinstance(member.data, Unknown):
-            return _fire(state, member, argv[1:])
+            return _fire(machine, member, argv[1:])
     return unknown()
 
 

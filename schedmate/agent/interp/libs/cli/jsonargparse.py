@@ -7,41 +7,38 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import merge, parse_scalar, set_dotted
 from schedmate.agent.configs.class_keys import built_by
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.dataclass_parsers import from_command_line
 from schedmate.agent.interp.libs.cli.flags import flag_origin
 from schedmate.agent.interp.libs.cli.records import cast, update
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.libs.registries import class_named
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import Function, Instance
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def cli(state: State, call: Invocation) -> Value:
+def cli(machine: Machine, call: Invocation) -> Value:
     """`CLI(function)`, `CLI({"train": function, ...})` and `CLI([function, ...])`."""
     components = call.argument(0, "components")
     given = call.kwargs.get("args")
-    argv = (iterate(given) if given is not None else None) or state.argv[1:]
+    argv = (iterate(given) if given is not None else None) or machine.argv[1:]
     while components is not None and not isinstance(components.data, Function):
         chosen = _chosen(components, argv)
         if chosen is None:
-            return from_command_line(state, call)
+            return from_command_line(machine, call)
         components, argv = chosen
     if components is None:
-        return from_command_line(state, call)
-    return _called(state, components.data, argv)
+        return from_command_line(machine, call)
+    return _called(machine, components.data, argv)
 
 
 def _chosen(components: Value, argv: list[Value]) -> tuple[Value, list[Value]] | None:
@@ -56,24 +53,24 @@ def _chosen(components: Value, argv: list[Value]) -> tuple[Value, list[Value]] |
     return None
 
 
-def _called(state: State, function: Function, argv: list[Value]) -> Value:
+def _called(machine: Machine, function: Function, argv: list[Value]) -> Value:
     function = function.undecorated()
     spec = function.node.args
     parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
     notes = {p.arg: ast.unparse(p.annotation) if p.annotation else "" for p in parameters}
-    config = _read(state, function, notes, argv)
+    config = _read(machine, function, notes, argv)
     held: dict[str, Value] = {}
     for name in notes:
         default = function.defaults.get(name)
         told = config.data.get(name) if isinstance(config.data, dict) else None
-        value = default if told is None else _made(state, told, default, function)
+        value = default if told is None else _made(machine, told, default, function)
         if value is not None:
             held[name] = value
-    state.trace.settings.append(Settings(function.name, Value(dict(held)), "arguments"))
-    return state.call(Value(function), [], held, function.site)
+    machine.trace.settings.append(Settings(function.name, Value(dict(held)), "arguments"))
+    return machine.call(Value(function), [], held, function.site)
 
 
-def _read(state: State, function: Function, notes: dict[str, str], argv: list[Value]) -> Value:
+def _read(machine: Machine, function: Function, notes: dict[str, str], argv: list[Value]) -> Value:
     """What the words say, as a tree by parameter."""
     config = Value({})
     required = [name for name in notes if name not in function.defaults]
@@ -92,25 +89,25 @@ def _read(state: State, function: Function, notes: dict[str, str], argv: list[Va
             value = argv[at]
             at += 1
         if key == "config" and value is not None and key not in notes:
-            loaded = read_file(state, value)
+            loaded = read_file(machine, value)
             if loaded is not None and isinstance(loaded.data, dict):
                 config = merge(config, plain_tree(loaded))
             continue
         head, dot, _ = key.partition(".")
         if head in notes:
-            told = _typed(state, value, notes[head] if not dot else "", flag_origin(token))
+            told = _typed(machine, value, notes[head] if not dot else "", flag_origin(token))
             config = set_dotted(config, _into_arguments(config, key), told)
     return config
 
 
-def _typed(state: State, value: Value | None, note: str, origin: Origin | None) -> Value:
+def _typed(machine: Machine, value: Value | None, note: str, origin: Origin | None) -> Value:
     """A word as its parameter's annotation wants it; the name of a class as the class."""
     if value is None:
         return Value(True, origin)
     text = value.data
     if not isinstance(text, str):
         return Value(text, origin)
-    if class_named(state, text.rpartition(".")[2]) is not None:
+    if class_named(machine, text.rpartition(".")[2]) is not None:
         return Value({"class_path": value}, value.origin)
     data = cast(text, Value(None), note) if note else parse_scalar(text)
     return wrap(data, origin)
@@ -126,12 +123,12 @@ def _into_arguments(config: Value, key: str) -> str:
     return f"{head}.init_args.{rest}"
 
 
-def _made(state: State, told: Value, default: Value | None, function: Function) -> Value:
+def _made(machine: Machine, told: Value, default: Value | None, function: Function) -> Value:
     """A parameter's value: an object of the class that is named, a record with fields set."""
     if not isinstance(told.data, dict):
         return told
     if built_by(told.data) is not None:
-        return build(state, told, [], {}, function.site)
+        return build(machine, told, [], {}, function.site)
     if default is not None and isinstance(default.data, Instance):
         update(default, told.data)
         return default

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Instance
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class Parser:
         return None
 
 
-def parser_of(state: State, base: Value | None) -> Parser:
+def parser_of(machine: Machine, base: Value | None) -> Parser:
     """The parser model behind a parser object."""
     data = base.data if base is not None else None
     if isinstance(data, Call | Instance):
@@ -78,7 +76,7 @@ def parser_of(state: State, base: Value | None) -> Parser:
             keywords = data.kwargs
             held.data.argument_default = keywords.get("argument_default")
             for parent in iterate(keywords.get("parents", Value([]))) or []:
-                known = parser_of(state, parent)
+                known = parser_of(machine, parent)
                 held.data.options.extend(known.options)
                 held.data.defaults.update(known.defaults)
             for path in iterate(keywords.get("default_config_files", Value([]))) or []:

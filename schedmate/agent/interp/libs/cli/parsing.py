@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.flow import Raised
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,
     AttrDict,
@@ -23,14 +25,11 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 _NUMBER = re.compile(r"^-\d+(\.\d*)?([eE][+-]?\d+)?$|^-\.\d+$")
 
 
 def parse(
-    state: State,
+    machine: Machine,
     parser: Parser,
     argv: list[Value],
     namespace: AttrDict | None = None,
@@ -39,7 +38,7 @@ def parse(
     result = namespace if namespace is not None else AttrDict(flavour="namespace")
     for option in parser.options:
         if option.default.data != "==SUPPRESS==" and not _suppressed(option.default):
-            result.setdefault(option.dest, _default(state, option))
+            result.setdefault(option.dest, _default(machine, option))
     result.update(parser.defaults)
     extras: list[Value] = []
     positionals = [option for option in parser.options if option.positional]
@@ -63,7 +62,7 @@ def parse(
             if parser.commands and text in parser.commands and len(loose) >= len(positionals):
                 if parser.command_dest:
                     result[parser.command_dest] = token
-                _, more = parse(state, parser.commands[text], argv[index:], result)
+                _, more = parse(machine, parser.commands[text], argv[index:], result)
                 extras.extend(more)
                 index = len(argv)
                 break
@@ -83,8 +82,8 @@ def parse(
                 extras.append(argv[index])
                 index += 1
             continue
-        index = _consume(state, parser, found, token, argv, index, result)
-    _positionals(state, positionals, loose, result, extras)
+        index = _consume(machine, parser, found, token, argv, index, result)
+    _positionals(machine, positionals, loose, result, extras)
     return result, extras
 
 
@@ -97,14 +96,14 @@ def _suppressed(default: Value) -> bool:
     return isinstance(default.data, Symbol) and default.data.path.endswith("SUPPRESS")
 
 
-def _default(state: State, option: Option) -> Value:
+def _default(machine: Machine, option: Option) -> Value:
     if isinstance(option.default.data, str) and option.type is not None:
-        return _typed(state, option, option.default)
+        return _typed(machine, option, option.default)
     return option.default
 
 
 def _consume(
-    state: State,
+    machine: Machine,
     parser: Parser,
     option: Option,
     token: Value,
@@ -137,17 +136,17 @@ def _consume(
     if option.action == "dict":
         result[option.dest] = _pairs(values, origin)
         return index
-    if option.own is not None and _acted(state, option, values, result):
+    if option.own is not None and _acted(machine, option, values, result):
         return index
     if flag in parser.config_flags and values:
-        load_config_file(state, values[0], parser, result)
+        load_config_file(machine, values[0], parser, result)
     if option.nargs in ("+", "*", "...") or isinstance(option.nargs, int):
-        typed = [_typed(state, option, value) for value in values]
+        typed = [_typed(machine, option, value) for value in values]
         result[option.dest] = Value(typed, origin)
     elif not values:
         result[option.dest] = Value(option.const.data, origin)
     else:
-        value = _typed(state, option, values[0])
+        value = _typed(machine, option, values[0])
         value = Value(value.data, origin)
         if option.action == "append":
             held = result.get(option.dest)
@@ -157,20 +156,20 @@ def _consume(
     return index
 
 
-def _acted(state: State, option: Option, values: list[Value], result: AttrDict) -> bool:
+def _acted(machine: Machine, option: Option, values: list[Value], result: AttrDict) -> bool:
     """Whether the program's own action has put the values where it wants them."""
     cls = option.own.data if option.own is not None else None
     method = cls.lookup("__call__") if isinstance(cls, Class) else None
     if method is None or not isinstance(method.data, Function) or not isinstance(cls, Class):
         return False
     action = Value(Instance(cls, {"dest": Value(option.dest), "default": option.default}))
-    typed = [_typed(state, option, value) for value in values]
+    typed = [_typed(machine, option, value) for value in values]
     several = option.nargs in ("+", "*", "...") or isinstance(option.nargs, int)
     given = Value(typed) if several or not typed else typed[0]
     flag = Value(option.flags[0] if option.flags else None)
     before = dict(result)
     try:
-        state.call(method, [action, unknown(), Value(result), given, flag], {}, NOWHERE)
+        machine.call(method, [action, unknown(), Value(result), given, flag], {}, NOWHERE)
     except Raised:
         return False
     return result != before
@@ -207,31 +206,31 @@ def _take(nargs: Any, argv: list[Value], index: int, flag: str) -> tuple[list[Va
     return taken, index
 
 
-def _typed(state: State, option: Option, value: Value) -> Value:
+def _typed(machine: Machine, option: Option, value: Value) -> Value:
     if option.type is None or not isinstance(value.data, str):
         return value
-    return convert(state, option.type, value)
+    return convert(machine, option.type, value)
 
 
-def convert(state: State, kind: Value, value: Value) -> Value:
+def convert(machine: Machine, kind: Value, value: Value) -> Value:
     """Apply an argument's `type` to its text."""
     data = kind.data
     if isinstance(data, Native):
         if data.name == "bool":
             return Value(value.data not in ("", "0", "False", "false", "no"), value.origin)
-        converted = data.fn(state, [value], {}, NOWHERE)
-        return Value(converted.data, value.origin)
+        converted = data.model(machine, Invocation(data.name, [value], {}, NOWHERE))
+        return Value(converted.data if converted is not None else Unknown(), value.origin)
     if isinstance(data, Symbol):
         if data.path in ("pathlib.Path", "pathlib.PosixPath"):
             return Value(PathStr(value.data), value.origin)
-        if data.path not in state.library.handlers:
+        if data.path not in machine.library.handlers:
             return value
-        read = state.call(kind, [value], {}, NOWHERE)  # `type=json.loads`
+        read = machine.call(kind, [value], {}, NOWHERE)  # `type=json.loads`
         plain = read.known or isinstance(read.data, dict | list)
         return Value(read.data, value.origin) if plain else value
     if isinstance(data, Function | Class):
         try:
-            converted = state.call(kind, [value], {}, NOWHERE)
+            converted = machine.call(kind, [value], {}, NOWHERE)
         except Raised:
             return value
         if isinstance(converted.data, Unknown):
@@ -241,7 +240,7 @@ def convert(state: State, kind: Value, value: Value) -> Value:
 
 
 def _positionals(
-    state: State,
+    machine: Machine,
     options: list[Option],
     loose: list[Value],
     result: AttrDict,
@@ -252,27 +251,27 @@ def _positionals(
         after = sum(1 for o in options[position + 1 :] if o.nargs is None)
         if option.nargs in ("+", "*", "..."):
             take = max(0, len(remaining) - after)
-            values = [_typed(state, option, v) for v in remaining[:take]]
+            values = [_typed(machine, option, v) for v in remaining[:take]]
             if values or option.nargs != "*":
                 result[option.dest] = Value(values, values[0].origin if values else None)
             remaining = remaining[take:]
         elif isinstance(option.nargs, int):
             result[option.dest] = Value(
-                [_typed(state, option, v) for v in remaining[: option.nargs]]
+                [_typed(machine, option, v) for v in remaining[: option.nargs]]
             )
             remaining = remaining[option.nargs :]
         elif remaining:
             if option.nargs == "?" and len(remaining) <= after:
                 continue
-            result[option.dest] = _typed(state, option, remaining.pop(0))
+            result[option.dest] = _typed(machine, option, remaining.pop(0))
     extras.extend(remaining)
 
 
-def load_config_file(state: State, path: Value, parser: Parser, result: AttrDict) -> None:
+def load_config_file(machine: Machine, path: Value, parser: Parser, result: AttrDict) -> None:
     """Fill the namespace from a configuration file an option names."""
-    loaded = read_file(state, path)
-    mapping = state.mapping(loaded) if loaded is not None else None
+    loaded = read_file(machine, path)
+    mapping = machine.mapping(loaded) if loaded is not None else None
     for key, value in (mapping or {}).items():
         name = str(key).lstrip("-").replace("-", "_")
         option = next((o for o in parser.options if o.dest == name), None)
-        result[name] = _typed(state, option, value) if option is not None else value
+        result[name] = _typed(machine, option, value) if option is not None else value

@@ -3,59 +3,57 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.configs.files import read_file
-from schedmate.agent.interp.objects import Call, Native, Site
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.objects import Call, Native
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def add_trainer_options(state: State, call: Invocation) -> Value:
+def add_trainer_options(machine: Machine, call: Invocation) -> Value:
     """Lightning's `Trainer.add_argparse_args(parser)`; values are read as plain scalars."""
     base = call.argument(0, "parent_parser", "parser")
     if base is None:
         return unknown()
-    parser = parser_of(state, base)
+    parser = parser_of(machine, base)
     scalar = Value(Native("scalar", _scalar))
-    for name in state.library.trainer_options:
+    for name in machine.library.trainer_options:
         parser.options.append(
             Option(name, (f"--{name}",), Value(None), scalar, "store", None, Value(True))
         )
     return base
 
 
-def _scalar(state: State, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-    return wrap(parse_scalar(str(args[0].data)), args[0].origin)
+def _scalar(machine: Machine, call: Invocation) -> Value:
+    return wrap(parse_scalar(str(call.args[0].data)), call.args[0].origin)
 
 
-def trainer_from_options(state: State, call: Invocation) -> Value:
+def trainer_from_options(machine: Machine, call: Invocation) -> Value:
     """Lightning's `Trainer.from_argparse_args(args, **kwargs)`: a Trainer with those arguments."""
-    mapping = state.mapping(call.args[0]) if call.args else None
+    mapping = machine.mapping(call.args[0]) if call.args else None
     kwargs = {
         name: value
         for name, value in (mapping or {}).items()
-        if name in state.library.trainer_options and value.data is not None
+        if name in machine.library.trainer_options and value.data is not None
     }
     kwargs.update(call.kwargs)
     path = call.path.rsplit(".", 1)[0]
-    return state.external(Invocation(path, [], kwargs, call.site))
+    return machine.external(Invocation(path, [], kwargs, call.site))
 
 
 def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
     """A library function that returns a parser of its own."""
 
-    def make(state: State, call: Invocation) -> Value:
+    def make(machine: Machine, call: Invocation) -> Value:
         value = Value(Call(PARSER, [], {}))
-        parser = parser_of(state, value)
+        parser = parser_of(machine, value)
         origin = Origin("library", text=path)
         for given in options:
             flags = tuple(given["flags"])
@@ -73,24 +71,24 @@ def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
     return make
 
 
-def file_arguments(state: State, call: Invocation) -> Value:
+def file_arguments(machine: Machine, call: Invocation) -> Value:
     """prefigure's `get_all_args("defaults.ini")`: each value of the file is an option's default."""
     given = call.argument(0, "defaults_file")
-    read = read_file(state, given if given is not None else Value("defaults.ini"))
-    sections = state.mapping(read) if read is not None else None
+    read = read_file(machine, given if given is not None else Value("defaults.ini"))
+    sections = machine.mapping(read) if read is not None else None
     if sections is None:
         return unknown()
     made = Parser()
     for section in sections.values():
-        for name, held in (state.mapping(section) or {}).items():
+        for name, held in (machine.mapping(section) or {}).items():
             quoted = isinstance(held.data, str) and re.fullmatch(r"([\"'])(.*)\1", held.data)
             value = Value(quoted[2], held.origin) if quoted else held
             flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
             scalar = Value(Native("scalar", _scalar))
             made.options.append(Option(name, flags, value, scalar, "store", None, Value(True)))
-    result, _ = parse(state, made, state.argv[1:])
+    result, _ = parse(machine, made, machine.argv[1:])
     value = Value(result)
-    state.trace.settings.append(Settings("arguments", value, "arguments"))
+    machine.trace.settings.append(Settings("arguments", value, "arguments"))
     return value
 
 

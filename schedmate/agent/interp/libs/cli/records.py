@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.interp import classes, instances
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,
     AttrDict,
@@ -23,16 +24,13 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, lifted
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def make_record(state: State, kind: Value) -> Value:
+def make_record(machine: Machine, kind: Value) -> Value:
     """An object of a record class with its default values."""
     if isinstance(kind.data, Class):
-        return instances.instantiate(state, kind.data, [], {}, Site(kind.data.module.file, 1))
+        return instances.instantiate(machine, kind.data, [], {}, Site(kind.data.module.file, 1))
     path = kind.data.path if isinstance(kind.data, Symbol) else ""
-    defaults = state.library.record_defaults(path)
+    defaults = machine.library.record_defaults(path)
     return Value(AttrDict(dict(defaults), "record", path), kind.origin)
 
 
@@ -44,13 +42,13 @@ def attributes(record: Value) -> dict[Any, Value]:
     return data if isinstance(data, dict) else {}
 
 
-def split_records(state: State, kinds: list[Value]) -> list[Value]:
+def split_records(machine: Machine, kinds: list[Value]) -> list[Value]:
     """Those of `kinds` that are record classes: of the repository or known of a library."""
     return [
         kind
         for kind in kinds
         if (isinstance(kind.data, Class) and classes.is_record(kind.data))
-        or (isinstance(kind.data, Symbol) and state.library.record_defaults(kind.data.path))
+        or (isinstance(kind.data, Symbol) and machine.library.record_defaults(kind.data.path))
     ]
 
 
@@ -108,7 +106,7 @@ def set_field(record: Value, name: str, values: list[Value], flag: Value) -> boo
     return True
 
 
-def fill(state: State, records: list[Value], argv: list[Value]) -> list[Value]:
+def fill(machine: Machine, records: list[Value], argv: list[Value]) -> list[Value]:
     """Set the records' fields from `argv`; returns the tokens no record took."""
     flags, rest = parse_flags(argv)
     for name, values, flag in flags:
@@ -131,9 +129,9 @@ def update(record: Value, mapping: dict[Any, Value]) -> None:
             fields[key] = Value(cast(value.data, held, annotation), value.origin)
 
 
-def apply_file(state: State, records: list[Value], path: Value) -> None:
-    loaded = read_file(state, path)
-    mapping = state.mapping(loaded) if loaded is not None else None
+def apply_file(machine: Machine, records: list[Value], path: Value) -> None:
+    loaded = read_file(machine, path)
+    mapping = machine.mapping(loaded) if loaded is not None else None
     for record in records:
         update(record, mapping or {})
 
@@ -149,32 +147,32 @@ def _evaluates_if_scheduled(fields: dict[Any, Value]) -> None:
             fields["do_eval"] = Value(True, strategy.origin)
 
 
-def note(state: State, records: list[Value]) -> None:
+def note(machine: Machine, records: list[Value]) -> None:
     for record in records:
         _evaluates_if_scheduled(attributes(record))
         data = record.data
         name = data.cls.name if isinstance(data, Instance) else getattr(data, "label", "")
         fields = Value(attributes(record), record.origin)
-        state.trace.settings.append(Settings(name, fields, "dataclass"))
+        machine.trace.settings.append(Settings(name, fields, "dataclass"))
 
 
-def finish(state: State, records: list[Value]) -> None:
+def finish(machine: Machine, records: list[Value]) -> None:
     for record in records:
         if isinstance(record.data, Instance):
             hook = record.data.cls.lookup("__post_init__")
             if hook is not None and isinstance(hook.data, Function):
-                state.call(hook, [record], {}, NOWHERE)
-    note(state, records)
+                machine.call(hook, [record], {}, NOWHERE)
+    note(machine, records)
 
 
-def fill_prefixed(state: State, instance: Value, prefix: str) -> None:
+def fill_prefixed(machine: Machine, instance: Value, prefix: str) -> None:
     """Give the record the command line's values, by plain, prefixed or dotted flag."""
-    flags, _ = parse_flags(state.argv[1:])
+    flags, _ = parse_flags(machine.argv[1:])
     for name, values, flag in flags:
         bare = name.removeprefix(prefix)
         if not _set_nested(instance, bare, values, flag) and "." in bare:
             _set_nested(instance, bare.partition(".")[2], values, flag)
-    note(state, [instance])
+    note(machine, [instance])
 
 
 def _set_nested(record: Value, name: str, values: list[Value], flag: Value) -> bool:
@@ -192,11 +190,11 @@ def _set_nested(record: Value, name: str, values: list[Value], flag: Value) -> b
     return False
 
 
-def construct(state: State, call: Invocation) -> Value:
+def construct(machine: Machine, call: Invocation) -> Value:
     """A library's configuration class called directly: its defaults under the given fields."""
-    fields = state.library.record_defaults(call.path)
+    fields = machine.library.record_defaults(call.path)
     fields.update(call.kwargs)
     record = Value(AttrDict(dict(fields), "record", call.path))
-    state.record(call.path, call.args, call.kwargs, call.site, record)
-    note(state, [record])
+    machine.record(call.path, call.args, call.kwargs, call.site, record)
+    note(machine, [record])
     return record

@@ -7,34 +7,32 @@ command, and its updates; captured functions take what they are not given from t
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 _CONFIG = "sacred config"
 _ADDED = "sacred added"
 
 
-def _run(state: State, main: Function, argv: list[Value]) -> Value:
+def _run(machine: Machine, main: Function, argv: list[Value]) -> Value:
     """The experiment's config scopes, then the main function with them."""
     config = AttrDict(flavour="sacred")
-    for source in state.shared.get(_ADDED, []):
+    for source in machine.shared.get(_ADDED, []):
         config.update(source)
-    for function in _functions(state, "config"):
-        _scope(state, function, config)
-    named = {function.name: function for function in _functions(state, "named_config")}
+    for function in _functions(machine, "config"):
+        _scope(machine, function, config)
+    named = {function.name: function for function in _functions(machine, "named_config")}
     for token in argv:
         if token.data in named:
-            _scope(state, named[str(token.data)], config)
+            _scope(machine, named[str(token.data)], config)
     for token in argv:
         key, equals, given = str(token.data).partition("=")
         if equals and not key.startswith("-"):
@@ -42,13 +40,13 @@ def _run(state: State, main: Function, argv: list[Value]) -> Value:
             if origin is not None:
                 origin = Origin(origin.source, origin.file, origin.line, key)
             _update(config, key.split("."), plain_scalar(Value(given, origin)))
-    state.shared[_CONFIG] = config
-    state.trace.settings.append(Settings("config", Value(config), "config"))
+    machine.shared[_CONFIG] = config
+    machine.trace.settings.append(Settings("config", Value(config), "config"))
     spec = main.node.args
-    kwargs = captured_arguments(state, main) | {
+    kwargs = captured_arguments(machine, main) | {
         a.arg: config[a.arg] for a in (*spec.args, *spec.kwonlyargs) if a.arg in config
     }
-    return state.call(Value(main.undecorated()), [], kwargs, main.site)
+    return machine.call(Value(main.undecorated()), [], kwargs, main.site)
 
 
 def _update(config: dict[Any, Value], path: list[str], value: Value) -> None:
@@ -61,21 +59,21 @@ def _update(config: dict[Any, Value], path: list[str], value: Value) -> None:
     config[path[-1]] = value
 
 
-def _scope(state: State, function: Function, config: AttrDict) -> None:
+def _scope(machine: Machine, function: Function, config: AttrDict) -> None:
     """What a config scope's names come to; its parameters are entries made before."""
     if isinstance(function.node, ast.Lambda):
         return
     scope = Scope(function.module, function.scope)
     parameters = {a.arg for a in (*function.node.args.args, *function.node.args.kwonlyargs)}
     scope.names.update({name: config[name] for name in parameters if name in config})
-    state.follow(function.node.body, scope)
+    machine.follow(function.node.body, scope)
     config.update({k: v for k, v in scope.names.items() if k not in parameters})
 
 
-def _functions(state: State, kind: str) -> list[Function]:
+def _functions(machine: Machine, kind: str) -> list[Function]:
     """The functions that `@ex.config` and the like mark, of an experiment of any module."""
     found: list[Function] = []
-    for module in list(state.sources.modules.values()):
+    for module in list(machine.sources.modules.values()):
         for value in list(module.scope.names.values()):
             function = value.data
             if isinstance(function, Function) and function not in found and _marked(function, kind):
@@ -91,9 +89,9 @@ def _marked(function: Function, kind: str) -> bool:
     )
 
 
-def captured_arguments(state: State, function: Function) -> dict[str, Value]:
+def captured_arguments(machine: Machine, function: Function) -> dict[str, Value]:
     """The arguments that a captured function takes from the experiment's configuration."""
-    config = state.shared.get(_CONFIG)
+    config = machine.shared.get(_CONFIG)
     if config is None or not function.decorators:
         return {}
     if not any(_marked(function, kind) for kind in ("capture", "main", "automain", "command")):
@@ -101,18 +99,18 @@ def captured_arguments(state: State, function: Function) -> dict[str, Value]:
     return {**config, "_config": Value(config)}
 
 
-def automain(state: State, function: Function) -> None:
+def automain(machine: Machine, function: Function) -> None:
     """A function was just defined: run it if `@ex.automain` marks it."""
     if _marked(function, "automain") and function.module.name == "__main__":
-        _run(state, function, state.argv[1:])
+        _run(machine, function, machine.argv[1:])
 
 
-def add_config(state: State, call: Invocation) -> Value:
+def add_config(machine: Machine, call: Invocation) -> Value:
     """`ex.add_config({...})`, `ex.add_config("base.yaml")`, `ex.add_config(epochs=3)`."""
-    added = state.shared.setdefault(_ADDED, [])
+    added = machine.shared.setdefault(_ADDED, [])
     for value in call.args:
-        loaded = read_file(state, value) if isinstance(value.data, str) else value
-        mapping = state.mapping(loaded) if loaded is not None else None
+        loaded = read_file(machine, value) if isinstance(value.data, str) else value
+        mapping = machine.mapping(loaded) if loaded is not None else None
         if mapping is not None:
             added.append(mapping)
     if call.kwargs:
@@ -120,18 +118,18 @@ def add_config(state: State, call: Invocation) -> Value:
     return Value(None)
 
 
-def run(state: State, call: Invocation) -> Value:
+def run(machine: Machine, call: Invocation) -> Value:
     """`ex.run_commandline()` and `ex.run(config_updates={...})`: the `@ex.main` function."""
-    main = next(iter(_functions(state, "main")), None)
+    main = next(iter(_functions(machine, "main")), None)
     if main is None:
         return unknown()
     argv = call.argument(0, "argv") if call.path.endswith("commandline") else None
     given = iterate(argv) if argv is not None else None
     updates = call.kwargs.get("config_updates")
-    mapping = state.mapping(updates) if updates is not None else None
+    mapping = machine.mapping(updates) if updates is not None else None
     if mapping is not None:
-        state.shared.setdefault(_ADDED, []).append(mapping)
-    return _run(state, main, given if given is not None else state.argv[1:])
+        machine.shared.setdefault(_ADDED, []).append(mapping)
+    return _run(machine, main, given if given is not None else machine.argv[1:])
 
 
 HANDLERS: dict[str, Handler] = {

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
 
 from schedmate.agent.interp.builtins.table import BUILTINS
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Function, Scope
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def typer_app(state: State, call: Invocation) -> Value:
+def typer_app(machine: Machine, call: Invocation) -> Value:
     """`app()`: run the only command, or the one the command line names."""
     commands: dict[str, Value] = {}
-    for module in list(state.sources.modules.values()):
+    for module in list(machine.sources.modules.values()):
         for name, value in list(module.scope.names.items()):
             function = value.data
             if not isinstance(function, Function):
@@ -34,7 +31,7 @@ def typer_app(state: State, call: Invocation) -> Value:
                         data.args[0].data if data.args else data.kwargs.get("name", unknown()).data
                     )
                     commands[given if isinstance(given, str) else name.replace("_", "-")] = value
-    argv = state.argv[1:]
+    argv = machine.argv[1:]
     if len(commands) == 1:
         chosen = next(iter(commands.values()))
         if argv and argv[0].data in commands:
@@ -44,28 +41,28 @@ def typer_app(state: State, call: Invocation) -> Value:
         if index is None:
             return unknown()
         chosen, argv = commands[argv[index].data], argv[index + 1 :]
-    return _typer_run(state, chosen, argv)
+    return _typer_run(machine, chosen, argv)
 
 
-def typer_run(state: State, call: Invocation) -> Value:
-    return _typer_run(state, call.args[0], state.argv[1:]) if call.args else unknown()
+def typer_run(machine: Machine, call: Invocation) -> Value:
+    return _typer_run(machine, call.args[0], machine.argv[1:]) if call.args else unknown()
 
 
-def _annotated(state: State, node: ast.expr | None, scope: Scope) -> tuple[str, Call | None]:
+def _annotated(machine: Machine, node: ast.expr | None, scope: Scope) -> tuple[str, Call | None]:
     """The type's text, and the `typer.Option(...)` of an `Annotated[type, typer.Option(...)]`."""
     if node is None:
         return "", None
     if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Annotated"):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         for part in parts[1:]:
-            marker = state.evaluate(part, scope).data
+            marker = machine.evaluate(part, scope).data
             if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
                 return ast.unparse(parts[0]), marker
         return ast.unparse(parts[0]), None
     return ast.unparse(node), None
 
 
-def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
+def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
     """Call a function whose parameters are `typer.Option`s and `typer.Argument`s."""
     data = function.data
     if not isinstance(data, Function):
@@ -75,7 +72,7 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
     parser = Parser()
     for parameter in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs):
         name = parameter.arg
-        annotation, note = _annotated(state, parameter.annotation, data.scope)
+        annotation, note = _annotated(machine, parameter.annotation, data.scope)
         default = defaults.get(name)
         marker = default.data if default is not None else None
         if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
@@ -111,14 +108,16 @@ def _typer_run(state: State, function: Value, argv: list[Value]) -> Value:
             parser.options.append(
                 Option(name, (off,), default, None, "store_false", None, Value(False))
             )
-    argv = _with_file(state, data, parser, argv)
-    namespace, _ = parse(state, parser, argv)
-    state.trace.settings.append(Settings(data.name, Value(namespace), "arguments"))
+    argv = _with_file(machine, data, parser, argv)
+    namespace, _ = parse(machine, parser, argv)
+    machine.trace.settings.append(Settings(data.name, Value(namespace), "arguments"))
     kwargs = {str(key): value for key, value in namespace.items()}
-    return state.call(Value(data.undecorated()), [], kwargs, data.site)
+    return machine.call(Value(data.undecorated()), [], kwargs, data.site)
 
 
-def _with_file(state: State, function: Function, parser: Parser, argv: list[Value]) -> list[Value]:
+def _with_file(
+    machine: Machine, function: Function, parser: Parser, argv: list[Value]
+) -> list[Value]:
     """`@use_yaml_config(param_name="config")` of typer-config: a file's values as defaults.
 
     Gives the arguments that remain.
@@ -130,8 +129,8 @@ def _with_file(state: State, function: Function, parser: Parser, argv: list[Valu
         named = data.kwargs.get("param_name") or (data.args[0] if data.args else Value("config"))
         flag = f"--{named.data}"
         place = next((i for i, token in enumerate(argv[:-1]) if token.data == flag), None)
-        values = read_file(state, argv[place + 1]) if place is not None else None
-        mapping = state.mapping(values) if values is not None else None
+        values = read_file(machine, argv[place + 1]) if place is not None else None
+        mapping = machine.mapping(values) if values is not None else None
         for option in parser.options:
             option.default = (mapping or {}).get(option.dest, option.default)
         if place is not None:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import Call
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Unknown, Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 
 def attr_dict(flavour: str) -> Handler:
-    def build(state: State, call: Invocation) -> Value:
+    def build(machine: Machine, call: Invocation) -> Value:
         items: dict[Any, Value] = {}
         given = dict(call.kwargs)
         initial = given.pop("initial_dictionary", None)
         for argument in [*call.args, *([initial] if initial is not None else [])]:
-            mapping = state.mapping(argument)
+            mapping = machine.mapping(argument)
             if mapping is not None:
                 items.update(mapping)
             elif isinstance(argument.data, list | tuple):
@@ -35,24 +33,24 @@ def attr_dict(flavour: str) -> Handler:
         items.update(given)
         made = attr_tree(Value(items), flavour)
         if call.path == "argparse.Namespace" and items:
-            state.trace.settings.append(Settings("namespace", made, "arguments"))
+            machine.trace.settings.append(Settings("namespace", made, "arguments"))
         elif call.path.endswith(".HParams") and items:
-            return noted(state, made, "HParams")
+            return noted(machine, made, "HParams")
         return made
 
     return build
 
 
-def placeholder(state: State, call: Invocation) -> Value:
+def placeholder(machine: Machine, call: Invocation) -> Value:
     """A typed hole or reference: the given default, else None."""
     default = call.args[0] if call.args else Value(None)
     return default if default.known else Value(None)
 
 
-def detectron_defaults(state: State, call: Invocation) -> Value:
+def detectron_defaults(machine: Machine, call: Invocation) -> Value:
     """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
-    config = attr_tree(plain_tree(state.library.config_defaults("detectron2")), "yacs")
-    return noted(state, config, "detectron2 config")
+    config = attr_tree(plain_tree(machine.library.config_defaults("detectron2")), "yacs")
+    return noted(machine, config, "detectron2 config")
 
 
 _ATTR_DICTS = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import deep_copy, plain_tree
 from schedmate.agent.interp.objects import Call, FileHandle
 from schedmate.agent.interp.paths import mislaid
@@ -18,55 +18,51 @@ from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
-
 LARGE = 100_000
 """Size from which a file is asked whether it is a table [bytes]."""
 MANY = 2_000
 """Entries that no settings have side by side."""
 
 
-def locate(state: State, path: Value) -> Path | None:
+def locate(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means."""
     if isinstance(path.data, FileHandle):
         return path.data.path
     if isinstance(path.data, str):
-        near = state.frames[-1].scope.module.path if state.frames else None
-        found = state.sources.locate(path.data, near)
-        if found is None and path.data in state.texts:
-            found = state.texts[path.data]
-        found = found or mislaid(state, path)
+        near = machine.frames[-1].scope.module.path if machine.frames else None
+        found = machine.sources.locate(path.data, near)
+        if found is None and path.data in machine.texts:
+            found = machine.texts[path.data]
+        found = found or mislaid(machine, path)
         return found if found is not None and is_file(found) else None
     return None
 
 
-def required(state: State, path: Value) -> Path | None:
+def required(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means, with a warning when it is not there."""
-    found = locate(state, path)
+    found = locate(machine, path)
     if found is None and isinstance(path.data, str) and path.data:
-        state.trace.warn(state.sources.repo.missing_settings(path.data))
+        machine.trace.warn(machine.sources.repo.missing_settings(path.data))
     return found
 
 
-def read_file(state: State, path: Value) -> Value | None:
+def read_file(machine: Machine, path: Value) -> Value | None:
     """A configuration file's content, noted as settings; None when it is not in the repository."""
-    found = locate(state, path)
+    found = locate(machine, path)
     if found is None:
         if isinstance(path.data, str) and re.fullmatch(
             r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data
         ):
-            state.trace.warn(state.sources.repo.missing_settings(path.data))
+            machine.trace.warn(machine.sources.repo.missing_settings(path.data))
         return None
     if _is_table(found):
         return unknown(origin=path.origin)
     try:
-        value = plain_tree(read_config(found, state.sources.root))
+        value = plain_tree(read_config(found, machine.sources.root))
     except InputError as error:
-        state.trace.warn(str(error))
+        machine.trace.warn(str(error))
         return None
-    return noted(state, value, state.sources.relative(found))
+    return noted(machine, value, machine.sources.relative(found))
 
 
 def _is_table(path: Path) -> bool:
@@ -81,80 +77,80 @@ def _is_table(path: Path) -> bool:
     return len(values) > MANY and not any(isinstance(value, dict) for value in values)
 
 
-def load_mapping(state: State, call: Invocation) -> Value:
+def load_mapping(machine: Machine, call: Invocation) -> Value:
     """`yaml.safe_load(f)`, `json.load(f)`, `toml.load(path)` and the like."""
     source = call.argument(0, "stream", "fp", "f", "s", "path", "filename")
     if source is None:
         return unknown()
     if isinstance(source.data, Call) and source.data.path == "json.dumps" and source.data.args:
-        return _hooked(state, call, deep_copy(source.data.args[0]))
-    loaded = read_file(state, source)
+        return _hooked(machine, call, deep_copy(source.data.args[0]))
+    loaded = read_file(machine, source)
     if loaded is None:
         if isinstance(source.data, str) and "\n" not in source.data and len(source.data) < 200:
-            return _hooked(state, call, wrap(parse_scalar(source.data), source.origin))
+            return _hooked(machine, call, wrap(parse_scalar(source.data), source.origin))
         return unknown(origin=source.origin)
     # the program may change what it loaded, and the settings noted are to change with it
-    return _hooked(state, call, loaded)
+    return _hooked(machine, call, loaded)
 
 
-def _hooked(state: State, call: Invocation, value: Value) -> Value:
+def _hooked(machine: Machine, call: Invocation, value: Value) -> Value:
     """`json.load(f, object_hook=Struct)`: every mapping as the hook makes it, inner ones first."""
     hook = call.kwargs.get("object_hook")
     if hook is None or hook.data is None:
         return value
     data = value.data
     if isinstance(data, list):
-        return Value([_hooked(state, call, item) for item in data], value.origin)
+        return Value([_hooked(machine, call, item) for item in data], value.origin)
     if not isinstance(data, dict):
         return value
-    inner = Value({key: _hooked(state, call, item) for key, item in data.items()}, value.origin)
-    return state.call(hook, [inner], {}, call.site)
+    inner = Value({key: _hooked(machine, call, item) for key, item in data.items()}, value.origin)
+    return machine.call(hook, [inner], {}, call.site)
 
 
-def load_documents(state: State, call: Invocation) -> Value:
+def load_documents(machine: Machine, call: Invocation) -> Value:
     """`yaml.load_all(f)`: the documents of a file."""
-    loaded = load_mapping(state, call)
+    loaded = load_mapping(machine, call)
     return Value([loaded], loaded.origin) if isinstance(loaded.data, dict) else loaded
 
 
-def noted(state: State, value: Value, name: str) -> Value:
+def noted(machine: Machine, value: Value, name: str) -> Value:
     """The value, kept as settings that the program read under `name`; a JSON list is records."""
     if isinstance(value.data, list) and name.endswith(".json"):
         return value
-    state.trace.settings.append(Settings(name, value, "config"))
+    machine.trace.settings.append(Settings(name, value, "config"))
     return value
 
 
-def read_ini(state: State, call: Invocation) -> Value:
+def read_ini(machine: Machine, call: Invocation) -> Value:
     """`ConfigParser.read(path)`: the sections become the parser's items."""
-    loaded = read_file(state, call.args[0]) if call.args else None
+    loaded = read_file(machine, call.args[0]) if call.args else None
     if loaded is not None and call.base is not None and isinstance(call.base.data, Call):
-        for key, value in (state.mapping(loaded) or {}).items():
+        for key, value in (machine.mapping(loaded) or {}).items():
             call.base.data.attrs[str(key)] = value
         call.base.data.attrs["__items__"] = loaded
     return Value([])
 
 
-def ini_get(state: State, call: Invocation) -> Value:
+def ini_get(machine: Machine, call: Invocation) -> Value:
     base = call.base.data if call.base is not None else None
     items = base.attrs.get("__items__") if isinstance(base, Call) else None
     value = items
     for key in call.args[:2]:
-        mapping = state.mapping(value) if value is not None else None
+        mapping = machine.mapping(value) if value is not None else None
         value = mapping.get(key.data) if mapping is not None else None
         if value is None and mapping is not None and isinstance(key.data, str):
             value = mapping.get(key.data.lower())  # options are read without their case
     return value if value is not None else call.kwargs.get("fallback", unknown())
 
 
-def ini_items(state: State, call: Invocation) -> Value:
+def ini_items(machine: Machine, call: Invocation) -> Value:
     base = call.base.data if call.base is not None else None
     items = base.attrs.get("__items__") if isinstance(base, Call) else None
     section = call.args[0].data if call.args else None
-    mapping = state.mapping(items) if items is not None else None
+    mapping = machine.mapping(items) if items is not None else None
     if mapping is None:
         return unknown()
-    inner = state.mapping(mapping.get(section, Value({}))) if section is not None else mapping
+    inner = machine.mapping(mapping.get(section, Value({}))) if section is not None else mapping
     return Value([Value((lifted(key), value)) for key, value in (inner or {}).items()])
 
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import parse_gin
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs.files import locate
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Class, Function, Site, Symbol
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
-
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 
 _FLAG = re.compile(r"gin_?(config)?_?(files?|params?|bindings?)")
 
@@ -34,63 +30,63 @@ class _Gin:
     scopes: list[str] = field(default_factory=list)
 
 
-def gin_parse(state: State, call: Invocation) -> Value:
-    held: _Gin | None = state.shared.get("gin")
+def gin_parse(machine: Machine, call: Invocation) -> Value:
+    held: _Gin | None = machine.shared.get("gin")
     if held is None:
-        held = state.shared["gin"] = _Gin(texts=_from_flags(state))
-        state.trace.settings.append(Settings("gin", Value(held.bindings), "config"))
+        held = machine.shared["gin"] = _Gin(texts=_from_flags(machine))
+        machine.trace.settings.append(Settings("gin", Value(held.bindings), "config"))
     given = [*(call.kwargs[n] for n in _GIVEN if n in call.kwargs), *call.args]
     if all(isinstance(argument.data, Unknown | Symbol) for argument in given):
-        given = _flags(state)  # those of a library's own definition
+        given = _flags(machine)  # those of a library's own definition
     files = list(held.files)
     for item in (item for argument in given for item in several(argument)):
-        found = _file(state, item)
+        found = _file(machine, item)
         if found is not None:
             files.append(found)
         elif isinstance(item.data, str) and "=" in item.data:
             held.texts.append(item)
     try:
-        parsed = parse_gin(files, state.sources.root, bindings=held.texts)
+        parsed = parse_gin(files, machine.sources.root, bindings=held.texts)
     except InputError as error:
-        state.trace.warn(str(error))
+        machine.trace.warn(str(error))
         return Value(None)
     held.files = files
     held.bindings.clear()
     held.bindings.update(parsed)
     for name in parsed:
         if name.startswith("import "):
-            state.import_module(name.removeprefix("import "))
+            machine.import_module(name.removeprefix("import "))
     return Value(None)
 
 
-def _from_flags(state: State) -> list[Value]:
+def _from_flags(machine: Machine) -> list[Value]:
     """`--gin.NAME=VALUE` on the command line."""
     return [
         Value(token.data.removeprefix("--gin."), token.origin)
-        for token in state.argv
+        for token in machine.argv
         if isinstance(token.data, str) and re.match(r"--gin\.[^=]+=", token.data)
     ]
 
 
-def _flags(state: State) -> list[Value]:
+def _flags(machine: Machine) -> list[Value]:
     """`--gin_file`, `--gin_param` and `--gin_bindings` on the command line."""
-    found, _ = parse_flags(state.argv[1:])
+    found, _ = parse_flags(machine.argv[1:])
     return [value for name, values, _ in found if _FLAG.fullmatch(name) for value in values[:1]]
 
 
-def _file(state: State, item: Value) -> Path | None:
-    found = locate(state, item)
+def _file(machine: Machine, item: Value) -> Path | None:
+    found = locate(machine, item)
     if found is None and isinstance(item.data, str) and item.data.endswith(".gin"):
         # gin looks along search paths of its own: take the only file of that name
-        paths = state.sources.root.rglob(PurePosixPath(item.data).name)
+        paths = machine.sources.root.rglob(PurePosixPath(item.data).name)
         named = [path for path in paths if f"/{path.as_posix()}".endswith(f"/{item.data}")]
-        found = named[0] if len(named) == 1 and state.sources.inside(named[0]) else None
+        found = named[0] if len(named) == 1 and machine.sources.inside(named[0]) else None
     return found
 
 
-def gin_arguments(state: State, target: Function | Class) -> dict[str, Value]:
+def gin_arguments(machine: Machine, target: Function | Class) -> dict[str, Value]:
     """Parameters of a function or class that gin binds; those of a scope it is in first."""
-    held: _Gin | None = state.shared.get("gin")
+    held: _Gin | None = machine.shared.get("gin")
     if held is None:
         return {}
     name = target.name
@@ -113,7 +109,7 @@ def gin_arguments(state: State, target: Function | Class) -> dict[str, Value]:
         if value.known:
             found[parameter] = value
         elif text is not None and text.startswith("@"):
-            found[parameter] = _configurable(state, held, text, value)
+            found[parameter] = _configurable(machine, held, text, value)
     return found
 
 
@@ -125,20 +121,20 @@ def _configured(function: Function) -> bool:
     )
 
 
-def _configurable(state: State, held: _Gin, text: str, value: Value) -> Value:
+def _configurable(machine: Machine, held: _Gin, text: str, value: Value) -> Value:
     """What a gin reference `@scope/name` or `@name()` stands for."""
     scope, _, dotted = text.strip("@()").rpartition("/")
     name = dotted.rpartition(".")[2]
-    for module in list(state.sources.modules.values()):
+    for module in list(machine.sources.modules.values()):
         found = module.scope.names.get(name)
         if found is None or not isinstance(found.data, Class | Function):
             continue
-        state.trace.looked_up.add(name)
+        machine.trace.looked_up.add(name)
         if not text.endswith("()"):
             return Value(found.data, value.origin)
         held.scopes.append(scope)
         try:
-            return state.call(found, [], {}, Site(module.file, 1))
+            return machine.call(found, [], {}, Site(module.file, 1))
         finally:
             held.scopes.pop()
     return value
@@ -147,9 +143,9 @@ def _configurable(state: State, held: _Gin, text: str, value: Value) -> Value:
 _GIVEN = ("config_files", "config_file", "bindings", "config")
 
 
-def gin_query(state: State, call: Invocation) -> Value:
+def gin_query(machine: Machine, call: Invocation) -> Value:
     """`gin.query_parameter("Class.parameter")`, or `%macro`."""
-    held: _Gin | None = state.shared.get("gin")
+    held: _Gin | None = machine.shared.get("gin")
     name = call.first.data
     if held is None or not isinstance(name, str):
         return unknown()

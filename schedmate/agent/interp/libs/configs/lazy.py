@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import read_config
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, required
 from schedmate.agent.interp.libs.configs.omegaconf import with_dotlist
 from schedmate.agent.interp.libs.hydra import instantiate
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import as_config, attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict, Call, Module
 from schedmate.agent.interp.values_ops import several
@@ -21,19 +21,16 @@ from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 MAX_NESTING = 12
 """Files that import each other, one inside the other."""
 
 
-def load(state: State, call: Invocation) -> Value:
+def load(machine: Machine, call: Invocation) -> Value:
     """`LazyConfig.load(file, keys)`: the configuration nodes among a file's names."""
-    found = required(state, call.argument(0, "filename") or unknown())
+    found = required(machine, call.argument(0, "filename") or unknown())
     if found is None:
         return unknown()
-    names = _names(state, found, 0)
+    names = _names(machine, found, 0)
     keys = call.argument(1, "keys")
     if keys is not None and isinstance(keys.data, str):
         return names.get(keys.data, unknown())
@@ -45,41 +42,41 @@ def load(state: State, call: Invocation) -> Value:
         if isinstance(value.data, dict | list) and not name.startswith("_")
     }
     config = Value(AttrDict(nodes, "omegaconf"))
-    return noted(state, config, state.sources.relative(found))
+    return noted(machine, config, machine.sources.relative(found))
 
 
-def load_beside(state: State, call: Invocation) -> Value:
+def load_beside(machine: Machine, call: Invocation) -> Value:
     """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
     given = call.argument(0, "filename")
-    here = state.frames[-1].scope.module.path.parent if state.frames else state.sources.root
+    here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
     if given is None or not isinstance(given.data, str):
         return unknown()
     path = Value(str(here / given.data), given.origin)
-    return load(state, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
+    return load(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
 
 
-def _names(state: State, path: Path, depth: int) -> dict[str, Value]:
+def _names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
     """What a configuration file defines; what it imports relatively comes from files beside it."""
     if path.suffix != ".py":
         try:
-            config = attr_tree(read_config(path, state.sources.root), "omegaconf")
+            config = attr_tree(read_config(path, machine.sources.root), "omegaconf")
         except InputError as error:
-            state.trace.warn(str(error))
+            machine.trace.warn(str(error))
             return {}
         return dict(config.data) if isinstance(config.data, dict) else {}
-    tree = state.sources.parse(path, state.trace)
+    tree = machine.sources.parse(path, machine.trace)
     if tree is None or depth > MAX_NESTING:
         return {}
-    file = state.sources.relative(path)
+    file = machine.sources.relative(path)
     module = Module(path.stem, path, file, "")
     module.loaded = True
     module.scope.names["__file__"] = Value(str(path))
     for node in tree.body:
-        beside = _beside(state, path, node) if isinstance(node, ast.ImportFrom) else None
+        beside = _beside(machine, path, node) if isinstance(node, ast.ImportFrom) else None
         if beside is None or not isinstance(node, ast.ImportFrom):
-            state.follow([node], module.scope)
+            machine.follow([node], module.scope)
             continue
-        theirs = _names(state, beside, depth + 1)
+        theirs = _names(machine, beside, depth + 1)
         for alias in node.names:
             told = theirs if alias.name == "*" else {alias.asname or alias.name: None}
             for name in told:
@@ -97,16 +94,16 @@ def _node(value: Value) -> Value:
     return attr_tree(value, "omegaconf") if plain else value
 
 
-def _beside(state: State, path: Path, node: ast.ImportFrom) -> Path | None:
+def _beside(machine: Machine, path: Path, node: ast.ImportFrom) -> Path | None:
     """The file that a relative import means by its place alone."""
     if not node.level or not node.module:
         return None
     folder = path.parents[min(node.level, len(path.parents)) - 1]
     found = folder.joinpath(*node.module.split(".")).with_suffix(".py")
-    return found if is_file(found) and state.sources.inside(found) else None
+    return found if is_file(found) and machine.sources.inside(found) else None
 
 
-def override(state: State, call: Invocation) -> Value:
+def override(machine: Machine, call: Invocation) -> Value:
     """`LazyConfig.apply_overrides(config, ["a.b=1"])`, in place."""
     config, given = call.argument(0, "cfg"), call.argument(1, "overrides")
     if config is None or given is None or not isinstance(config.data, AttrDict):
@@ -117,7 +114,7 @@ def override(state: State, call: Invocation) -> Value:
     return config
 
 
-def keep(state: State, call: Invocation) -> Value:
+def keep(machine: Machine, call: Invocation) -> Value:
     """`LazyCall(target)(key=value)`: a node that holds the target and its arguments."""
     made = call.base.data if call.base is not None else None
     if not isinstance(made, Call) or not made.args:
@@ -126,13 +123,13 @@ def keep(state: State, call: Invocation) -> Value:
     return Value(AttrDict(attr_tree(Value(items), "omegaconf").data, "omegaconf"))
 
 
-def zoo_config(state: State, call: Invocation) -> Value:
+def zoo_config(machine: Machine, call: Invocation) -> Value:
     """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
     name = call.argument(0, "config_path")
     if name is None or not isinstance(name.data, str) or not name.data.endswith(".py"):
         return unknown()
     path = Value(f"configs/{name.data}", name.origin)
-    return load(state, Invocation(call.path, [path], {}, call.site))
+    return load(machine, Invocation(call.path, [path], {}, call.site))
 
 
 _PACKAGES = ("detectron2.config", "detectron2.config.lazy")

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import merge, parse_scalar, read_detectron, set_dotted
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp.invocation import Invocation, Method, bound
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs import hocon, torchpack
 from schedmate.agent.interp.libs.configs.files import required
 from schedmate.agent.interp.libs.configs.omegaconf import as_mapping, with_dotlist
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import bound
 from schedmate.agent.interp.nodes import attr_tree, deep_copy, plain_tree
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def _merge_dotted(state: State, base: Value, call: Invocation) -> Value:
-    mapping = state.mapping(call.args[0]) if call.args else None
+def _merge_dotted(machine: Machine, call: Invocation) -> Value:
+    mapping = machine.mapping(call.args[0]) if call.args else None
     for key, value in (mapping or {}).items():
-        changed = set_dotted(plain_tree(base), str(key), value)
-        _replace(base, attr_tree(changed, "mmengine"))
+        changed = set_dotted(plain_tree(call.owner), str(key), value)
+        _replace(call.owner, attr_tree(changed, "mmengine"))
     if mapping:
         mapping.clear()  # settings from now on of the config alone
     return Value(None)
@@ -39,112 +37,120 @@ def _replace(target: Value, source: Value) -> None:
         target.data.update(source.data)
 
 
-def _merge_file(state: State, base: Value, call: Invocation) -> Value:
-    found = required(state, call.argument(0, "cfg_filename") or unknown())
+def _merge_file(machine: Machine, call: Invocation) -> Value:
+    found = required(machine, call.argument(0, "cfg_filename") or unknown())
     if found is None:
         return Value(None)
     try:
-        loaded = _of_module(state, found) or read_detectron(found, state.sources.root)
+        loaded = _of_module(machine, found) or read_detectron(found, machine.sources.root)
     except InputError as error:
-        state.trace.warn(str(error))
+        machine.trace.warn(str(error))
         return Value(None)
-    _replace(base, attr_tree(merge(plain_tree(base), loaded), "yacs"))
+    _replace(call.owner, attr_tree(merge(plain_tree(call.owner), loaded), "yacs"))
     return Value(None)
 
 
-def _of_module(state: State, path: Path) -> Value | None:
+def _of_module(machine: Machine, path: Path) -> Value | None:
     """The `cfg` of a Python file, which yacs merges as well; None for other files."""
     if path.suffix != ".py":
         return None
-    module = state.sources.module(path, path.stem)
-    state.load(module)
-    held = state.module_attr(module, "cfg")
+    module = machine.sources.module(path, path.stem)
+    machine.load(module)
+    held = machine.module_attr(module, "cfg")
     return plain_tree(held) if held is not None and isinstance(held.data, dict) else Value({})
 
 
-def _merge_list(state: State, base: Value, call: Invocation) -> Value:
+def _merge_list(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.args[0]) if call.args else None
     items = items or []
     if any(isinstance(i.data, str) and "=" in i.data for i in items[::2]):
-        _replace(base, attr_tree(with_dotlist(plain_tree(base), items), "yacs"))
+        _replace(call.owner, attr_tree(with_dotlist(plain_tree(call.owner), items), "yacs"))
         return Value(None)
     for key, value in zip(items[::2], items[1::2], strict=False):
         if isinstance(key.data, str):
             parsed = value
             if isinstance(value.data, str):
                 parsed = wrap(parse_scalar(value.data), value.origin)
-            changed = set_dotted(plain_tree(base), key.data, parsed)
-            _replace(base, attr_tree(changed, "yacs"))
+            changed = set_dotted(plain_tree(call.owner), key.data, parsed)
+            _replace(call.owner, attr_tree(changed, "yacs"))
     return Value(None)
 
 
-def _merge_flags(state: State, base: Value, call: Invocation) -> Value:
+def _merge_flags(machine: Machine, call: Invocation) -> Value:
     """sconf's `config.argv_update(["--lr", "0.1"])`."""
     given = iterate(call.args[0]) if call.args else None
-    flags, _ = parse_flags(given or state.argv[1:])
+    flags, _ = parse_flags(given or machine.argv[1:])
     for name, values, flag in flags:
         parsed = [
             wrap(parse_scalar(v.data), v.origin) if isinstance(v.data, str) else v for v in values
         ]
         origin = values[0].origin if values else flag.origin
         value = parsed[0] if len(parsed) == 1 else Value(parsed or True, origin)
-        _replace(base, attr_tree(set_dotted(plain_tree(base), name, value), base.data.flavour))
+        _replace(
+            call.owner,
+            attr_tree(set_dotted(plain_tree(call.owner), name, value), call.owner.data.flavour),
+        )
     return Value(None)
 
 
-def _merge_other(state: State, base: Value, call: Invocation) -> Value:
-    mapping = as_mapping(state, call.args[0]) if call.args else Value({})
+def _merge_other(machine: Machine, call: Invocation) -> Value:
+    mapping = as_mapping(machine, call.args[0]) if call.args else Value({})
     if isinstance(mapping.data, dict):
-        flavour = base.data.flavour
-        _replace(base, attr_tree(merge(plain_tree(base), plain_tree(mapping)), flavour))
+        flavour = call.owner.data.flavour
+        _replace(call.owner, attr_tree(merge(plain_tree(call.owner), plain_tree(mapping)), flavour))
     return Value(None)
 
 
-def _clone(state: State, base: Value, call: Invocation) -> Value:
-    return deep_copy(base)
+def _clone(machine: Machine, call: Invocation) -> Value:
+    return deep_copy(call.owner)
 
 
-def _to_plain(state: State, base: Value, call: Invocation) -> Value:
-    return plain_tree(base)
+def _to_plain(machine: Machine, call: Invocation) -> Value:
+    return plain_tree(call.owner)
 
 
-def _nothing(state: State, base: Value, call: Invocation) -> Value:
+def _nothing(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-def _itself(state: State, base: Value, call: Invocation) -> Value:
-    return base
+def _itself(machine: Machine, call: Invocation) -> Value:
+    return call.owner
 
 
 _OVERRIDE = re.compile(r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]{0,1000}\]|[^,\n]*)")
 
 
-def _hparams_parse(state: State, base: Value, call: Invocation) -> Value:
+def _hparams_parse(machine: Machine, call: Invocation) -> Value:
     """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
     given = call.args[0] if call.args else call.kwargs.get("values", unknown())
     if isinstance(given.data, str):
         for key, text in _OVERRIDE.findall(given.data):
             parsed = wrap(parse_scalar(text.strip().strip("'\"")), given.origin)
-            _replace(base, attr_tree(set_dotted(plain_tree(base), key, parsed), base.data.flavour))
-    return base
+            _replace(
+                call.owner,
+                attr_tree(set_dotted(plain_tree(call.owner), key, parsed), call.owner.data.flavour),
+            )
+    return call.owner
 
 
-def _with_changes(state: State, base: Value, call: Invocation) -> Value:
-    return Value(AttrDict({**base.data, **call.kwargs}, base.data.flavour), base.origin)
+def _with_changes(machine: Machine, call: Invocation) -> Value:
+    return Value(
+        AttrDict({**call.owner.data, **call.kwargs}, call.owner.data.flavour), call.owner.origin
+    )
 
 
-def _set_default(state: State, base: Value, call: Invocation) -> Value:
+def _set_default(machine: Machine, call: Invocation) -> Value:
     """absl's `FLAGS.set_default("lr", 0.03)`: what holds where the command does not say."""
     name, value = call.argument(0, "name"), call.argument(1, "value")
-    if name is not None and value is not None and isinstance(base.data, dict):
-        held = base.data.get(name.data)
+    if name is not None and value is not None and isinstance(call.owner.data, dict):
+        held = call.owner.data.get(name.data)
         if held is None or held.origin is None or held.origin.source != "command":
             origin = Origin("default", call.site.file, call.site.line)
-            base.data[name.data] = Value(value.data, origin)
+            call.owner.data[name.data] = Value(value.data, origin)
     return Value(None)
 
 
-_METHODS: dict[str, Method] = {
+_METHODS: dict[str, Handler] = {
     "_asdict": _to_plain,
     "_replace": _with_changes,
     "parse": _hparams_parse,
@@ -175,7 +181,7 @@ _METHODS: dict[str, Method] = {
 _BY_FLAVOUR = {hocon.FLAVOUR: hocon.METHODS, torchpack.FLAVOUR: torchpack.METHODS}
 
 
-def config_method(state: State, base: Value, name: str) -> Value | None:
+def config_method(machine: Machine, base: Value, name: str) -> Value | None:
     """A method of a configuration node."""
     data = base.data
     if not isinstance(data, AttrDict):

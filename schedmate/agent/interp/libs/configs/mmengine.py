@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import read_config
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, required
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import as_config, attr_tree
 from schedmate.agent.interp.objects import Function, Module, Native
 from schedmate.agent.interp.values_ops import several
@@ -16,72 +16,69 @@ from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
 
-
-def from_file(state: State, call: Invocation) -> Value:
-    found = required(state, call.argument(0, "filename") or unknown())
+def from_file(machine: Machine, call: Invocation) -> Value:
+    found = required(machine, call.argument(0, "filename") or unknown())
     if found is None:
         return unknown()
-    config = attr_tree(read(state, found, []), "mmengine")
-    return noted(state, config, state.sources.relative(found))
+    config = attr_tree(read(machine, found, []), "mmengine")
+    return noted(machine, config, machine.sources.relative(found))
 
 
-def read(state: State, path: Path, active: list[Path]) -> Value:
+def read(machine: Machine, path: Path, active: list[Path]) -> Value:
     """A Python or data config file merged over its `_base_` files."""
     if path in active:
-        state.trace.warn(f"{state.sources.relative(path)}: its _base_ leads back to itself")
+        machine.trace.warn(f"{machine.sources.relative(path)}: its _base_ leads back to itself")
         return Value({})
     if path.suffix != ".py":
         try:
-            own = read_config(path, state.sources.root)
+            own = read_config(path, machine.sources.root)
         except InputError as error:
-            state.trace.warn(str(error))
+            machine.trace.warn(str(error))
             return Value({})
         bases = own.data.pop("_base_", None) if isinstance(own.data, dict) else None
-        return merge(_bases(state, bases, path, active), own)
-    tree = state.sources.parse(path, state.trace)
+        return merge(_bases(machine, bases, path, active), own)
+    tree = machine.sources.parse(path, machine.trace)
     if tree is None:
         return Value({})
-    module = _config_module(state, path)
+    module = _config_module(machine, path)
     base = Value({})
     body = []
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_base_":
-            bases = state.evaluate(node.value, module.scope)
-            base = _bases(state, bases, path, active)
+            bases = machine.evaluate(node.value, module.scope)
+            base = _bases(machine, bases, path, active)
             module.scope.names["_base_"] = attr_tree(base, "mmengine")
         else:
             body.append(node)
     module.scope.names["__file__"] = Value(str(path))
-    state.follow(body, module.scope)
+    machine.follow(body, module.scope)
     names = {
         name: value
-        for name, value in {**_star_names(state, module), **module.scope.names}.items()
+        for name, value in {**_star_names(machine, module), **module.scope.names}.items()
         if not name.startswith("_") and not isinstance(value.data, Module | Function | Native)
     }
     return merge(base, as_config(Value(names), module.file))
 
 
-def _config_module(state: State, path: Path) -> Module:
-    parts = path.relative_to(state.sources.root).with_suffix("").parts
+def _config_module(machine: Machine, path: Path) -> Module:
+    parts = path.relative_to(machine.sources.root).with_suffix("").parts
     name = ".".join(parts)
-    module = Module(name, path, state.sources.relative(path), name.rpartition(".")[0])
+    module = Module(name, path, machine.sources.relative(path), name.rpartition(".")[0])
     module.loaded = True
     return module
 
 
-def _star_names(state: State, module: Module) -> dict[str, Value]:
+def _star_names(machine: Machine, module: Module) -> dict[str, Value]:
     names: dict[str, Value] = {}
     for star in reversed(module.scope.stars):
-        state.load(star)
-        names.update(_star_names(state, star))
+        machine.load(star)
+        names.update(_star_names(machine, star))
         names.update(star.scope.names)
     return names
 
 
-def _bases(state: State, value: Value | None, path: Path, active: list[Path]) -> Value:
+def _bases(machine: Machine, value: Value | None, path: Path, active: list[Path]) -> Value:
     base = Value({})
     if value is None:
         return base
@@ -89,12 +86,14 @@ def _bases(state: State, value: Value | None, path: Path, active: list[Path]) ->
         if not isinstance(item.data, str):
             continue
         text = item.data.rpartition("::")[2]
-        candidates = [path.parent / text, state.sources.root / "configs" / text]
-        found = next((c for c in candidates if is_file(c) and state.sources.inside(c)), None)
+        candidates = [path.parent / text, machine.sources.root / "configs" / text]
+        found = next((c for c in candidates if is_file(c) and machine.sources.inside(c)), None)
         if found is None:
-            state.trace.warn(f"{state.sources.relative(path)}: its _base_ {item.data} is not there")
+            machine.trace.warn(
+                f"{machine.sources.relative(path)}: its _base_ {item.data} is not there"
+            )
             continue
-        base = merge(base, read(state, found.resolve(), [*active, path]))
+        base = merge(base, read(machine, found.resolve(), [*active, path]))
     return base
 
 
@@ -112,7 +111,7 @@ def merge(base: Value, over: Value) -> Value:
     return Value(merged, over.origin)
 
 
-def runner(state: State, call: Invocation) -> None:
+def runner(machine: Machine, call: Invocation) -> None:
     """`Runner.from_cfg(config)`: with an `optim_wrapper`, no other optimiser is read."""
     config = call.argument(0, "cfg")
     if config is not None and isinstance(config.data, dict) and "optim_wrapper" in config.data:

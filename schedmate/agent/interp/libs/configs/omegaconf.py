@@ -2,71 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
 from schedmate.agent.configs.choices import plain_choice
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.attributes import set_path
-from schedmate.agent.interp.invocation import Handler, Invocation
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
 from schedmate.agent.interp.libs.configs.files import noted, read_file
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import attr_tree, bounded, plain_tree
 from schedmate.agent.interp.objects import Function, Instance
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 RESOLVERS = "omegaconf resolvers"
 """Where the program's own resolvers are kept, by name."""
 
 
-def omega_load(state: State, call: Invocation) -> Value:
-    loaded = read_file(state, call.argument(0, "file_", "f", "default") or unknown())
+def omega_load(machine: Machine, call: Invocation) -> Value:
+    loaded = read_file(machine, call.argument(0, "file_", "f", "default") or unknown())
     return attr_tree(loaded, "omegaconf") if loaded is not None else unknown()
 
 
-def omega_create(state: State, call: Invocation) -> Value:
+def omega_create(machine: Machine, call: Invocation) -> Value:
     source = call.argument(0, "obj", "content") or Value({})
-    return attr_tree(plain_tree(as_mapping(state, source)), "omegaconf")
+    return attr_tree(plain_tree(as_mapping(machine, source)), "omegaconf")
 
 
-def omega_structured(state: State, call: Invocation) -> Value:
+def omega_structured(machine: Machine, call: Invocation) -> Value:
     source = call.argument(0, "obj") or Value({})
     if isinstance(source.data, Instance):
-        return attr_tree(as_mapping(state, source), "omegaconf")
-    return attr_tree(as_mapping(state, Value(attributes(make_record(state, source)))), "omegaconf")
+        return attr_tree(as_mapping(machine, source), "omegaconf")
+    return attr_tree(
+        as_mapping(machine, Value(attributes(make_record(machine, source)))), "omegaconf"
+    )
 
 
-def as_mapping(state: State, value: Value) -> Value:
+def as_mapping(machine: Machine, value: Value) -> Value:
     """Records become mappings, at any depth; unknown where that is too large."""
-    return _as_mapping(state, value) if bounded(value) else unknown(origin=value.origin)
+    return _as_mapping(machine, value) if bounded(value) else unknown(origin=value.origin)
 
 
-def _as_mapping(state: State, value: Value) -> Value:
+def _as_mapping(machine: Machine, value: Value) -> Value:
     data = value.data
     if isinstance(data, Instance):
-        items = state.mapping(value)
+        items = machine.mapping(value)
         source = items if items is not None else data.attrs
-        return Value({k: _as_mapping(state, v) for k, v in source.items()}, value.origin)
+        return Value({k: _as_mapping(machine, v) for k, v in source.items()}, value.origin)
     if isinstance(data, dict):
-        return Value({k: _as_mapping(state, v) for k, v in data.items()}, value.origin)
+        return Value({k: _as_mapping(machine, v) for k, v in data.items()}, value.origin)
     return value
 
 
-def omega_merge(state: State, call: Invocation) -> Value:
+def omega_merge(machine: Machine, call: Invocation) -> Value:
     merged = Value({})
     for argument in call.args:
-        layer = as_mapping(state, argument)
+        layer = as_mapping(machine, argument)
         if isinstance(layer.data, dict):
             merged = merge(merged, plain_tree(layer))
         elif isinstance(layer.data, list):
             merged = with_dotlist(merged, layer.data)
     return noted(
-        state,
-        attr_tree(resolve_interpolations(merged, choices=state.shared.get(RESOLVERS)), "omegaconf"),
+        machine,
+        attr_tree(
+            resolve_interpolations(merged, choices=machine.shared.get(RESOLVERS)), "omegaconf"
+        ),
         "merged config",
     )
 
@@ -81,34 +81,34 @@ def with_dotlist(config: Value, items: list[Value]) -> Value:
     return config
 
 
-def omega_cli(state: State, call: Invocation) -> Value:
+def omega_cli(machine: Machine, call: Invocation) -> Value:
     given = call.argument(0, "args_list")
-    items = (iterate(given) if given is not None else None) or state.argv[1:]
+    items = (iterate(given) if given is not None else None) or machine.argv[1:]
     return attr_tree(with_dotlist(Value({}), items), "omegaconf")
 
 
-def omega_plain(state: State, call: Invocation) -> Value:
+def omega_plain(machine: Machine, call: Invocation) -> Value:
     config = call.argument(0, "cfg") or unknown()
     return plain_tree(config) if isinstance(config.data, dict) else config
 
 
-def omega_select(state: State, call: Invocation) -> Value:
+def omega_select(machine: Machine, call: Invocation) -> Value:
     config, key = call.argument(0, "cfg"), call.argument(1, "key")
     if config is None or key is None or not isinstance(key.data, str):
         return unknown()
     for part in key.data.split("."):
-        mapping = state.mapping(config)
+        mapping = machine.mapping(config)
         if mapping is None or part not in mapping:
             return call.kwargs.get("default", Value(None))
         config = mapping[part]
     return config
 
 
-def omega_update(state: State, call: Invocation) -> Value:
+def omega_update(machine: Machine, call: Invocation) -> Value:
     config, key, value = call.argument(0), call.argument(1), call.argument(2)
     if config is None or key is None or value is None or not isinstance(key.data, str):
         return Value(None)
-    set_path(state, config, key.data.split("."), value)
+    set_path(machine, config, key.data.split("."), value)
     return Value(None)
 
 
@@ -131,13 +131,13 @@ _MERGES = (
 )  # fmt: skip
 
 
-def register(state: State, call: Invocation) -> Value:
+def register(machine: Machine, call: Invocation) -> Value:
     """`OmegaConf.register_new_resolver(name, function)`: kept where it is a plain choice."""
     name, function = call.argument(0, "name"), call.argument(1, "resolver")
     if name is not None and function is not None and isinstance(function.data, Function):
         choice = plain_choice(function.data.node)
         if choice is not None:
-            state.shared.setdefault(RESOLVERS, {})[str(name.data)] = choice
+            machine.shared.setdefault(RESOLVERS, {})[str(name.data)] = choice
     return Value(None)
 
 

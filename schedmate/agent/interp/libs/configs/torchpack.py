@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from schedmate.agent.configs import merge, resolve_interpolations
-from schedmate.agent.interp.invocation import Invocation, Method
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags, plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
-if TYPE_CHECKING:
-    from schedmate.agent.interp.state import State
-
 CONFIGS = "torchpack.utils.config.configs"
 FLAVOUR = "torchpack"
 
 
-def configs(state: State) -> Value:
+def configs(machine: Machine) -> Value:
     """The module's own object, in which everything is laid upon what there is."""
-    if CONFIGS not in state.shared:
-        state.shared[CONFIGS] = Value(AttrDict({}, FLAVOUR))
-        state.trace.settings.append(Settings("torchpack config", state.shared[CONFIGS], "config"))
-    held: Value = state.shared[CONFIGS]
+    if CONFIGS not in machine.shared:
+        machine.shared[CONFIGS] = Value(AttrDict({}, FLAVOUR))
+        machine.trace.settings.append(
+            Settings("torchpack config", machine.shared[CONFIGS], "config")
+        )
+    held: Value = machine.shared[CONFIGS]
     return held
 
 
-def load(state: State, base: Value, call: Invocation) -> Value:
+def load(machine: Machine, call: Invocation) -> Value:
     """`configs.load(path, recursive=True)`."""
     given, recursive = call.argument(0, "fpath"), call.argument(1, "recursive")
     if given is None or not isinstance(given.data, str):
@@ -39,30 +38,30 @@ def load(state: State, base: Value, call: Invocation) -> Value:
     files = [given]
     if recursive is not None and recursive.data is True:
         above = [f"{parent}/default.yaml" for parent in PurePosixPath(given.data).parents]
-        found = [path for path in reversed(above) if state.sources.locate(path) is not None]
+        found = [path for path in reversed(above) if machine.sources.locate(path) is not None]
         files = [*(Value(path, given.origin) for path in found if path != given.data), given]
     for file in files:
-        _lay(state, base, read_file(state, file) or unknown())
+        _lay(machine, call.owner, read_file(machine, file) or unknown())
     return Value(None)
 
 
-def update(state: State, base: Value, call: Invocation) -> Value:
+def update(machine: Machine, call: Invocation) -> Value:
     """`configs.update(["--a.b", "1"])`, or with a mapping."""
     given = call.args[0] if call.args else unknown()
     words = iterate(given) if not isinstance(given.data, dict) else None
     if words is None:
-        _lay(state, base, given)
+        _lay(machine, call.owner, given)
         return Value(None)
     flags, _ = parse_flags(words)
     for name, values, flag in flags:
         value = plain_scalar(values[0]) if values else Value(True, flag.origin)
         for part in reversed(name.split(".")):
             value = Value({part: value}, value.origin)
-        _lay(state, base, value)
+        _lay(machine, call.owner, value)
     return Value(None)
 
 
-def _lay(state: State, base: Value, layer: Value) -> None:
+def _lay(machine: Machine, base: Value, layer: Value) -> None:
     if not isinstance(layer.data, dict) or not isinstance(base.data, dict):
         return
     merged = resolve_interpolations(merge(plain_tree(base), plain_tree(layer)))
@@ -72,4 +71,4 @@ def _lay(state: State, base: Value, layer: Value) -> None:
         base.data.update(made.data)
 
 
-METHODS: dict[str, Method] = {"load": load, "update": update}
+METHODS: dict[str, Handler] = {"load": load, "update": update}
