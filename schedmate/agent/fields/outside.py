@@ -12,7 +12,7 @@ from typing import Any
 
 from schedmate.agent.fields.candidates import rules
 from schedmate.agent.interp.libs.cli.flags import parse_flags
-from schedmate.agent.interp.libs.library import Library
+from schedmate.agent.interp.libs.documented import record_defaults
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Origin, Value
@@ -118,7 +118,7 @@ def settings(plan: LaunchPlan, given: Value, configs: list[Value]) -> list[Setti
         named |= _trained_part(configs, **entry["part"])
     defaults = {key: Value(value, library) for key, value in entry.get("defaults", {}).items()}
     if "record" in entry:
-        defaults = Library.record_defaults(entry["record"]) | defaults
+        defaults = record_defaults(entry["record"]) | defaults
     missing = {key: value for key, value in defaults.items() if key not in given.data}
     told = [Settings(name, Value(named), "arguments")] if named else []
     return [*told, *([Settings(name, Value(missing), "config")] if missing else [])]

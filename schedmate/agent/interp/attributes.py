@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from schedmate.agent.interp import classes, instances, methods
+from schedmate.agent.interp import instances, methods
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.cli.flags import command_option
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
@@ -36,10 +35,9 @@ from schedmate.paths import is_dir
 def get_attribute(machine: Machine, base: Value, name: str) -> Value:
     """`base.name`."""
     data = base.data
-    if name == "remote" and _is_task(data):
-        return base  # a Ray or Modal worker's function, called here
-    if name == "options" and _is_task(data):
-        return Value(Native("options", lambda *_: base))  # the same on other resources
+    known = machine.plugins.attribute(machine, base, name)
+    if known is not None:
+        return known
     if isinstance(data, Instance):
         return _of_instance(machine, base, data, name)
     if isinstance(data, AttrDict):
@@ -57,11 +55,9 @@ def get_attribute(machine: Machine, base: Value, name: str) -> Value:
             return data.attrs[name]
         if name in data.kwargs and _RECORD.search(data.path):
             return data.kwargs[name]
-        if name == "_actions" and "__parser__" in data.attrs:
-            return machine.library.parser_actions(data.attrs["__parser__"].data)
-        constant = machine.library.constant(machine, f"{data.path}().{name}")
-        if constant is None and _ARGUMENTS.search(data.path):
-            constant = command_option(machine, name)
+        constant = machine.plugins.name(machine, f"{data.path}().{name}")
+        if constant is None:
+            constant = machine.plugins.missing(machine, data, name)
         return constant or Value(Symbol(f"{data.path}().{name}", base), base.origin)
     if isinstance(data, Class):
         return _of_class(machine, base, data, name)
@@ -89,22 +85,6 @@ def get_attribute(machine: Machine, base: Value, name: str) -> Value:
 
 _RECORD = re.compile(r"\w(Config|Args|Arguments|Options|Settings|Hparams|Namespace)$")
 """Classes of libraries that keep what they are given under the names that it was given by."""
-
-_ARGUMENTS = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
-"""Functions of libraries that read the command line in ways of their own."""
-
-
-def _is_task(data: object) -> bool:
-    """Whether a function, or the class of an object, runs elsewhere by its decorator."""
-    if isinstance(data, Bound):
-        return isinstance(data.self.data, Instance) and _is_task(data.self.data.cls)
-    if isinstance(data, Class | Function):
-        return any(
-            isinstance(decorator.data, Symbol | Call)
-            and re.match(r"ray\.remote|(\?|modal)\S*\.(function|cls)", decorator.data.path)
-            for decorator in data.decorators
-        )
-    return False
 
 
 def missing(machine: Machine, name: str, error: str) -> Value:
@@ -176,7 +156,7 @@ def _of_attrdict(machine: Machine, base: Value, data: AttrDict, name: str) -> Va
         return data[name]
     if name == "__dict__" or (name == "__flags" and data.flavour == "flags"):
         return base
-    method = machine.library.config_method(machine, base, name)
+    method = machine.plugins.method(base, name)
     if method is not None:
         return method
     # `vars(namespace)` is the namespace itself here, with the methods of a mapping
@@ -229,8 +209,6 @@ def _of_class(machine: Machine, base: Value, data: Class, name: str) -> Value:
         return Value({member.data.attrs["name"].data: member for member in members})
     if name in ("__annotations__", "__dataclass_fields__"):
         return Value({key: unknown() for key in instances.fields(machine, data)})
-    if name == "load_from_checkpoint" and classes.is_training_module(data):
-        return Value(Native(name, lambda machine, call: machine.call(base, [], {}, call.site)))
     for external in data.external_bases():
         return Value(Symbol(f"{external}.{name}", base), base.origin)
     return missing(machine, name, "AttributeError")

@@ -84,7 +84,7 @@ def _wraps(machine: Machine, made: Call) -> bool:
     callable_ = isinstance(inner, Class | Function) or (
         isinstance(inner, Symbol) and inner.path.rpartition(".")[2][:1].isupper()
     )
-    return callable_ and f"{made.path}()" not in machine.library.handlers
+    return callable_ and f"{made.path}()" not in machine.plugins.calls
 
 
 def use(machine: Machine, value: Value, depth: int = 0) -> None:
@@ -126,7 +126,7 @@ def call_function(
 ) -> Value:
     """Follow a function of the repository; unknown past the depth or recursion limits."""
     if function.decorators and not args and not kwargs:
-        answer = machine.library.enter(machine, function)
+        answer = machine.plugins.enter(machine, function)
         if answer is not None:
             return answer
     identity = id(function.node)
@@ -226,7 +226,7 @@ def _bind_arguments(
             extra[name] = value
     if spec.kwarg is not None:
         names[spec.kwarg.arg] = Value(extra)
-    for name, value in machine.library.bound_arguments(machine, function).items():
+    for name, value in machine.plugins.arguments(machine, function).items():
         if name in known:
             names.setdefault(name, value)
     for name, value in function.defaults.items():
@@ -260,9 +260,7 @@ def external(machine: Machine, invocation: Invocation) -> Value:
     """A call that leaves the repository: a library model answers, or it is only recorded."""
     path = machine.sources.canonical(invocation.path)
     invocation.path = path
-    handler = machine.library.handlers.get(path)
-    if handler is None and "." in path:
-        handler = machine.library.handlers.get("*." + path.rsplit(".", 1)[-1])
+    handler = machine.plugins.model(path)
     if handler is not None:
         invocation.args = [_within(machine, value) for value in invocation.args]
         invocation.kwargs = {k: _within(machine, value) for k, value in invocation.kwargs.items()}
@@ -271,9 +269,10 @@ def external(machine: Machine, invocation: Invocation) -> Value:
             if isinstance(answer.data, dict | list):
                 machine.charge(measure(answer.data) or 0)
             return answer
-    elif machine.library.is_parser(invocation):
-        # a library adds its options to the program's parser
-        return invocation.args[0]
+    else:
+        answer = machine.plugins.otherwise(machine, invocation)
+        if answer is not None:
+            return answer
     if _TRAINS.search(path) and not machine.networks:
         _note_settings(machine, path, invocation)
     origin = Origin("code", invocation.site.file, invocation.site.line)

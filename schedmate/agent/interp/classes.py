@@ -11,8 +11,10 @@ _KINDS = load("agent/interp/classes.yaml")
 _NETWORKS = frozenset(_KINDS["networks"]["names"])
 _NETWORK_PACKAGES = frozenset(_KINDS["networks"]["packages"])
 _NETWORK_ENDINGS = tuple(_KINDS["networks"]["endings"])
+_AROUND = tuple(_KINDS["networks"]["around"])
 _COLLECTIONS = frozenset(_KINDS["networks"]["of_collections"]["packages"])
 _COLLECTION_ENDINGS = tuple(_KINDS["networks"]["of_collections"]["endings"])
+_TRAINING_MODULES = frozenset(_KINDS["training_modules"])
 _DATASETS = frozenset(_KINDS["datasets"])
 _ENVIRONMENTS = frozenset(_KINDS["environments"])
 _OWN_ENVIRONMENTS = frozenset(_KINDS["own_environments"])
@@ -45,7 +47,7 @@ def is_network(cls: Class) -> bool:
     for base in cls.external_bases():
         name = last(base)
         root = base.replace("?", "").split(".")[0]
-        if "Lightning" in name or "DataModule" in name:
+        if any(word in name for word in _AROUND):
             return False
         if name in _NETWORKS and (root in _NETWORK_PACKAGES or cls.lookup("forward")):
             return True
@@ -57,8 +59,8 @@ def is_network(cls: Class) -> bool:
 
 
 def is_training_module(cls: Class) -> bool:
-    """Whether the class is a LightningModule."""
-    return any(last(base) == "LightningModule" for base in cls.external_bases())
+    """Whether the class is a network together with its training, as a library's trainer runs it."""
+    return any(last(base) in _TRAINING_MODULES for base in cls.external_bases())
 
 
 def is_dataset(cls: Class) -> bool:

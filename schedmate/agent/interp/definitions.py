@@ -41,7 +41,7 @@ def define_function(
         value = _decorated(machine, decorator, function, value, scope, node.lineno)
     scope.names[node.name] = value
     if function.decorators:
-        machine.library.defined(machine, function)
+        machine.plugins.defined(machine, function)
 
 
 def _decorated(
@@ -78,7 +78,7 @@ def _wrapped(machine: Machine, decorator: Value, value: Value, site: Site) -> Va
 
 def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> None:
     methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-    copied = machine.library.stands_for(methods | scope.module.scope.names.keys())
+    copied = machine.plugins.stands_for(methods | scope.module.scope.names.keys())
     if copied is not None:
         # what the library's own reader makes of a file is known, and sooner
         scope.names[node.name] = symbol(machine, copied)

@@ -23,7 +23,7 @@ def fields(machine: Machine, cls: Class) -> dict[str, Value]:
     """A record class's fields with their default values, inherited ones first."""
     found: dict[str, Value] = {}
     for base in reversed(cls.external_bases()):
-        found.update(machine.library.record_defaults(base))
+        found.update(machine.plugins.defaults(base))
     for current in reversed(cls.mro()):
         for name in current.annotations:
             default = current.attrs.get(name)
@@ -83,7 +83,7 @@ def instantiate(
     machine.record(classes.qualified(cls), args, kwargs, site, value, cls)
     call = Invocation(classes.qualified(cls), args, kwargs, site)
     if externals:
-        made = machine.library.constructed(machine, value, cls, call)
+        made = machine.plugins.constructed(machine, value, call)
         if made is not None:
             return made
     if _CONFIG.search(cls.name) and not classes.is_network(cls):
@@ -153,7 +153,7 @@ def _record_arguments(
 ) -> dict[str, Value]:
     values = fields(machine, cls)
     names = list(values)
-    values.update(machine.library.bound_arguments(machine, cls))
+    values.update(machine.plugins.arguments(machine, cls))
     for name, value in zip(names, args, strict=False):
         values[name] = value
     values.update(kwargs)

@@ -6,6 +6,7 @@ from typing import Any
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.attributes import get_attribute, missing
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,
@@ -48,14 +49,12 @@ def get_item(machine: Machine, base: Value, index: Value) -> Value:
             return get_attribute(machine, base, key)
         return base
     if isinstance(data, Symbol):
-        if data.path.startswith("tyro.conf."):
-            return index
-        if data.path == "os.environ":
-            return machine.environ.get(str(key), unknown(str(key)))
-        if data.path == "sys.modules":
-            named = (m for m in machine.sources.modules.values() if m.name == key)
-            return next((Value(module) for module in named), Value(Symbol(str(key))))
-        return Value(Symbol(f"{data.path}[]", data.base or base), base.origin)
+        known = machine.plugins.item(machine, base, data.path, index)
+        return (
+            known
+            if known is not None
+            else Value(Symbol(f"{data.path}[]", data.base or base), base.origin)
+        )
     if isinstance(data, Call) and key in data.attrs:
         return data.attrs[key]
     if isinstance(data, Call):
@@ -82,10 +81,13 @@ def _of_mapping(machine: Machine, base: Value, mapping: dict[Any, Value], index:
         found = base.data.cls.lookup("__missing__")
         if found is not None:
             return machine.call(found, [base, index], {}, Site(base.data.cls.module.file, 1))
-    if isinstance(mapping, AttrDict) and isinstance(key, str) and mapping.flavour == "hocon":
-        outer, dot, rest = key.partition(".")
-        if dot and outer in mapping:
-            return get_item(machine, mapping[outer], Value(rest))
+    if isinstance(mapping, AttrDict):
+        model = machine.plugins.node_method(mapping.flavour, "__missing__")
+        found = (
+            model(machine, Invocation("__missing__", [index], {}, NOWHERE, base)) if model else None
+        )
+        if found is not None:
+            return found
     if isinstance(mapping, AttrDict) and mapping.flavour == "open":
         return unknown(str(key))
     if isinstance(mapping, DefaultDict) and key is not None:

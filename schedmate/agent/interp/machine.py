@@ -8,8 +8,7 @@ and no model of a library, all of which import it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +17,10 @@ from typing import Any, Protocol, TypeVar
 from schedmate.agent.budget import Budget
 from schedmate.agent.interp.flow import ANY_ERROR, BudgetSpent, Flow, Frame, lineage
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.objects import Class, Function, Module, Scope, Site
+from schedmate.agent.interp.objects import Call, Class, Function, Module, Scope, Site
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.interp.trace import CallEvent, Trace
-from schedmate.agent.values import Value
+from schedmate.agent.values import Origin, Value, unknown
 
 N = TypeVar("N", bound=ast.AST)
 A = TypeVar("A")
@@ -46,47 +45,55 @@ class Limits:
     time: Budget = field(default_factory=lambda: Budget(5.0))
 
 
-class Library(Protocol):
-    """What is known of libraries, as the machine asks for it."""
+class Plugins(Protocol):
+    """What is known of libraries, as it is asked for while a program is followed."""
 
-    handlers: dict[str, Handler]
-    facts: dict[str, Any]
-    trainer_options: list[str]
+    calls: dict[str, Handler]
+    """Models of what is called, by dotted path."""
+    types: dict[str, tuple[type, ...]]
+    """The data that stands for instances of a library's class, by its path."""
 
-    def constant(self, machine: Machine, path: str) -> Value | None:
-        """The value a library's name stands for, where that is known."""
+    def model(self, path: str) -> Handler | None:
+        """The model of what is called at `path`."""
 
-    def record_defaults(self, path: str) -> dict[str, Value]:
+    def name(self, machine: Machine, path: str) -> Value | None:
+        """What a dotted name stands for, where that is known."""
+
+    def attribute(self, machine: Machine, base: Value, name: str) -> Value | None:
+        """`base.name`, where a library has that name mean something."""
+
+    def missing(self, machine: Machine, base: Call, name: str) -> Value | None:
+        """An attribute of a library's result that nothing else knows."""
+
+    def item(self, machine: Machine, base: Value, path: str, index: Value) -> Value | None:
+        """`base[index]` of the library's thing at `path`."""
+
+    def node_method(self, flavour: str, name: str) -> Handler | None:
+        """A method of configuration nodes of a flavour."""
+
+    def method(self, base: Value, name: str) -> Value | None:
+        """A method of a configuration node, bound to it."""
+
+    def otherwise(self, machine: Machine, call: Invocation) -> Value | None:
+        """The answer to a call that nothing models."""
+
+    def defaults(self, path: str) -> dict[str, Value]:
         """Documented defaults of a library's configuration class, by field."""
 
-    def config_defaults(self, name: str) -> Value:
-        """A library's default configuration tree."""
+    def stands_for(self, names: set[str]) -> str | None:
+        """The library's class that a class is a copy of."""
 
-    def parser_actions(self, parser: Any) -> Value:
-        """What was added to an argument parser."""
+    def arguments(self, machine: Machine, target: Function | Class) -> dict[str, Value]:
+        """Arguments that configuration libraries give what its caller gives none."""
 
-    def config_method(self, machine: Machine, base: Value, name: str) -> Value | None:
-        """A method of a configuration node."""
-
-    def enter(self, machine: Machine, function: Function) -> Value | None:
-        """Run a decorated main function called without arguments, as its decorator would."""
+    def constructed(self, machine: Machine, instance: Value, call: Invocation) -> Value | None:
+        """The object, where constructing a class built on a library's is the library's doing."""
 
     def defined(self, machine: Machine, function: Function) -> None:
         """A decorated function was just defined."""
 
-    def bound_arguments(self, machine: Machine, target: Function | Class) -> dict[str, Value]:
-        """Arguments that a configuration library gives what its caller gives none."""
-
-    def is_parser(self, call: Invocation) -> bool:
-        """Whether a call of an unknown function is given an argument parser first."""
-
-    def stands_for(self, names: AbstractSet[str]) -> str | None:
-        """The library's class that a class is a copy of."""
-
-    def constructed(
-        self, machine: Machine, instance: Value, cls: Class, call: Invocation
-    ) -> Value | None:
-        """The object, where constructing a class built on a library's is the library's doing."""
+    def enter(self, machine: Machine, function: Function) -> Value | None:
+        """Run a decorated main function called without arguments, as its decorator would."""
 
 
 class Machine:
@@ -101,13 +108,18 @@ class Machine:
     def __init__(
         self,
         sources: Sources,
-        library: Library,
+        plugins: Plugins,
+        facts: Mapping[str, object],
         argv: list[Value],
         environ: dict[str, Value],
         limits: Limits | None = None,
     ) -> None:
         self.sources = sources
-        self.library = library
+        self.plugins = plugins
+        self.facts = {
+            name: unknown() if fact is None else Value(fact, Origin("launch"))
+            for name, fact in facts.items()
+        }
         self.argv = argv
         self.environ = environ
         self.limits = limits or Limits()

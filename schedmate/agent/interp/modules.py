@@ -135,5 +135,5 @@ def import_from(machine: Machine, node: ast.ImportFrom, scope: Scope) -> None:
 
 def symbol(machine: Machine, path: str) -> Value:
     """A third-party name; schedmate's own model of it when there is one."""
-    constant = machine.library.constant(machine, path)
+    constant = machine.plugins.name(machine, path)
     return constant if constant is not None else Value(Symbol(path))

@@ -9,7 +9,9 @@ from pathlib import Path
 from schedmate.agent.interp.flow import BudgetSpent, Raised
 from schedmate.agent.interp.interpreter import Interpreter
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.library import Library
+from schedmate.agent.interp.libs.catalogue import registry
+from schedmate.agent.interp.libs.configs.mmengine import from_file
+from schedmate.agent.interp.libs.documented import canonical
 from schedmate.agent.interp.machine import Limits, Machine
 from schedmate.agent.interp.objects import Function, Module, Site
 from schedmate.agent.interp.source import Sources
@@ -19,7 +21,6 @@ from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Origin, Value
 from schedmate.paths import is_dir, is_file
 
-CONFIG = "mmengine.config.Config.fromfile"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The devices a program makes visible to itself."""
 
@@ -43,8 +44,7 @@ def follow_config(
     path = Value(str(root / config), Origin("config", config, 1))
 
     def load(machine: Machine, module: Module) -> None:
-        read = machine.library.handlers[CONFIG]
-        read(machine, Invocation(CONFIG, [path], {}, Site(config, 1)))
+        from_file(machine, Invocation("Config.fromfile", [path], {}, Site(config, 1)))
 
     return _follow(root, plan, facts, limits, config, load)
 
@@ -60,10 +60,11 @@ def _follow(
     """Follow a file of the launch, or do something `instead` from its place."""
     assert file is not None
     entry = root / file
-    sources = Sources(root, _import_roots(root, plan, entry), Repo(root))
+    sources = Sources(root, _import_roots(root, plan, entry), Repo(root), canonical)
     machine = Interpreter(
         sources,
-        Library(facts),
+        registry(),
+        facts,
         [Value(file), *plan.argv],
         dict(plan.env),
         limits,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from schedmate.agent.interp.objects import Module, Site
@@ -18,42 +19,6 @@ EAGER_BYTES = 1_200_000
 MAX_REPAIRS = 60
 MAX_PARSED = 5_000_000
 """Characters parsed of one file together, while it is repaired."""
-
-_ALIASES = (
-    ("os.sys.", "sys."),
-    ("tensorflow.compat.v1.", "tensorflow."),
-    ("tensorflow.compat.v2.", "tensorflow."),
-    ("tensorflow.python.keras.", "keras."),
-    ("tensorflow.keras.", "keras."),
-    ("tf_keras.", "keras."),
-    ("lightning.pytorch.", "pytorch_lightning."),
-    ("pytorch_lightning.trainer.trainer.", "pytorch_lightning."),
-    ("pytorch_lightning.trainer.", "pytorch_lightning."),
-    ("lightning.Trainer", "pytorch_lightning.Trainer"),
-    ("lightning_fabric.", "lightning.fabric."),
-    ("paddle.fluid.", "paddle."),
-    ("gymnasium.", "gym."),
-    ("pytorch_transformers.", "transformers."),
-    ("pytorch_pretrained_bert.", "transformers."),
-    ("paddlenlp.transformers.", "transformers."),
-    ("mindnlp.transformers.", "transformers."),
-    ("numpy.typing.", "numpy."),
-    ("distutils.util.", "distutils."),
-    ("ruamel.yaml.", "yaml."),
-    ("ruamel_yaml.", "yaml."),
-    ("tomllib.", "toml."),
-    ("tomli.", "toml."),
-    ("simplejson.", "json."),
-    ("ujson.", "json."),
-    ("orjson.", "json."),
-    ("rapidjson.", "json."),
-    ("jsonargparse.cli.", "jsonargparse."),
-    ("jsonargparse._cli.", "jsonargparse."),
-    ("commentjson.", "json."),
-    ("json5.", "json."),
-    ("torch.utils.tensorboard.", "tensorboard."),
-)
-
 
 _TESTS = re.compile(r"(^|/)test(s|ing)?[_/]", re.IGNORECASE)
 _DATASET = re.compile(
@@ -69,9 +34,17 @@ class Sources:
         root: the repository root; nothing outside it is read.
         roots: import roots in order, absolute and inside `root`.
         repo: the repository's files, and folders of packages that are named differently.
+        canonical: one spelling for libraries that can be imported under several names.
     """
 
-    def __init__(self, root: Path, roots: list[Path], repo: Repo) -> None:
+    def __init__(
+        self,
+        root: Path,
+        roots: list[Path],
+        repo: Repo,
+        canonical: Callable[[str], str] = str,
+    ) -> None:
+        self.canonical = canonical
         self.root = root.resolve()
         self.repo = repo
         self.roots: list[Path] = []
@@ -118,15 +91,6 @@ class Sources:
     def only_one(self, text: str) -> str | None:
         """The one file of the repository that has the path, or at least the name, of `text`."""
         return self.repo.only_one_ending(text) or self.repo.only_one_ending(Path(text).name)
-
-    def canonical(self, path: str) -> str:
-        """One spelling for libraries that can be imported under several names."""
-        for old, new in _ALIASES:
-            if path.startswith(old):
-                return new + path[len(old) :]
-        if path == "gymnasium":
-            return "gym"
-        return path
 
     def absolute(self, name: str, level: int, importer: Module) -> str:
         """The absolute dotted name of a possibly relative import."""

@@ -51,13 +51,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "collections.abc.Sequence": (list, tuple, str),
     "collections.abc.Iterable": (list, tuple, str, dict),
     "collections.OrderedDict": (dict,),
-    "argparse.Namespace": (AttrDict,),
-    "omegaconf.DictConfig": (AttrDict,),
-    "easydict.EasyDict": (AttrDict,),
-    "munch.Munch": (AttrDict,),
-    "addict.Dict": (AttrDict,),
-    "yacs.config.CfgNode": (AttrDict,),
-    "omegaconf.ListConfig": (list,),
 }
 
 
@@ -92,6 +85,11 @@ def type_name(value: Value) -> str:
     return data.path if isinstance(data, Symbol) else ""
 
 
+def _types(machine: Machine, name: str) -> tuple[type, ...] | None:
+    """The data that instances of a type are, by the name of the type."""
+    return _TYPES.get(name) or machine.plugins.types.get(name)
+
+
 def is_instance(machine: Machine, value: Value, kind: Value) -> bool | None:
     """`isinstance(value, kind)`, None when it cannot be decided."""
     if isinstance(kind.data, tuple | list):
@@ -107,12 +105,12 @@ def is_instance(machine: Machine, value: Value, kind: Value) -> bool | None:
             return kind.data in data.cls.mro()
         name = type_name(kind)
         bases = {classes.last(base) for base in data.cls.external_bases()}
-        if name in _TYPES:
+        if _types(machine, name) is not None:
             return classes.last(name) in bases or (name == "dict" and data.items is not None)
         return True if classes.last(name) in bases else None
     name = type_name(kind)
-    if name in _TYPES:
-        wanted = _TYPES[name]
+    wanted = _types(machine, name)
+    if wanted is not None:
         if bool not in wanted and isinstance(data, bool):
             return int in wanted
         if PathStr not in wanted and isinstance(data, PathStr):

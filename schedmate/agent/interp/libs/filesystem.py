@@ -14,6 +14,7 @@ from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import PathStr
 from schedmate.agent.interp.paths import bearable, mislaid
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import origin_of
 from schedmate.agent.sizes import MAX_PATH, joined
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
@@ -107,37 +108,39 @@ def open_file(machine: Machine, call: Invocation) -> Value | None:
     return machine.call(opener, call.args, call.kwargs, call.site) if opener is not None else None
 
 
-HANDLERS: dict[str, Handler] = {
-    "os.path.join": path_join,
-    "os.path.dirname": _path_function(posixpath.dirname),
-    "os.path.basename": _path_function(posixpath.basename),
-    "os.path.splitext": _path_function(posixpath.splitext),
-    "os.path.split": _path_function(posixpath.split),
-    "os.path.normpath": _path_function(posixpath.normpath),
-    "os.path.abspath": identity,
-    "os.path.realpath": identity,
-    "os.path.expanduser": identity,
-    "os.path.expandvars": identity,
-    "os.path.exists": exists,
-    "os.path.isfile": is_file,
-    "os.path.isdir": is_folder,
-    "os.listdir": listdir,
-    "glob.glob": glob,
-    "pathlib.Path": make_path,
-    "pathlib.PosixPath": make_path,
-    "pathlib.PurePath": make_path,
-    **dict.fromkeys(
-        (
-            "io.open",
-            "codecs.open",
-            "fvcore.common.file_io.PathManager.open",
-            "iopath.common.file_io.PathManager().open",
-            "iopath.common.file_io.g_pathmgr.open",
-            "tensorflow.io.gfile.GFile",
-            "tensorflow.gfile.Open",
-            "tensorflow.gfile.GFile",
-            "fsspec.open",
+PLUGIN = Plugin(
+    calls={
+        "os.path.join": path_join,
+        "os.path.dirname": _path_function(posixpath.dirname),
+        "os.path.basename": _path_function(posixpath.basename),
+        "os.path.splitext": _path_function(posixpath.splitext),
+        "os.path.split": _path_function(posixpath.split),
+        "os.path.normpath": _path_function(posixpath.normpath),
+        "os.path.abspath": identity,
+        "os.path.realpath": identity,
+        "os.path.expanduser": identity,
+        "os.path.expandvars": identity,
+        "os.path.exists": exists,
+        "os.path.isfile": is_file,
+        "os.path.isdir": is_folder,
+        "os.listdir": listdir,
+        "glob.glob": glob,
+        "pathlib.Path": make_path,
+        "pathlib.PosixPath": make_path,
+        "pathlib.PurePath": make_path,
+        **dict.fromkeys(
+            (
+                "io.open",
+                "codecs.open",
+                "fvcore.common.file_io.PathManager.open",
+                "iopath.common.file_io.PathManager().open",
+                "iopath.common.file_io.g_pathmgr.open",
+                "tensorflow.io.gfile.GFile",
+                "tensorflow.gfile.Open",
+                "tensorflow.gfile.GFile",
+                "fsspec.open",
+            ),
+            open_file,
         ),
-        open_file,
-    ),
-}
+    }
+)

@@ -11,7 +11,7 @@ from schedmate.agent.configs.class_keys import argument_keys, built_by, class_ke
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.omegaconf import RESOLVERS, omega_structured
 from schedmate.agent.interp.libs.registries import class_named
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -23,6 +23,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
+from schedmate.agent.interp.plugins import Plugin, path_of
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
@@ -253,18 +254,32 @@ def get_class(machine: Machine, call: Invocation) -> Value:
     return resolve(machine, call.args[0]) if call.args else unknown()
 
 
-HANDLERS: dict[str, Handler] = {
-    "hydra.utils.instantiate": instantiate,
-    "hydra.utils.call": instantiate,
-    "hydra_zen.instantiate": instantiate,
-    "hydra.utils.get_class": get_class,
-    "hydra.utils.get_method": get_class,
-    "hydra.utils.get_object": get_class,
-    "pydoc.locate": get_class,
-    "hydra.initialize": initialize,
-    "hydra.initialize_config_dir": initialize,
-    "hydra.initialize_config_module": initialize_module,
-    "hydra.compose": compose_call,
-    "hydra._internal.utils._run_hydra": run,
-    "hydra.core.config_store.ConfigStore.instance().store": store,
-}
+_MAIN = ("hydra.main", "nemo.core.config.hydra_runner", "hydra_zen.main", "dora.hydra_main")
+
+
+def _enter(machine: Machine, function: Function, decorator: Value) -> Value | None:
+    """`@hydra.main()`: the main function, given the configuration."""
+    if path_of(decorator) not in _MAIN:
+        return None
+    config = compose_for(machine, function, decorator.data)
+    return machine.call(Value(function.undecorated()), [config], {}, function.site)
+
+
+PLUGIN = Plugin(
+    on_enter=_enter,
+    calls={
+        "hydra.utils.instantiate": instantiate,
+        "hydra.utils.call": instantiate,
+        "hydra_zen.instantiate": instantiate,
+        "hydra.utils.get_class": get_class,
+        "hydra.utils.get_method": get_class,
+        "hydra.utils.get_object": get_class,
+        "pydoc.locate": get_class,
+        "hydra.initialize": initialize,
+        "hydra.initialize_config_dir": initialize,
+        "hydra.initialize_config_module": initialize_module,
+        "hydra.compose": compose_call,
+        "hydra._internal.utils._run_hydra": run,
+        "hydra.core.config_store.ConfigStore.instance().store": store,
+    },
+)

@@ -8,9 +8,10 @@ from pathlib import Path
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.filesystem import MAX_LISTING
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import Module, PathStr, Symbol
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 from schedmate.paths import children, is_dir, is_file
@@ -112,16 +113,18 @@ def package_file(machine: Machine, call: Invocation) -> Value:
     return Value(str(found) if found is not None else beside, given.origin)
 
 
-HANDLERS: dict[str, Handler] = {
-    "pkgutil.iter_modules": iter_modules,
-    "pkgutil.walk_packages": iter_modules,
-    "importlib.import_module": import_module,
-    "importlib.util.spec_from_file_location": spec_from_file,
-    "importlib.machinery.SourceFileLoader": spec_from_file,
-    "imp.load_source": spec_from_file,
-    "importlib.util.module_from_spec": module_from_spec,
-    "importlib.reload": identity,
-    "importlib.resources.files": package_files,
-    "importlib_resources.files": package_files,
-    "pkg_resources.resource_filename": package_file,
-}
+PLUGIN = Plugin(
+    calls={
+        "pkgutil.iter_modules": iter_modules,
+        "pkgutil.walk_packages": iter_modules,
+        "importlib.import_module": import_module,
+        "importlib.util.spec_from_file_location": spec_from_file,
+        "importlib.machinery.SourceFileLoader": spec_from_file,
+        "imp.load_source": spec_from_file,
+        "importlib.util.module_from_spec": module_from_spec,
+        "importlib.reload": identity,
+        "importlib.resources.files": package_files,
+        "importlib_resources.files": package_files,
+        "pkg_resources.resource_filename": package_file,
+    }
+)

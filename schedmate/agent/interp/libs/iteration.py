@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import RangeOf
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.sizes import VALUE
 from schedmate.agent.values import Value, unknown
@@ -67,32 +68,34 @@ def progress(machine: Machine, call: Invocation) -> Value:
     return unknown()
 
 
-HANDLERS: dict[str, Handler] = {
-    "itertools.count": count,
-    "itertools.islice": islice,
-    "itertools.cycle": identity,
-    "itertools.product": product,
-    "itertools.chain": chain,
-    "itertools.chain.from_iterable": chain,
-    "tqdm.trange": trange,
-    "tqdm.auto.trange": trange,
-    "tqdm.notebook.trange": trange,
-    **dict.fromkeys(
-        (
-            "tqdm.tqdm",
-            "tqdm.auto.tqdm",
-            "tqdm.notebook.tqdm",
-            "tqdm.rich.tqdm",
-            "tqdm.asyncio.tqdm",
-            "rich.progress.track",
-            "fastprogress.master_bar",
-            "fastprogress.progress_bar",
-            "alive_progress.alive_it",
-            "mmcv.track_iter_progress",
-            "progressbar.progressbar",
-            "tqdm.autonotebook.tqdm",
-            "fastprogress.fastprogress.master_bar",
+PLUGIN = Plugin(
+    calls={
+        "itertools.count": count,
+        "itertools.islice": islice,
+        "itertools.cycle": identity,
+        "itertools.product": product,
+        "itertools.chain": chain,
+        "itertools.chain.from_iterable": chain,
+        "tqdm.trange": trange,
+        "tqdm.auto.trange": trange,
+        "tqdm.notebook.trange": trange,
+        **dict.fromkeys(
+            (
+                "tqdm.tqdm",
+                "tqdm.auto.tqdm",
+                "tqdm.notebook.tqdm",
+                "tqdm.rich.tqdm",
+                "tqdm.asyncio.tqdm",
+                "rich.progress.track",
+                "fastprogress.master_bar",
+                "fastprogress.progress_bar",
+                "alive_progress.alive_it",
+                "mmcv.track_iter_progress",
+                "progressbar.progressbar",
+                "tqdm.autonotebook.tqdm",
+                "fastprogress.fastprogress.master_bar",
+            ),
+            progress,
         ),
-        progress,
-    ),
-}
+    }
+)

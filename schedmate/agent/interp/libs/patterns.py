@@ -8,6 +8,7 @@ from typing import Any
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.regex import for_text
 from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Value, lifted, unknown
@@ -76,10 +77,12 @@ def _named(machine: Machine, call: Invocation) -> Value:
 
 _FUNCTIONS = ("match", "search", "fullmatch", "sub", "split", "findall")
 
-HANDLERS: dict[str, Handler] = {
-    **{f"re.{name}": _apply(name) for name in _FUNCTIONS},
-    **{f"{_COMPILED}.{name}": _apply(name) for name in _FUNCTIONS},
-    "re.Match().group": _group,
-    "re.Match().groups": _groups,
-    "re.Match().groupdict": _named,
-}
+PLUGIN = Plugin(
+    calls={
+        **{f"re.{name}": _apply(name) for name in _FUNCTIONS},
+        **{f"{_COMPILED}.{name}": _apply(name) for name in _FUNCTIONS},
+        "re.Match().group": _group,
+        "re.Match().groups": _groups,
+        "re.Match().groupdict": _named,
+    }
+)

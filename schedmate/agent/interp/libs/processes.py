@@ -11,8 +11,9 @@ from pathlib import Path
 
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Module
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.launch import LaunchPlan, plan_launch
 from schedmate.agent.values import Unknown, Value, unknown
@@ -139,7 +140,7 @@ def _start_words(machine: Machine, words: list[Value]) -> None:
 
 def _plan(machine: Machine, text: str) -> LaunchPlan | None:
     """What a command line starts in the working directory, or else in the repository's root."""
-    cwd = os.path.relpath(str(machine.library.facts["cwd"]), machine.sources.root)
+    cwd = os.path.relpath(str(machine.facts["cwd"].data), machine.sources.root)
     for line in dict.fromkeys((f"cd {shlex.quote(cwd)} && {text}", text)):
         try:
             return plan_launch(line, machine.sources.root, LaunchConfig())
@@ -177,31 +178,33 @@ def _start(machine: Machine, text: str, words: dict[str, Value]) -> None:
         machine.environ.update(environ)
 
 
-HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(
-        (
-            "subprocess.run",
-            "subprocess.call",
-            "subprocess.check_call",
-            "subprocess.check_output",
-            "subprocess.Popen",
-            "os.system",
-            "os.popen",
+PLUGIN = Plugin(
+    calls={
+        **dict.fromkeys(
+            (
+                "subprocess.run",
+                "subprocess.call",
+                "subprocess.check_call",
+                "subprocess.check_output",
+                "subprocess.Popen",
+                "os.system",
+                "os.popen",
+            ),
+            command,
         ),
-        command,
-    ),
-    **dict.fromkeys(("os.execv", "os.execvp", "os.execve", "os.execvpe"), execute),
-    **dict.fromkeys(
-        (
-            "torch.distributed.run.main",
-            "torch.distributed.run.run",
-            "torch.distributed.launch.main",
-            "torch.distributed.launch.launch",
+        **dict.fromkeys(("os.execv", "os.execvp", "os.execve", "os.execvpe"), execute),
+        **dict.fromkeys(
+            (
+                "torch.distributed.run.main",
+                "torch.distributed.run.run",
+                "torch.distributed.launch.main",
+                "torch.distributed.launch.launch",
+            ),
+            torch_run,
         ),
-        torch_run,
-    ),
-    "accelerate.commands.launch.launch_command_parser().parse_args": accelerate_arguments,
-    "accelerate.commands.launch.launch_command": accelerate_launch,
-    "runpy.run_path": run_path,
-    "runpy.run_module": run_module,
-}
+        "accelerate.commands.launch.launch_command_parser().parse_args": accelerate_arguments,
+        "accelerate.commands.launch.launch_command": accelerate_launch,
+        "runpy.run_path": run_path,
+        "runpy.run_module": run_module,
+    }
+)

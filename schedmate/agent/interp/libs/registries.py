@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.libs.documented import config_defaults
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import Class, Function, Instance
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Value, unknown
 
 _DATA_HOOKS = ("build_data_loader",)
@@ -30,7 +32,7 @@ def class_named(machine: Machine, name: str) -> Value | None:
 
 def dassl_defaults(machine: Machine, call: Invocation) -> Value:
     """`get_cfg_default()`: the library's documented defaults."""
-    config = attr_tree(plain_tree(machine.library.config_defaults("dassl")), "yacs")
+    config = attr_tree(plain_tree(config_defaults("dassl")), "yacs")
     return noted(machine, config, "dassl config")
 
 
@@ -61,7 +63,9 @@ def dassl_trainer(machine: Machine, call: Invocation) -> Value:
     return made
 
 
-HANDLERS: dict[str, Handler] = {
-    "dassl.config.get_cfg_default": dassl_defaults,
-    "dassl.engine.build_trainer": dassl_trainer,
-}
+PLUGIN = Plugin(
+    calls={
+        "dassl.config.get_cfg_default": dassl_defaults,
+        "dassl.engine.build_trainer": dassl_trainer,
+    }
+)

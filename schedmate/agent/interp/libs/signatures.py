@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
@@ -15,6 +15,7 @@ from schedmate.agent.interp.objects import (
     Module,
     Symbol,
 )
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Value, unknown
 
 _EMPTY = "inspect.Parameter.empty"
@@ -120,12 +121,14 @@ def _by_name(data: object) -> bool:
     return isinstance(data, Symbol) and re.search(r"\.[A-Z]+[a-z]\w*$", data.path) is not None
 
 
-HANDLERS: dict[str, Handler] = {
-    "inspect.isclass": is_class,
-    "inspect.isfunction": is_function,
-    "inspect.getmembers": members,
-    "inspect.getfullargspec": full_argument_names,
-    "inspect.getargspec": full_argument_names,
-    "inspect.signature": signature,
-    "types.MethodType": method,
-}
+PLUGIN = Plugin(
+    calls={
+        "inspect.isclass": is_class,
+        "inspect.isfunction": is_function,
+        "inspect.getmembers": members,
+        "inspect.getfullargspec": full_argument_names,
+        "inspect.getargspec": full_argument_names,
+        "inspect.signature": signature,
+        "types.MethodType": method,
+    }
+)

@@ -21,7 +21,8 @@ from schedmate.agent.interp.objects import (
     Partial,
     Symbol,
 )
-from schedmate.agent.interp.values_ops import iterate, origin_of
+from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key
 from schedmate.agent.values import UNSET, Unknown, Value, unknown
 
 
@@ -149,31 +150,53 @@ def _cast(_: Machine, call: Invocation) -> Value | None:
     return call.argument(1, "val")
 
 
-HANDLERS: dict[str, Handler] = {
-    "*.astype": as_number,
-    "*.item": as_number,
-    "os.environ.get": environ_get,
-    "os.getenv": environ_get,
-    "os.environ.copy": environ_copy,
-    "os.environ.setdefault": environ_setdefault,
-    "os.environ.update": environ_update,
-    "copy.deepcopy": deepcopy,
-    "copy.copy": shallow,
-    "typing.cast": _cast,
-    "functools.partial": partial,
-    "functools.reduce": reduce,
-    "operator.itemgetter": item_getter,
-    "functools.lru_cache": identity,
-    "functools.cache": identity,
-    "collections.OrderedDict": ordered_dict,
-    "collections.defaultdict": default_dict,
-    "ast.literal_eval": literal,
-    "distutils.strtobool": strtobool,
-    "sys.exit": exit_,
-    "os._exit": exit_,
-    **{
-        f"math.{name}": _math(name)
-        for name in ("ceil", "floor", "sqrt", "log", "log2", "exp", "pow")
+def _environ(machine: Machine, base: Value, index: Value) -> Value:
+    name = str(plain_key(index))
+    return machine.environ.get(name, unknown(name))
+
+
+def _modules(machine: Machine, base: Value, index: Value) -> Value:
+    name = plain_key(index)
+    named = (module for module in machine.sources.modules.values() if module.name == name)
+    return next((Value(module) for module in named), Value(Symbol(str(name))))
+
+
+def _search_path(machine: Machine) -> Value:
+    paths: Value = machine.shared.setdefault("sys.path", Value([]))
+    return paths
+
+
+PLUGIN = Plugin(
+    names={"sys.argv": lambda machine: Value(machine.argv), "sys.path": _search_path},
+    items={"os.environ": _environ, "sys.modules": _modules},
+    calls={
+        "*.astype": as_number,
+        "*.item": as_number,
+        "os.environ.get": environ_get,
+        "os.getenv": environ_get,
+        "os.environ.copy": environ_copy,
+        "os.environ.setdefault": environ_setdefault,
+        "os.environ.update": environ_update,
+        "copy.deepcopy": deepcopy,
+        "copy.copy": shallow,
+        "typing.cast": _cast,
+        "functools.partial": partial,
+        "functools.reduce": reduce,
+        "operator.itemgetter": item_getter,
+        "functools.lru_cache": identity,
+        "functools.cache": identity,
+        "collections.OrderedDict": ordered_dict,
+        "collections.defaultdict": default_dict,
+        "ast.literal_eval": literal,
+        "distutils.strtobool": strtobool,
+        "sys.exit": exit_,
+        "os._exit": exit_,
+        **{
+            f"math.{name}": _math(name)
+            for name in ("ceil", "floor", "sqrt", "log", "log2", "exp", "pow")
+        },
+        **{
+            f"numpy.{name}": _math(name) for name in ("ceil", "floor", "sqrt", "log", "log2", "exp")
+        },
     },
-    **{f"numpy.{name}": _math(name) for name in ("ceil", "floor", "sqrt", "log", "log2", "exp")},
-}
+)

@@ -6,9 +6,10 @@ from typing import Any
 
 from schedmate.agent.interp import classes, instances
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import bounded, deep_copy
 from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Native
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import NAMED_TUPLE, iterate
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Value, unknown
@@ -88,11 +89,13 @@ def fields(machine: Machine, call: Invocation) -> Value:
     return Value(found)
 
 
-HANDLERS: dict[str, Handler] = {
-    "collections.namedtuple": named_tuple,
-    "dataclasses.asdict": as_dict,
-    "attr.asdict": as_dict,
-    "attrs.asdict": as_dict,
-    "dataclasses.replace": replace,
-    "dataclasses.fields": fields,
-}
+PLUGIN = Plugin(
+    calls={
+        "collections.namedtuple": named_tuple,
+        "dataclasses.asdict": as_dict,
+        "attr.asdict": as_dict,
+        "attrs.asdict": as_dict,
+        "dataclasses.replace": replace,
+        "dataclasses.fields": fields,
+    }
+)

@@ -7,9 +7,10 @@ from schedmate.agent.interp import classes
 from schedmate.agent.interp.attributes import set_path
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, plain_scalar
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import as_config
 from schedmate.agent.interp.objects import AttrDict, Call, Site
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -148,14 +149,15 @@ _DEFINES = (
     "DEFINE_spaceseplist", "DEFINE_enum_class",
 )  # fmt: skip
 
-FLAGS_PATHS = tuple(f"{root}.FLAGS" for root in _ABSL)
-
-HANDLERS: dict[str, Handler] = {
-    **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},
-    "absl.app.run": app_run,
-    "tensorflow.app.run": app_run,
-    "tensorflow.python.platform.app.run": app_run,
-    "ml_collections.config_flags.DEFINE_config_file": config_file_flag,
-    "ml_collections.config_flags.config_flags.DEFINE_config_file": config_file_flag,
-    "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,
-}
+PLUGIN = Plugin(
+    names={f"{root}.FLAGS": lambda machine: Value(flags_object(machine)) for root in _ABSL},
+    calls={
+        **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},
+        "absl.app.run": app_run,
+        "tensorflow.app.run": app_run,
+        "tensorflow.python.platform.app.run": app_run,
+        "ml_collections.config_flags.DEFINE_config_file": config_file_flag,
+        "ml_collections.config_flags.config_flags.DEFINE_config_file": config_file_flag,
+        "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,
+    },
+)

@@ -14,6 +14,7 @@ from schedmate.agent.interp.libs.cli.parsing import load_config_file, parse
 from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, split_records
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Symbol
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, truth
 from schedmate.agent.values import Origin, Value, unknown
@@ -257,10 +258,30 @@ _METHODS = {
 }
 
 
-HANDLERS: dict[str, Handler] = {
+_CALLS: dict[str, Handler] = {
     f"{constructor}().{name}": method
     for constructor in CONSTRUCTORS
     for name, method in _METHODS.items()
 }
-HANDLERS["optparse.OptionParser().parse_args"] = parse_known_args
-HANDLERS["isaacgym.gymutil.parse_arguments"] = parse_table
+_CALLS["optparse.OptionParser().parse_args"] = parse_known_args
+_CALLS["isaacgym.gymutil.parse_arguments"] = parse_table
+
+
+def _actions(machine: Machine, base: Value) -> Value | None:
+    data = base.data
+    known = isinstance(data, Call) and "_actions" not in data.attrs and "__parser__" in data.attrs
+    return actions(data.attrs["__parser__"].data) if known else None
+
+
+def _added_to(machine: Machine, call: Invocation) -> Value | None:
+    """A function of a library that is given a parser adds its options to it."""
+    data = call.first.data
+    return call.first if isinstance(data, Call) and data.path in CONSTRUCTORS else None
+
+
+PLUGIN = Plugin(
+    types={"argparse.Namespace": (AttrDict,)},
+    calls=_CALLS,
+    attributes={"_actions": _actions},
+    otherwise=_added_to,
+)

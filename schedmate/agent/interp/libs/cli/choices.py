@@ -7,8 +7,9 @@ import ast
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, Instance
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Value, unknown
 
 _REGISTER = "register_subclass"
@@ -80,7 +81,9 @@ def choice_class(machine: Machine, call: Invocation) -> Value | None:
     return _choices(machine, base).get(str(name.data))
 
 
-HANDLERS: dict[str, Handler] = {
-    f"*.{_REGISTER}": register,
-    "*.get_choice_class": choice_class,
-}
+PLUGIN = Plugin(
+    calls={
+        f"*.{_REGISTER}": register,
+        "*.get_choice_class": choice_class,
+    }
+)

@@ -8,6 +8,7 @@ from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Function, Symbol
+from schedmate.agent.interp.plugins import Plugin, path_of
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -126,3 +127,13 @@ def _click_group(
             machine.call(Value(function.undecorated()), [], kwargs, function.site)
             return run_click(machine, child.data, argv[index + 1 :])
     return unknown()
+
+
+def _enter(machine: Machine, function: Function, decorator: Value) -> Value | None:
+    path = path_of(decorator)
+    if path.startswith("click.") or path in ("rich_click.command", "rich_click.group"):
+        return run_click(machine, function, machine.argv[1:])
+    return None
+
+
+PLUGIN = Plugin(on_enter=_enter)

@@ -17,8 +17,9 @@ from schedmate.agent.interp.libs.cli.records import (
     note,
     update,
 )
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, Function, Instance
+from schedmate.agent.interp.plugins import Plugin, path_of
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
@@ -28,10 +29,10 @@ PARSERS = ("transformers.HfArgumentParser", "trl.TrlParser",
        "trl.commands.cli_utils.TrlParser")  # fmt: skip
 
 
-def hold_kinds(machine: Machine, parser: Value) -> None:
+def _constructed(machine: Machine, instance: Value, call: Invocation) -> None:
     """What a class built on such a parser finds in `self.dataclass_types`."""
-    if isinstance(parser.data, Instance):
-        parser.data.attrs["dataclass_types"] = Value(_kinds(machine, parser))
+    if any(base in PARSERS for base in instance.data.cls.external_bases()):
+        instance.data.attrs["dataclass_types"] = Value(_kinds(machine, instance))
 
 
 def _kinds(machine: Machine, base: Value | None) -> list[Value]:
@@ -214,23 +215,50 @@ def _choose_subcommands(machine: Machine, record: Value, names: list[Value]) -> 
                 attributes(record)[key] = Value(value.data, token.origin)
 
 
-HANDLERS: dict[str, Handler] = {
-    **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in PARSERS},
-    **{f"{c}().parse_args_and_config": into_dataclasses for c in PARSERS},
-    **{f"{c}().parse_json_file": from_file for c in PARSERS},
-    **{f"{c}().parse_yaml_file": from_file for c in PARSERS},
-    **{f"{c}().parse_dict": from_dict for c in PARSERS},
-    "tap.Tap().parse_args": of_itself,
-    "tyro.cli": from_command_line,
-    "tyro.extras.subcommand_type_from_defaults": configs_by_name,
-    "tyro.extras.subcommand_cli_from_dict": from_command_line,
-    "tyro.extras.overridable_config_cli": from_command_line,
-    "pyrallis.parse": from_command_line,
-    "draccus.parse": from_command_line,
-    "simple_parsing.parse": from_command_line,
-    "chz.entrypoint": from_command_line,
-    "chz.nested_entrypoint": from_command_line,
-    "defopt.run": from_command_line,
-    "tap.tapify": from_command_line,
-    "sensai.util.logging.run_cli": from_command_line,
-}
+def _enter(machine: Machine, function: Function, decorator: Value) -> Value | None:
+    """`@pyrallis.wrap()`: the main function, given an object of its first parameter's class."""
+    path = path_of(decorator)
+    if path.split(".")[-1] != "wrap" or not path.startswith(
+        ("pyrallis", "draccus", "?", "lerobot")
+    ):
+        return None
+    spec = function.node.args
+    first = next(iter((*spec.posonlyargs, *spec.args)), None)
+    args: list[Value] = []
+    if first is not None and first.annotation is not None:
+        kind = machine.evaluate(first.annotation, function.scope)
+        parse = Invocation("pyrallis.parse", [kind], {}, function.site)
+        args = [from_command_line(machine, parse)]
+    return machine.call(Value(function.undecorated()), args, {}, function.site)
+
+
+def _marked(machine: Machine, base: Value, index: Value) -> Value:
+    """`tyro.conf.Positional[T]` is T."""
+    return index
+
+
+PLUGIN = Plugin(
+    on_constructed=_constructed,
+    on_enter=_enter,
+    items={"tyro.conf.": _marked},
+    calls={
+        **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in PARSERS},
+        **{f"{c}().parse_args_and_config": into_dataclasses for c in PARSERS},
+        **{f"{c}().parse_json_file": from_file for c in PARSERS},
+        **{f"{c}().parse_yaml_file": from_file for c in PARSERS},
+        **{f"{c}().parse_dict": from_dict for c in PARSERS},
+        "tap.Tap().parse_args": of_itself,
+        "tyro.cli": from_command_line,
+        "tyro.extras.subcommand_type_from_defaults": configs_by_name,
+        "tyro.extras.subcommand_cli_from_dict": from_command_line,
+        "tyro.extras.overridable_config_cli": from_command_line,
+        "pyrallis.parse": from_command_line,
+        "draccus.parse": from_command_line,
+        "simple_parsing.parse": from_command_line,
+        "chz.entrypoint": from_command_line,
+        "chz.nested_entrypoint": from_command_line,
+        "defopt.run": from_command_line,
+        "tap.tapify": from_command_line,
+        "sensai.util.logging.run_cli": from_command_line,
+    },
+)

@@ -8,8 +8,9 @@ from typing import Any
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags, plain_scalar
 from schedmate.agent.interp.libs.cli.records import cast
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Bound, Class, Function, Site
+from schedmate.agent.interp.plugins import Plugin, path_of
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
@@ -104,4 +105,10 @@ def _fire(machine: Machine, component: Value, argv: list[Value]) -> Value:
     return unknown()
 
 
-HANDLERS: dict[str, Handler] = {"fire.Fire": fire}
+def _enter(machine: Machine, function: Function, decorator: Value) -> Value | None:
+    if not path_of(decorator).endswith("argbind.bind"):
+        return None
+    return call_with_flags(machine, Value(function.undecorated()), machine.argv[1:])
+
+
+PLUGIN = Plugin(calls={"fire.Fire": fire}, on_enter=_enter)

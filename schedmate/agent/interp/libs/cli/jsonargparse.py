@@ -18,9 +18,10 @@ from schedmate.agent.interp.libs.cli.records import cast, update
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.libs.registries import class_named
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import Function, Instance
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value
@@ -137,4 +138,4 @@ def _made(machine: Machine, told: Value, default: Value | None, function: Functi
 
 _NAMES = ("CLI", "auto_cli", "cli.CLI", "_cli.CLI", "_cli.auto_cli")
 
-HANDLERS: dict[str, Handler] = {f"jsonargparse.{name}": cli for name in _NAMES}
+PLUGIN = Plugin(calls={f"jsonargparse.{name}": cli for name in _NAMES})

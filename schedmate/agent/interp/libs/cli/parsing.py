@@ -223,7 +223,7 @@ def convert(machine: Machine, kind: Value, value: Value) -> Value:
     if isinstance(data, Symbol):
         if data.path in ("pathlib.Path", "pathlib.PosixPath"):
             return Value(PathStr(value.data), value.origin)
-        if data.path not in machine.library.handlers:
+        if data.path not in machine.plugins.calls:
             return value
         read = machine.call(kind, [value], {}, NOWHERE)  # `type=json.loads`
         plain = read.known or isinstance(read.data, dict | list)

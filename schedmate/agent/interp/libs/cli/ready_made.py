@@ -11,8 +11,10 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.libs.documented import TRAINER_OPTIONS, parsers
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Native
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -24,7 +26,7 @@ def add_trainer_options(machine: Machine, call: Invocation) -> Value:
         return unknown()
     parser = parser_of(machine, base)
     scalar = Value(Native("scalar", _scalar))
-    for name in machine.library.trainer_options:
+    for name in TRAINER_OPTIONS:
         parser.options.append(
             Option(name, (f"--{name}",), Value(None), scalar, "store", None, Value(True))
         )
@@ -41,7 +43,7 @@ def trainer_from_options(machine: Machine, call: Invocation) -> Value:
     kwargs = {
         name: value
         for name, value in (mapping or {}).items()
-        if name in machine.library.trainer_options and value.data is not None
+        if name in TRAINER_OPTIONS and value.data is not None
     }
     kwargs.update(call.kwargs)
     path = call.path.rsplit(".", 1)[0]
@@ -92,9 +94,12 @@ def file_arguments(machine: Machine, call: Invocation) -> Value:
     return value
 
 
-HANDLERS: dict[str, Handler] = {
-    "*.add_argparse_args": add_trainer_options,
-    "*.from_argparse_args": trainer_from_options,
-    "prefigure.get_all_args": file_arguments,
-    "prefigure.prefigure.get_all_args": file_arguments,
-}
+PLUGIN = Plugin(
+    calls={
+        **{path: ready_made(options, path) for path, options in parsers().items()},
+        "*.add_argparse_args": add_trainer_options,
+        "*.from_argparse_args": trainer_from_options,
+        "prefigure.get_all_args": file_arguments,
+        "prefigure.prefigure.get_all_args": file_arguments,
+    }
+)

@@ -11,6 +11,7 @@ from schedmate.agent.interp import classes, instances
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.libs.documented import record_classes, record_defaults
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,
@@ -21,6 +22,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, lifted
 
@@ -30,7 +32,7 @@ def make_record(machine: Machine, kind: Value) -> Value:
     if isinstance(kind.data, Class):
         return instances.instantiate(machine, kind.data, [], {}, Site(kind.data.module.file, 1))
     path = kind.data.path if isinstance(kind.data, Symbol) else ""
-    defaults = machine.library.record_defaults(path)
+    defaults = record_defaults(path)
     return Value(AttrDict(dict(defaults), "record", path), kind.origin)
 
 
@@ -48,7 +50,7 @@ def split_records(machine: Machine, kinds: list[Value]) -> list[Value]:
         kind
         for kind in kinds
         if (isinstance(kind.data, Class) and classes.is_record(kind.data))
-        or (isinstance(kind.data, Symbol) and machine.library.record_defaults(kind.data.path))
+        or (isinstance(kind.data, Symbol) and record_defaults(kind.data.path))
     ]
 
 
@@ -192,9 +194,12 @@ def _set_nested(record: Value, name: str, values: list[Value], flag: Value) -> b
 
 def construct(machine: Machine, call: Invocation) -> Value:
     """A library's configuration class called directly: its defaults under the given fields."""
-    fields = machine.library.record_defaults(call.path)
+    fields = record_defaults(call.path)
     fields.update(call.kwargs)
     record = Value(AttrDict(dict(fields), "record", call.path))
     machine.record(call.path, call.args, call.kwargs, call.site, record)
     note(machine, [record])
     return record
+
+
+PLUGIN = Plugin(calls=dict.fromkeys(record_classes(), construct))

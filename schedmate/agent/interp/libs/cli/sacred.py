@@ -12,8 +12,9 @@ from typing import Any
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
-from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Symbol
+from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Scope, Symbol
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value, unknown
@@ -99,6 +100,10 @@ def captured_arguments(machine: Machine, function: Function) -> dict[str, Value]
     return {**config, "_config": Value(config)}
 
 
+def _captured(machine: Machine, target: Function | Class) -> dict[str, Value]:
+    return captured_arguments(machine, target) if isinstance(target, Function) else {}
+
+
 def automain(machine: Machine, function: Function) -> None:
     """A function was just defined: run it if `@ex.automain` marks it."""
     if _marked(function, "automain") and function.module.name == "__main__":
@@ -132,8 +137,12 @@ def run(machine: Machine, call: Invocation) -> Value:
     return _run(machine, main, given if given is not None else machine.argv[1:])
 
 
-HANDLERS: dict[str, Handler] = {
-    "sacred.Experiment().add_config": add_config,
-    "sacred.Experiment().run_commandline": run,
-    "sacred.Experiment().run": run,
-}
+PLUGIN = Plugin(
+    arguments=_captured,
+    on_defined=automain,
+    calls={
+        "sacred.Experiment().add_config": add_config,
+        "sacred.Experiment().run_commandline": run,
+        "sacred.Experiment().run": run,
+    },
+)

@@ -10,8 +10,9 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.configs.files import read_file
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Function, Scope
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -138,4 +139,4 @@ def _with_file(
     return argv
 
 
-HANDLERS: dict[str, Handler] = {"typer.Typer()": typer_app, "typer.run": typer_run}
+PLUGIN = Plugin(calls={"typer.Typer()": typer_app, "typer.run": typer_run})

@@ -6,9 +6,11 @@ from typing import Any
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
+from schedmate.agent.interp.libs.documented import config_defaults
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
-from schedmate.agent.interp.objects import Call
+from schedmate.agent.interp.objects import AttrDict, Call
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Unknown, Value, unknown
@@ -49,7 +51,7 @@ def placeholder(machine: Machine, call: Invocation) -> Value:
 
 def detectron_defaults(machine: Machine, call: Invocation) -> Value:
     """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
-    config = attr_tree(plain_tree(machine.library.config_defaults("detectron2")), "yacs")
+    config = attr_tree(plain_tree(config_defaults("detectron2")), "yacs")
     return noted(machine, config, "detectron2 config")
 
 
@@ -71,12 +73,24 @@ _ATTR_DICTS = {
     "prodict.Prodict.from_dict": "attr", "ast_attrdict.AttrDict": "attr",
 }  # fmt: skip
 
-YACS_NODES = tuple(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
+YACS_NODES = frozenset(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
 
-HANDLERS: dict[str, Handler] = {
+_CALLS: dict[str, Handler] = {
     **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
     "detectron2.config.get_cfg": detectron_defaults,
     "ml_collections.config_dict.placeholder": placeholder,
     "ml_collections.config_dict.FieldReference": placeholder,
     "ml_collections.FieldReference": placeholder,
 }
+
+
+def _constructed(machine: Machine, instance: Value, call: Invocation) -> Value | None:
+    """An object of a class built on yacs' node is such a node."""
+    if YACS_NODES.isdisjoint(instance.data.cls.external_bases()):
+        return None
+    return _CALLS["yacs.config.CfgNode"](machine, call)
+
+
+_TYPES = ("easydict.EasyDict", "munch.Munch", "addict.Dict", "yacs.config.CfgNode")
+
+PLUGIN = Plugin(types=dict.fromkeys(_TYPES, (AttrDict,)), calls=_CALLS, on_constructed=_constructed)

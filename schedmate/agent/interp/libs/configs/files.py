@@ -9,10 +9,11 @@ from pathlib import Path
 from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import deep_copy, plain_tree
 from schedmate.agent.interp.objects import Call, FileHandle
 from schedmate.agent.interp.paths import mislaid
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
@@ -163,14 +164,19 @@ _LOADERS = (
 
 _INI = ("ConfigParser", "RawConfigParser", "SafeConfigParser")
 
-HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(_LOADERS, load_mapping),
-    **{f"yaml.{name}": load_documents for name in ("load_all", "safe_load_all", "full_load_all")},
-    **{f"configparser.{kind}().read": read_ini for kind in _INI},
-    **{
-        f"configparser.{kind}().{method}": ini_get
-        for kind in _INI
-        for method in ("get", "getint", "getfloat", "getboolean")
-    },
-    **{f"configparser.{kind}().items": ini_items for kind in _INI},
-}
+PLUGIN = Plugin(
+    calls={
+        **dict.fromkeys(_LOADERS, load_mapping),
+        **{
+            f"yaml.{name}": load_documents
+            for name in ("load_all", "safe_load_all", "full_load_all")
+        },
+        **{f"configparser.{kind}().read": read_ini for kind in _INI},
+        **{
+            f"configparser.{kind}().{method}": ini_get
+            for kind in _INI
+            for method in ("get", "getint", "getfloat", "getboolean")
+        },
+        **{f"configparser.{kind}().items": ini_items for kind in _INI},
+    }
+)

@@ -10,8 +10,9 @@ from schedmate.agent.configs import parse_gin
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs.files import locate
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, Function, Site, Symbol
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Unknown, Value, unknown
@@ -152,11 +153,14 @@ def gin_query(machine: Machine, call: Invocation) -> Value:
     return held.bindings.get(name.removeprefix("%"), unknown(name))
 
 
-HANDLERS: dict[str, Handler] = {
-    "gin.parse_config_files_and_bindings": gin_parse,
-    "gin.parse_config_file": gin_parse,
-    "gin.parse_config": gin_parse,
-    "gin.bind_parameter": gin_parse,
-    "gin.query_parameter": gin_query,
-    "mesh_tensorflow.transformer.utils.parse_gin_defaults_and_flags": gin_parse,
-}
+PLUGIN = Plugin(
+    arguments=gin_arguments,
+    calls={
+        "gin.parse_config_files_and_bindings": gin_parse,
+        "gin.parse_config_file": gin_parse,
+        "gin.parse_config": gin_parse,
+        "gin.bind_parameter": gin_parse,
+        "gin.query_parameter": gin_query,
+        "mesh_tensorflow.transformer.utils.parse_gin_defaults_and_flags": gin_parse,
+    },
+)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from schedmate.agent.configs import read_hocon_text
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, read_file
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import attr_tree
+from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values_ops import plain_key
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 
@@ -47,10 +49,28 @@ def get(machine: Machine, call: Invocation) -> Value:
 
 
 _KINDS = ("int", "float", "bool", "string", "list", "config")
-METHODS: dict[str, Handler] = {"get": get, **{f"get_{kind}": get for kind in _KINDS}}
 
-HANDLERS: dict[str, Handler] = {
-    "pyhocon.ConfigFactory.parse_file": parse_file,
-    "pyhocon.ConfigFactory.parse_string": parse_string,
-    "pyhocon.ConfigFactory.from_dict": lambda machine, call: call.first,
-}
+
+def _inside(machine: Machine, call: Invocation) -> Value | None:
+    """`tree["train.steps"]`: an item of the tree that the first name stands for."""
+    key = plain_key(call.first)
+    outer, dot, rest = key.partition(".") if isinstance(key, str) else ("", "", "")
+    items = machine.mapping(call.owner)
+    found = items.get(outer) if items is not None and dot else None
+    return machine.getitem(found, Value(rest)) if found is not None else None
+
+
+PLUGIN = Plugin(
+    methods={
+        FLAVOUR: {
+            "get": get,
+            "__missing__": _inside,
+            **{f"get_{kind}": get for kind in _KINDS},
+        }
+    },
+    calls={
+        "pyhocon.ConfigFactory.parse_file": parse_file,
+        "pyhocon.ConfigFactory.parse_string": parse_string,
+        "pyhocon.ConfigFactory.from_dict": lambda machine, call: call.first,
+    },
+)

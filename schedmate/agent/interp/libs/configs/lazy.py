@@ -13,9 +13,10 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, required
 from schedmate.agent.interp.libs.configs.omegaconf import with_dotlist
 from schedmate.agent.interp.libs.hydra import instantiate
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import as_config, attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict, Call, Module
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
@@ -134,11 +135,13 @@ def zoo_config(machine: Machine, call: Invocation) -> Value:
 
 _PACKAGES = ("detectron2.config", "detectron2.config.lazy")
 
-HANDLERS: dict[str, Handler] = {
-    **{f"{package}.LazyConfig.load": load for package in _PACKAGES},
-    **{f"{package}.LazyConfig.load_rel": load_beside for package in _PACKAGES},
-    **{f"{package}.LazyConfig.apply_overrides": override for package in _PACKAGES},
-    **{f"{package}.LazyCall()": keep for package in _PACKAGES},
-    **{f"{package}.instantiate": instantiate for package in _PACKAGES},
-    "detectron2.model_zoo.get_config": zoo_config,
-}
+PLUGIN = Plugin(
+    calls={
+        **{f"{package}.LazyConfig.load": load for package in _PACKAGES},
+        **{f"{package}.LazyConfig.load_rel": load_beside for package in _PACKAGES},
+        **{f"{package}.LazyConfig.apply_overrides": override for package in _PACKAGES},
+        **{f"{package}.LazyCall()": keep for package in _PACKAGES},
+        **{f"{package}.instantiate": instantiate for package in _PACKAGES},
+        "detectron2.model_zoo.get_config": zoo_config,
+    }
+)

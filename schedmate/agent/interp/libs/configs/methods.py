@@ -9,13 +9,12 @@ from schedmate.agent.configs import merge, parse_scalar, read_detectron, set_dot
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
-from schedmate.agent.interp.libs.configs import hocon, torchpack
 from schedmate.agent.interp.libs.configs.files import required
 from schedmate.agent.interp.libs.configs.omegaconf import as_mapping, with_dotlist
-from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.natives import bound
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import attr_tree, deep_copy, plain_tree
 from schedmate.agent.interp.objects import AttrDict
+from schedmate.agent.interp.plugins import ANY, Plugin
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
@@ -150,45 +149,33 @@ def _set_default(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-_METHODS: dict[str, Handler] = {
-    "_asdict": _to_plain,
-    "_replace": _with_changes,
-    "parse": _hparams_parse,
-    "merge_from_file": _merge_file,
-    "merge_from_list": _merge_list,
-    "merge_with_dotlist": _merge_list,
-    "merge_from_other_cfg": _merge_other,
-    "merge_from_dict": _merge_dotted,
-    "merge_with": _merge_other,
-    "argv_update": _merge_flags,
-    "set_default": _set_default,
-    "freeze": _nothing,
-    "defrost": _nothing,
-    "lock": _itself,
-    "unlock": _itself,
-    "unlocked": _itself,
-    "ignore_type": _itself,
-    "set_new_allowed": _nothing,
-    "clone": _clone,
-    "copy_and_resolve_references": _clone,
-    "to_dict": _to_plain,
-    "flag_values_dict": _to_plain,
-    "toDict": _to_plain,
-    "as_dict": _to_plain,
-}
-
-
-_BY_FLAVOUR = {hocon.FLAVOUR: hocon.METHODS, torchpack.FLAVOUR: torchpack.METHODS}
-
-
-def config_method(machine: Machine, base: Value, name: str) -> Value | None:
-    """A method of a configuration node."""
-    data = base.data
-    if not isinstance(data, AttrDict):
-        return None
-    method = _BY_FLAVOUR.get(data.flavour, _METHODS).get(name)
-    if method is None:
-        return None
-    if data.flavour == "namespace" and not name.startswith("_"):
-        return None
-    return bound(base, name, method)
+PLUGIN = Plugin(
+    methods={
+        ANY: {
+            "_asdict": _to_plain,
+            "_replace": _with_changes,
+            "parse": _hparams_parse,
+            "merge_from_file": _merge_file,
+            "merge_from_list": _merge_list,
+            "merge_with_dotlist": _merge_list,
+            "merge_from_other_cfg": _merge_other,
+            "merge_from_dict": _merge_dotted,
+            "merge_with": _merge_other,
+            "argv_update": _merge_flags,
+            "set_default": _set_default,
+            "freeze": _nothing,
+            "defrost": _nothing,
+            "lock": _itself,
+            "unlock": _itself,
+            "unlocked": _itself,
+            "ignore_type": _itself,
+            "set_new_allowed": _nothing,
+            "clone": _clone,
+            "copy_and_resolve_references": _clone,
+            "to_dict": _to_plain,
+            "flag_values_dict": _to_plain,
+            "toDict": _to_plain,
+            "as_dict": _to_plain,
+        }
+    }
+)

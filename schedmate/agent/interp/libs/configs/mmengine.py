@@ -11,6 +11,7 @@ from schedmate.agent.interp.libs.configs.files import noted, required
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import as_config, attr_tree
 from schedmate.agent.interp.objects import Function, Module, Native
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
@@ -118,10 +119,12 @@ def runner(machine: Machine, call: Invocation) -> None:
         config.data.pop("optimizer", None)
 
 
-HANDLERS: dict[str, Handler] = {
+_CALLS: dict[str, Handler] = {
     f"{root}.Config.fromfile": from_file
     for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
 } | {
     "mmengine.runner.Runner.from_cfg": runner,
     "mmengine.runner.FlexibleRunner.from_cfg": runner,
 }
+
+PLUGIN = Plugin(calls=_CALLS)

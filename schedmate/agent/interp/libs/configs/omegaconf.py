@@ -11,7 +11,8 @@ from schedmate.agent.interp.libs.cli.records import attributes, make_record
 from schedmate.agent.interp.libs.configs.files import noted, read_file
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import attr_tree, bounded, plain_tree
-from schedmate.agent.interp.objects import Function, Instance
+from schedmate.agent.interp.objects import AttrDict, Function, Instance
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
@@ -141,12 +142,15 @@ def register(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-HANDLERS: dict[str, Handler] = {
-    "omegaconf.DictConfig": omega_create,
-    "omegaconf.ListConfig": omega_create,
-    "sconf.Config": omega_load,
-    "omegaconf.OmegaConf.register_new_resolver": register,
-    "omegaconf.OmegaConf.register_resolver": register,
-    **{f"omegaconf.OmegaConf.{name}": handler for name, handler in _OMEGACONF.items()},
-    **dict.fromkeys(_MERGES, omega_merge),
-}
+PLUGIN = Plugin(
+    types={"omegaconf.DictConfig": (AttrDict,), "omegaconf.ListConfig": (list,)},
+    calls={
+        "omegaconf.DictConfig": omega_create,
+        "omegaconf.ListConfig": omega_create,
+        "sconf.Config": omega_load,
+        "omegaconf.OmegaConf.register_new_resolver": register,
+        "omegaconf.OmegaConf.register_resolver": register,
+        **{f"omegaconf.OmegaConf.{name}": handler for name, handler in _OMEGACONF.items()},
+        **dict.fromkeys(_MERGES, omega_merge),
+    },
+)

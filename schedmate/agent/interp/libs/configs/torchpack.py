@@ -8,9 +8,10 @@ from schedmate.agent.configs import merge, resolve_interpolations
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags, plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
@@ -71,4 +72,4 @@ def _lay(machine: Machine, base: Value, layer: Value) -> None:
         base.data.update(made.data)
 
 
-METHODS: dict[str, Handler] = {"load": load, "update": update}
+PLUGIN = Plugin(names={CONFIGS: configs}, methods={FLAVOUR: {"load": load, "update": update}})

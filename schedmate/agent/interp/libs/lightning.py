@@ -1,4 +1,4 @@
-"""Libraries that run what they are given: launchers, trainers, wrappers, registries."""
+"""Lightning: trainers that run hooks, and its command line."""
 
 from __future__ import annotations
 
@@ -8,107 +8,20 @@ from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
-from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.natives import native
 from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import (
-    AttrDict,
-    Bound,
     Call,
     Class,
     Function,
     Instance,
     Site,
-    Symbol,
 )
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
-
-_SETTINGS = ("config", "train_loop_config", "param_space")
-_RECORDED = ("model_fn", "train_loop_per_worker", "trainable", "env_fns")
-"""Arguments of a constructor, whose object is what the call gives."""
-
-
-def _takes_one(function: Value) -> bool:
-    data = function.data
-    return not isinstance(data, Function) or bool(data.node.args.args)
-
-
-def callback(position: int | None, how: str, keyword: str) -> Handler:
-    """A model of a call that runs a function given at `position` or as `keyword`."""
-
-    def run(machine: Machine, call: Invocation) -> Value | None:
-        function = call.argument(position, keyword)
-        if function is not None and isinstance(function.data, list) and function.data:
-            function = function.data[0]  # one of several alike
-        kinds = (Function, Class, Bound, Instance) if how == "rest" else (Function, Class)
-        if function is None or not isinstance(function.data, kinds):
-            return None
-        if how == "rest":
-            machine.call(function, call.args[1:], dict(call.kwargs), call.site)
-            return None  # a handle of the job
-        given = call.kwargs.get("args")
-        if given is None and how == "rank" and len(call.args) > 1:
-            given = call.args[1]
-        args = (iterate(given) if given is not None else None) or []
-        if how == "rank":
-            args = [Value(0), *args]
-        elif how == "none":
-            args = []
-        elif how == "config":
-            settings = (call.kwargs[name] for name in _SETTINGS if name in call.kwargs)
-            args = [next(settings, unknown())] if _takes_one(function) else []
-        result = machine.call(function, args, {}, call.site)
-        return None if keyword in _RECORDED else result
-
-    return run
-
-
-def identity(machine: Machine, call: Invocation) -> Value:
-    return call.argument(0, "model", "module", "fun", "cfg") or unknown()
-
-
-def fluent(machine: Machine, call: Invocation) -> Value | None:
-    """`x.to(device)`: x itself, for objects of unknown libraries and for networks."""
-    base = call.base
-    if base is None or not isinstance(base.data, Instance | Call):
-        return None
-    name = classes.last(call.path)
-    if name != "to" and (call.kwargs or len(call.args) > 1):
-        return None  # a library's own `model.train(data, epochs=3)`
-    kind = call.argument(0, "dtype") if name == "to" else Value(name)
-    if kind is not None and isinstance(kind.data, Symbol | str):
-        machine.record("torch.nn.Module.to", [kind], {}, call.site)
-    return base
-
-
-def prepare(machine: Machine, call: Invocation) -> Value:
-    """`accelerator.prepare(a, b)` and `fabric.setup(a, b)`: the same objects."""
-    return call.args[0] if len(call.args) == 1 else Value(tuple(call.args))
-
-
-def wandb_init(machine: Machine, call: Invocation) -> Value:
-    """`wandb.init(config=...)`: the run's config, which programs read their settings back from."""
-    given = call.kwargs.get("config")
-    mapping = machine.mapping(given) if given is not None else None
-    if given is not None and mapping is None and isinstance(given.data, Instance):
-        mapping = given.data.attrs
-    config = Value(AttrDict(dict(mapping or {}), "attr"))
-    machine.shared["wandb.config"] = config
-    if mapping:
-        machine.trace.settings.append(Settings("wandb", config, "config"))
-    return Value(Call(call.path, call.args, call.kwargs, {"config": config}))
-
-
-def deepspeed_initialize(machine: Machine, call: Invocation) -> Value:
-    config = call.kwargs.get("config") or call.kwargs.get("config_params")
-    if config is not None:
-        loaded = read_file(machine, config) if isinstance(config.data, str) else config
-        if loaded is not None and isinstance(loaded.data, dict):
-            machine.trace.settings.append(Settings("deepspeed", loaded, "config"))
-    model = call.argument(1, "model") or unknown()
-    optimizer = call.argument(2, "optimizer") or unknown()
-    return Value((model, optimizer, unknown(), unknown()))
 
 
 def trainer_fit(machine: Machine, call: Invocation) -> Value | None:
@@ -141,9 +54,6 @@ _MODULE_HOOKS: tuple[tuple[str, list[Value]], ...] = (
     ("train_dataloader", []),
     ("val_dataloader", []),
 )
-
-
-# -- LightningCLI ----------------------------------------------------------
 
 
 def lightning_cli(machine: Machine, call: Invocation) -> Value:
@@ -228,17 +138,27 @@ def _cli_part(machine: Machine, kind: Value | None, section: Value | None, site:
     return machine.call(kind, [], kwargs, site)
 
 
-def constructed(machine: Machine, instance: Value, cls: Class, call: Invocation) -> bool:
-    """A class built on a library's was constructed; True when the library took over."""
-    bases = {classes.last(base) for base in cls.external_bases()}
-    if bases & {"LightningCLI", "CLI"}:
-        for name in ("add_arguments_to_parser",):
-            method = cls.lookup(name)
-            if method is not None and isinstance(method.data, Function):
-                machine.call_function(method.data, [instance, unknown("parser")], {}, call.site)
-        lightning_cli(machine, call)
-        return True
-    return False
+def _constructed(machine: Machine, instance: Value, call: Invocation) -> Value | None:
+    """A class built on `LightningCLI` runs all that there is when it is constructed."""
+    bases = {classes.last(base) for base in instance.data.cls.external_bases()}
+    if bases.isdisjoint(("LightningCLI", "CLI")):
+        return None
+    method = instance.data.cls.lookup("add_arguments_to_parser")
+    if method is not None and isinstance(method.data, Function):
+        machine.call_function(method.data, [instance, unknown("parser")], {}, call.site)
+    lightning_cli(machine, call)
+    return instance
+
+
+def _load_from_checkpoint(machine: Machine, base: Value) -> Value | None:
+    """`Module.load_from_checkpoint(path)` of a class that does not define it: a new object."""
+    name = "load_from_checkpoint"
+    cls = base.data
+    if not isinstance(cls, Class) or cls.lookup(name) is not None:
+        return None
+    if not classes.is_training_module(cls):
+        return None
+    return native(name, lambda machine, call: machine.call(base, [], {}, call.site))
 
 
 _LIGHTNING = ("pytorch_lightning.Trainer()", "pytorch_lightning.trainer.Trainer()",
@@ -246,12 +166,11 @@ _LIGHTNING = ("pytorch_lightning.Trainer()", "pytorch_lightning.trainer.Trainer(
 _CLI = ("pytorch_lightning.cli.LightningCLI", "pytorch_lightning.utilities.cli.LightningCLI",
         "lightning.cli.LightningCLI", "pytorch_lightning.LightningCLI")  # fmt: skip
 
-HANDLERS: dict[str, Handler] = {
-    **{f"{trainer}.fit": trainer_fit for trainer in _LIGHTNING},
-    **dict.fromkeys(_CLI, lightning_cli),
-    "accelerate.Accelerator().prepare": prepare,
-    "lightning.fabric.Fabric().setup": prepare,
-    "lightning.Fabric().setup": prepare,
-    "deepspeed.initialize": deepspeed_initialize,
-    "wandb.init": wandb_init,
-}
+PLUGIN = Plugin(
+    calls={
+        **{f"{trainer}.fit": trainer_fit for trainer in _LIGHTNING},
+        **dict.fromkeys(_CLI, lightning_cli),
+    },
+    attributes={"load_from_checkpoint": _load_from_checkpoint},
+    on_constructed=_constructed,
+)

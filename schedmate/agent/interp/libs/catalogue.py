@@ -1,0 +1,92 @@
+"""All plugins."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from schedmate.agent.interp.libs import (
+    documented,
+    filesystem,
+    hydra,
+    importing,
+    iteration,
+    lightning,
+    patterns,
+    processes,
+    registries,
+    running,
+    signatures,
+    standard,
+    structures,
+    tasks,
+)
+from schedmate.agent.interp.libs.cli import (
+    absl,
+    argparse,
+    choices,
+    click,
+    dataclass_parsers,
+    functions,
+    jsonargparse,
+    ready_made,
+    records,
+    sacred,
+    typer,
+    unseen,
+)
+from schedmate.agent.interp.libs.configs import (
+    attribute_dicts,
+    files,
+    gin,
+    hocon,
+    lazy,
+    methods,
+    mmengine,
+    omegaconf,
+    torchpack,
+)
+from schedmate.agent.interp.plugins import Registry
+
+_MODULES = (
+    standard,
+    signatures,
+    structures,
+    filesystem,
+    importing,
+    iteration,
+    patterns,
+    argparse,
+    ready_made,
+    records,
+    choices,
+    click,
+    dataclass_parsers,
+    functions,
+    jsonargparse,
+    typer,
+    absl,
+    sacred,
+    unseen,
+    attribute_dicts,
+    files,
+    gin,
+    hocon,
+    lazy,
+    methods,
+    mmengine,
+    omegaconf,
+    torchpack,
+    hydra,
+    registries,
+    running,
+    lightning,
+    tasks,
+    processes,
+    documented,
+)
+
+
+@cache
+def registry() -> Registry:
+    """The plugins that come with schedmate."""
+    return Registry(module.PLUGIN for module in _MODULES)

@@ -1,0 +1,123 @@
+"""Libraries that run what they are given: launchers, trainers, wrappers, registries."""
+
+from __future__ import annotations
+
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Bound,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Symbol,
+)
+from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.trace import Settings
+from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.values import Value, unknown
+
+_SETTINGS = ("config", "train_loop_config", "param_space")
+_RECORDED = ("model_fn", "train_loop_per_worker", "trainable", "env_fns")
+"""Arguments of a constructor, whose object is what the call gives."""
+
+
+def _takes_one(function: Value) -> bool:
+    data = function.data
+    return not isinstance(data, Function) or bool(data.node.args.args)
+
+
+def callback(position: int | None, how: str, keyword: str) -> Handler:
+    """A model of a call that runs a function given at `position` or as `keyword`."""
+
+    def run(machine: Machine, call: Invocation) -> Value | None:
+        function = call.argument(position, keyword)
+        if function is not None and isinstance(function.data, list) and function.data:
+            function = function.data[0]  # one of several alike
+        kinds = (Function, Class, Bound, Instance) if how == "rest" else (Function, Class)
+        if function is None or not isinstance(function.data, kinds):
+            return None
+        if how == "rest":
+            machine.call(function, call.args[1:], dict(call.kwargs), call.site)
+            return None  # a handle of the job
+        given = call.kwargs.get("args")
+        if given is None and how == "rank" and len(call.args) > 1:
+            given = call.args[1]
+        args = (iterate(given) if given is not None else None) or []
+        if how == "rank":
+            args = [Value(0), *args]
+        elif how == "none":
+            args = []
+        elif how == "config":
+            settings = (call.kwargs[name] for name in _SETTINGS if name in call.kwargs)
+            args = [next(settings, unknown())] if _takes_one(function) else []
+        result = machine.call(function, args, {}, call.site)
+        return None if keyword in _RECORDED else result
+
+    return run
+
+
+def identity(machine: Machine, call: Invocation) -> Value:
+    return call.argument(0, "model", "module", "fun", "cfg") or unknown()
+
+
+def fluent(machine: Machine, call: Invocation) -> Value | None:
+    """`x.to(device)`: x itself, for objects of unknown libraries and for networks."""
+    base = call.base
+    if base is None or not isinstance(base.data, Instance | Call):
+        return None
+    name = classes.last(call.path)
+    if name != "to" and (call.kwargs or len(call.args) > 1):
+        return None  # a library's own `model.train(data, epochs=3)`
+    kind = call.argument(0, "dtype") if name == "to" else Value(name)
+    if kind is not None and isinstance(kind.data, Symbol | str):
+        machine.record("torch.nn.Module.to", [kind], {}, call.site)
+    return base
+
+
+def prepare(machine: Machine, call: Invocation) -> Value:
+    """`accelerator.prepare(a, b)` and `fabric.setup(a, b)`: the same objects."""
+    return call.args[0] if len(call.args) == 1 else Value(tuple(call.args))
+
+
+def wandb_init(machine: Machine, call: Invocation) -> Value:
+    """`wandb.init(config=...)`: the run's config, which programs read their settings back from."""
+    given = call.kwargs.get("config")
+    mapping = machine.mapping(given) if given is not None else None
+    if given is not None and mapping is None and isinstance(given.data, Instance):
+        mapping = given.data.attrs
+    config = Value(AttrDict(dict(mapping or {}), "attr"))
+    machine.shared["wandb.config"] = config
+    if mapping:
+        machine.trace.settings.append(Settings("wandb", config, "config"))
+    return Value(Call(call.path, call.args, call.kwargs, {"config": config}))
+
+
+def deepspeed_initialize(machine: Machine, call: Invocation) -> Value:
+    config = call.kwargs.get("config") or call.kwargs.get("config_params")
+    if config is not None:
+        loaded = read_file(machine, config) if isinstance(config.data, str) else config
+        if loaded is not None and isinstance(loaded.data, dict):
+            machine.trace.settings.append(Settings("deepspeed", loaded, "config"))
+    model = call.argument(1, "model") or unknown()
+    optimizer = call.argument(2, "optimizer") or unknown()
+    return Value((model, optimizer, unknown(), unknown()))
+
+
+def _wandb_config(machine: Machine) -> Value | None:
+    return machine.shared.get("wandb.config")
+
+
+PLUGIN = Plugin(
+    calls={
+        "accelerate.Accelerator().prepare": prepare,
+        "lightning.fabric.Fabric().setup": prepare,
+        "lightning.Fabric().setup": prepare,
+        "deepspeed.initialize": deepspeed_initialize,
+        "wandb.init": wandb_init,
+    },
+    names={"wandb.config": _wandb_config},
+)
