@@ -21,7 +21,7 @@ BOUNDS = {
     "agent/fields/about.py": 2000,  # `_WIDE`
     "agent/fields/dataset/hints.py": 500,
     "agent/regex.py": 200,  # `MAX_PATTERN`
-    "agent/interp/instances.py": 300,  # the name of a class
+    "agent/interp/observe/watcher.py": 300,  # the name of a class
     "logparse/templates.py": 400,  # `LONGEST`
     "logparse/classify/": 400,  # templates
     "logparse/progress/bars.py": 400,

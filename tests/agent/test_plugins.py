@@ -11,6 +11,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.catalogue import registry
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Class, Function, Module, Symbol
+from schedmate.agent.interp.observe.watcher import Watcher
 from schedmate.agent.interp.plugins import ANY, Plugin, Registry, TwiceError, path_of
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.launch.repo import Repo
@@ -21,13 +22,14 @@ def follow(folder: Path, source: str, *plugins: Plugin) -> dict[str, object]:
     """The plain values of a program's names, followed with these plugins alone."""
     (folder / "main.py").write_text(source)
     sources = Sources(folder, [folder], Repo(folder))
-    machine = Interpreter(sources, Registry(plugins), {}, [Value("main.py")], {})
+    watcher = Watcher()
+    machine = Interpreter(sources, Registry(plugins), {}, watcher, [Value("main.py")], {})
     module = Module("__main__", folder / "main.py", "main.py", "")
     module.loaded = True
-    tree = sources.parse(folder / "main.py", machine.trace)
+    tree = machine.parse(folder / "main.py")
     assert tree is not None
     machine.run_module(module, tree)
-    assert machine.trace.complete, machine.trace.warnings
+    assert watcher.trace.complete, watcher.trace.warnings
     return {name: value.plain() for name, value in module.scope.names.items()}
 
 

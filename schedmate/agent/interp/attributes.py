@@ -151,7 +151,7 @@ _MAPPING_METHODS = ("update", "get", "items", "keys", "values", "pop", "setdefau
 def _of_attrdict(machine: Machine, base: Value, data: AttrDict, name: str) -> Value:
     if data.flavour == "namespace":
         # `vars(args).items()` is mostly printed
-        machine.trace.read.add("*" if name in ("get", "pop", "setdefault", "update") else name)
+        machine.observer.reads("*" if name in ("get", "pop", "setdefault", "update") else name)
     if name in data:
         return data[name]
     if name == "__dict__" or (name == "__flags" and data.flavour == "flags"):

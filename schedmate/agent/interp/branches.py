@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow, Raised
-from schedmate.agent.interp.loops import leaves_loop, note_bound
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values_ops import truth
@@ -16,11 +15,9 @@ from schedmate.agent.values import Value
 
 def if_(machine: Machine, node: ast.If, scope: Scope) -> Flow | None:
     decided = truth(evaluate(machine, node.test, scope))
+    machine.observer.branches(machine, node, decided, scope)
     if decided is not None:
-        if not decided or leaves_loop(node.body):
-            note_bound(machine, node.test, node.body, scope)
         return machine.follow(node.body if decided else node.orelse, scope)
-    note_bound(machine, node.test, node.body, scope)
     return branch(machine, [node.body, node.orelse], scope)
 
 

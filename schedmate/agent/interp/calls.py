@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import Any
 
 from schedmate.agent.interp import classes, instances
@@ -23,7 +22,6 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
-from schedmate.agent.interp.trace import CallEvent, Settings
 from schedmate.agent.sizes import measure
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
@@ -37,12 +35,6 @@ LONG_BLIND = 500
 """Steps of a function followed in doubt and knowing nothing, that is not followed so again."""
 MANY_CALLS, MANY_STEPS = 40, 80_000
 """A function called so often, which took so much together, is left out of the second half."""
-MAX_NESTED = 4
-"""Sequences inside each other that are looked into for what they hand on."""
-MAX_EVENTS = 20_000
-"""Calls noted in the trace."""
-
-_TRAINS = re.compile(r"^(?!\?).*\b[A-Z]\w*(Runner|Trainer|Learner|Agent|Engine)$")
 
 
 def call(
@@ -54,8 +46,7 @@ def call(
     data = func.data
     if isinstance(data, Native):
         return data.model(machine, Invocation(data.name, args, kwargs, site)) or unknown()
-    for value in (*args, *kwargs.values()):
-        machine.use(value)
+    machine.observer.handed((*args, *kwargs.values()))
     if isinstance(data, Function):
         return machine.call_function(data, args, kwargs, site)
     if isinstance(data, Class):
@@ -85,20 +76,6 @@ def _wraps(machine: Machine, made: Call) -> bool:
         isinstance(inner, Symbol) and inner.path.rpartition(".")[2][:1].isupper()
     )
     return callable_ and f"{made.path}()" not in machine.plugins.calls
-
-
-def use(machine: Machine, value: Value, depth: int = 0) -> None:
-    """Note that an object was handed to something, alone or in short sequences."""
-    data = value.data
-    if isinstance(data, Call | Instance):
-        machine.trace.used[id(data)] += 1
-        if isinstance(data, Call) and data.callee is not None and "(" in data.path:
-            machine.use(data.callee)
-    elif isinstance(data, Symbol) and data.base is not None and isinstance(data.base.data, Call):
-        machine.use(data.base)
-    elif isinstance(data, list | tuple) and len(data) <= 8 and depth < MAX_NESTED:
-        for item in data:
-            machine.use(item, depth + 1)
 
 
 def _call_instance(
@@ -165,12 +142,10 @@ def _follow(
     active = machine.active.get(identity, 0)
     times, spent, start = machine.spent.get(identity, (0, 0, 0))
     machine.spent[identity] = times + 1, spent, start if active else machine.steps
-    if function.cls is None or not classes.is_record(function.cls):
-        # `config.validate()` tells nothing of the run
-        machine.trace.functions.setdefault(function.name, {}).setdefault(function.node, site)
+    machine.observer.enters(function, site)
     scope = Scope(function.module, function.scope)
     _bind_arguments(machine, function, args, kwargs, scope)
-    _note_numbers(machine, scope)
+    machine.observer.given(scope.names)
     frame = Frame(scope, function.name, function.cls, args[0] if args else None)
     machine.active[identity] = active + 1
     machine.frames.append(frame)
@@ -235,13 +210,6 @@ def _bind_arguments(
         names.setdefault(name, unknown(name))
 
 
-def _note_numbers(machine: Machine, scope: Scope) -> None:
-    """Remember the numbers that a function's parameters were first given."""
-    for name, value in scope.names.items():
-        if type(value.data) in (int, float):
-            machine.trace.parameters.setdefault(name, value)
-
-
 def _tells(value: Value) -> bool:
     """Whether an argument can decide anything in a function."""
     return isinstance(value.data, dict | list | tuple) or (
@@ -273,11 +241,9 @@ def external(machine: Machine, invocation: Invocation) -> Value:
         answer = machine.plugins.otherwise(machine, invocation)
         if answer is not None:
             return answer
-    if _TRAINS.search(path) and not machine.networks:
-        _note_settings(machine, path, invocation)
     origin = Origin("code", invocation.site.file, invocation.site.line)
     result = Value(Call(path, invocation.args, invocation.kwargs, callee=invocation.base), origin)
-    machine.record(path, invocation.args, invocation.kwargs, invocation.site, result)
+    machine.observer.left(machine, invocation, result)
     return result
 
 
@@ -288,43 +254,3 @@ def _within(machine: Machine, value: Value) -> Value:
     size = measure(value.data)
     machine.charge(len(value.data) if size is None else size)
     return unknown(origin=value.origin) if size is None else value
-
-
-def _note_settings(machine: Machine, path: str, invocation: Invocation) -> None:
-    """A library's trainer is told by a dictionary what the program could have used itself."""
-    for value in (*invocation.args, *invocation.kwargs.values()):
-        if isinstance(value.data, dict) and len(value.data) > 1:
-            machine.trace.settings.append(Settings(classes.last(path), value, "config"))
-
-
-def record(
-    machine: Machine,
-    path: str,
-    args: list[Value],
-    kwargs: dict[str, Value],
-    site: Site,
-    result: Value | None = None,
-    cls: Class | None = None,
-) -> CallEvent:
-    """Note a call in the trace."""
-    frame = machine.frames[-1] if machine.frames else None
-    event = CallEvent(
-        path,
-        args,
-        kwargs,
-        site,
-        machine.certain,
-        tuple(machine.networks),
-        cls,
-        frame.function if frame else "",
-        result,
-        in_loop=any(f.loops for f in machine.frames),
-        on_import=len(machine.frames) > 1 and frame is not None and frame.function == "",
-        owner=frame.cls if frame else None,
-    )
-    layer = machine.networks and path.startswith("torch.") and not path.startswith("torch.optim.")
-    if len(machine.trace.calls) < MAX_EVENTS and not layer:
-        machine.trace.calls.append(event)
-    if result is not None:
-        machine.events[id(result.data)] = event
-    return event

@@ -35,7 +35,7 @@ def comprehension(
             return
         generator = node.generators[level]
         source = machine.evaluate(generator.iter, inner if level else scope)
-        machine.use(source)
+        machine.observer.handed([source])
         gathered = gathered or id(source.data) in machine.gathered
         items = iterate(instances.enum_members(source))
         if items is None or len(items) > 2000:

@@ -164,7 +164,7 @@ def _dict_pop(machine: Machine, call: Invocation) -> Value:
         return missing
     found: Value = call.owner.data.pop(key)
     # a setting that was read and taken out is a setting all the same
-    machine.trace.popped.setdefault(id(call.owner.data), (call.owner.data, {}))[1][key] = found
+    machine.observer.takes_out(call.owner.data, key, found)
     return found
 
 

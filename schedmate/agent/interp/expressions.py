@@ -236,7 +236,7 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
         else:
             mapping = machine.mapping(value)
             if isinstance(value.data, AttrDict) and value.data.flavour == "namespace":
-                machine.trace.read.add("*")
+                machine.observer.reads("*")
             if mapping is not None:
                 kwargs.update({k: v for k, v in mapping.items() if isinstance(k, str)})
     return machine.call(func, args, kwargs, Site(scope.module.file, node.lineno, node))

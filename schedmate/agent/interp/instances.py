@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from schedmate.agent.interp import classes
@@ -10,13 +9,8 @@ from schedmate.agent.interp.flow import BudgetSpent
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, plain_key
 from schedmate.agent.values import Origin, Unknown, Value, unknown
-
-_CONFIG = re.compile(
-    r"(Config|Configuration|Cfg|Args|Arguments|H[Pp]arams?|Hyper\w*|Options?|Opts?|Settings|Params)$"
-)
 
 
 def fields(machine: Machine, cls: Class) -> dict[str, Value]:
@@ -80,17 +74,13 @@ def instantiate(
     elif not classes.LISTS.isdisjoint(externals):
         instance.items = Value([])
     value = Value(instance, Origin("code", site.file, site.line))
-    machine.record(classes.qualified(cls), args, kwargs, site, value, cls)
     call = Invocation(classes.qualified(cls), args, kwargs, site)
+    machine.observer.called(machine, call, value, cls)
     if externals:
         made = machine.plugins.constructed(machine, value, call)
         if made is not None:
             return made
-    if _CONFIG.search(cls.name) and not classes.is_network(cls):
-        # a dictionary read by attribute may be filled either way
-        machine.trace.settings.append(Settings(cls.name, Value(instance.attrs), "dataclass"))
-        if instance.items is not None:
-            machine.trace.settings.append(Settings(cls.name, instance.items, "dataclass"))
+    machine.observer.constructs(instance)
     init = cls.lookup("__init__")
     if classes.is_record(cls) and (init is None or not isinstance(init.data, Function)):
         instance.attrs.update(_record_arguments(machine, cls, args, kwargs))

@@ -39,8 +39,6 @@ class Interpreter(Machine):
     call = calls.call
     call_function = calls.call_function
     external = calls.external
-    record = calls.record
-    use = calls.use
 
     import_module = modules.import_module
     search_path = modules.search_path

@@ -33,7 +33,7 @@ def get_item(machine: Machine, base: Value, index: Value) -> Value:
     if isinstance(key, int) and _is_named_tuple(data):
         return get_item(machine, Value(iterate(base)), index)
     if isinstance(data, Module) and isinstance(key, str):
-        machine.trace.looked_up.add(key)
+        machine.observer.looks_up(key)
         return machine.module_attr(data, key) or unknown(key)
     if mapping is not None:
         return _of_mapping(machine, base, mapping, index)
@@ -73,9 +73,9 @@ def _of_mapping(machine: Machine, base: Value, mapping: dict[Any, Value], index:
     key = plain_key(index)
     if key in mapping:
         if isinstance(base.data, AttrDict) and base.data.flavour == "namespace":
-            machine.trace.read.add(str(key))
+            machine.observer.reads(str(key))
         if isinstance(key, str) and isinstance(mapping[key].data, Class | Function | Partial):
-            machine.trace.looked_up.add(key)
+            machine.observer.looks_up(key)
         return mapping[key]
     if isinstance(base.data, Instance):
         found = base.data.cls.lookup("__missing__")

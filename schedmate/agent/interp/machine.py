@@ -8,7 +8,7 @@ and no model of a library, all of which import it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Any, Protocol, TypeVar
 from schedmate.agent.budget import Budget
 from schedmate.agent.interp.flow import ANY_ERROR, BudgetSpent, Flow, Frame, lineage
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.objects import Call, Class, Function, Module, Scope, Site
+from schedmate.agent.interp.objects import Call, Class, Function, Instance, Module, Scope, Site
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.trace import CallEvent, Trace
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Origin, Value, unknown
 
 N = TypeVar("N", bound=ast.AST)
@@ -96,6 +96,87 @@ class Plugins(Protocol):
         """Run a decorated main function called without arguments, as its decorator would."""
 
 
+class Observer(Protocol):
+    """What watches a run. Only `is_training` is an answer to the evaluator."""
+
+    def warns(self, message: str) -> None:
+        """Something could not be read or followed."""
+
+    def partial(self) -> None:
+        """The program is not followed to its end, or not all of it."""
+
+    def called(
+        self,
+        machine: Machine,
+        call: Invocation,
+        result: Value | None = None,
+        cls: Class | None = None,
+    ) -> None:
+        """A library's callable was called, or an object of a class of the repository made."""
+
+    def left(self, machine: Machine, call: Invocation, result: Value) -> None:
+        """A call left the repository for a library that nothing models."""
+
+    def handed(self, values: Iterable[Value]) -> None:
+        """Values were handed to something, or gone through."""
+
+    def enters(self, function: Function, site: Site) -> None:
+        """A function of the repository is followed."""
+
+    def given(self, arguments: dict[str, Value]) -> None:
+        """The parameters of a function have their values."""
+
+    def constructs(self, instance: Instance) -> None:
+        """An object of the repository is about to be initialised."""
+
+    def assigns(self, machine: Machine, node: ast.Assign, value: Value, scope: Scope) -> None:
+        """An assignment is about to bind a value."""
+
+    def names(self, target: ast.expr, value: Value) -> None:
+        """An annotated assignment is about to bind a value."""
+
+    def imports(self, name: str) -> None:
+        """A library's module is imported."""
+
+    def looks_up(self, name: str) -> None:
+        """Something is looked up by a text: an attribute, an item, an equal."""
+
+    def counts(
+        self, machine: Machine, node: ast.For | ast.AsyncFor, source: Value, scope: Scope
+    ) -> None:
+        """A loop goes over a range."""
+
+    def repeats(self, machine: Machine, node: ast.While, scope: Scope) -> None:
+        """A `while` loop is reached."""
+
+    def branches(self, machine: Machine, node: ast.If, decided: bool | None, scope: Scope) -> None:
+        """An `if` is reached, and decided or not."""
+
+    def is_training(self, node: ast.For | ast.AsyncFor | ast.While) -> bool:
+        """Whether a loop trains, so that one pass tells of all."""
+
+    def settings(self, name: str, value: Value, kind: str) -> None:
+        """The program reads settings."""
+
+    def parses_arguments(self, namespace: Value) -> None:
+        """A parser fills a namespace, perhaps one that another filled before."""
+
+    def reads(self, name: str) -> None:
+        """A name of a namespace of arguments is read, `*` for all."""
+
+    def takes_out(self, mapping: dict[Any, Value], key: object, value: Value) -> None:
+        """An item is taken out of a mapping."""
+
+    def executes(self, file: str, names: Value) -> None:
+        """The text of a file was executed in the present scope, which holds `names`."""
+
+    def parses(self, file: str, text: str) -> None:
+        """A file of source code is read."""
+
+    def starts(self, plan: LaunchPlan) -> None:
+        """The program starts a library's program."""
+
+
 class Machine:
     """One run of a partial evaluator over a program.
 
@@ -110,12 +191,14 @@ class Machine:
         sources: Sources,
         plugins: Plugins,
         facts: Mapping[str, object],
+        observer: Observer,
         argv: list[Value],
         environ: dict[str, Value],
         limits: Limits | None = None,
     ) -> None:
         self.sources = sources
         self.plugins = plugins
+        self.observer = observer
         self.facts = {
             name: unknown() if fact is None else Value(fact, Origin("launch"))
             for name, fact in facts.items()
@@ -123,7 +206,6 @@ class Machine:
         self.argv = argv
         self.environ = environ
         self.limits = limits or Limits()
-        self.trace = Trace()
         self.frames: list[Frame] = []
         self.steps = 0
         self.work = 0
@@ -131,7 +213,6 @@ class Machine:
         self.doubt = 0
         self.trying: list[tuple[int, set[str], bool]] = []
         self.networks: list[str] = []
-        self.events: dict[int, CallEvent] = {}
         self.active: dict[int, int] = {}
         # of functions by their node: calls, steps so far, the step at which one that runs began
         self.spent: dict[int, tuple[int, int, int]] = {}
@@ -139,7 +220,6 @@ class Machine:
         self.shared: dict[str, Any] = {}
         self.texts: dict[str, Path] = {}
         self.gathered: dict[int, list[Value]] = {}  # in loops followed once: of unknown length
-        self.configs: list[tuple[str, Value]] = []
         self._answers: dict[tuple[Any, ast.AST], Any] = {}
 
     # -- what a run may take ---------------------------------------------------
@@ -289,14 +369,9 @@ class Machine:
         kwargs: dict[str, Value],
         site: Site,
         result: Value | None = None,
-        cls: Class | None = None,
-    ) -> CallEvent:
-        """Note a call in the trace."""
-        raise NotImplementedError
-
-    def use(self, value: Value, depth: int = 0) -> None:
-        """Note that an object was handed to something."""
-        raise NotImplementedError
+    ) -> None:
+        """Tell the observer of a call that a library makes or that stands for one."""
+        self.observer.called(self, Invocation(path, args, kwargs, site), result)
 
     # -- modules ---------------------------------------------------------------
 
@@ -311,6 +386,10 @@ class Machine:
     def load(self, module: Module) -> None:
         """Follow a module's top level, once."""
         raise NotImplementedError
+
+    def parse(self, path: Path) -> ast.Module | None:
+        """The syntax tree of a file of the repository."""
+        return self.sources.parse(path, self.observer)
 
     def run_module(self, module: Module, tree: ast.Module) -> None:
         """Follow a module's top level."""

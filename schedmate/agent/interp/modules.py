@@ -15,7 +15,7 @@ def import_module(machine: Machine, name: str, importer: Module | None = None) -
     """`import name`: a repository module, a modelled standard module, or a symbol."""
     module = machine.sources.find(name, importer, machine.search_path())
     if module is None:
-        machine.trace.imports.add(name.split(".", maxsplit=1)[0])
+        machine.observer.imports(name)
         return Value(Symbol(machine.sources.canonical(name)))
     machine.load(module)
     return Value(module)
@@ -37,7 +37,7 @@ def load(machine: Machine, module: Module) -> None:
         return
     machine.look()
     module.loaded = True
-    tree = machine.sources.parse(module.path, machine.trace)
+    tree = machine.parse(module.path)
     if tree is None:
         return
     machine.run_module(module, tree)
@@ -66,7 +66,7 @@ def run_module(machine: Machine, module: Module, tree: ast.Module) -> None:
     except Raised as error:
         if module.name == "__main__" or not machine.certain:
             raise
-        machine.trace.warn(f"{module.file}: loading stopped at a raised {error.name}")
+        machine.observer.warns(f"{module.file}: loading stopped at a raised {error.name}")
     finally:
         machine.doubt = doubt
         machine.frames.pop()
@@ -106,7 +106,7 @@ def import_from(machine: Machine, node: ast.ImportFrom, scope: Scope) -> None:
     module = machine.sources.find(name, scope.module, machine.search_path())
     if module is None:
         if node.level == 0:
-            machine.trace.imports.add(name.split(".")[0])
+            machine.observer.imports(name)
         for alias in node.names:
             if alias.name == "*":
                 continue

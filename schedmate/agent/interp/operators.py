@@ -191,7 +191,7 @@ def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value) -> bool 
         if same is None:
             return None
         if same and isinstance(a, str) and isinstance(b, str):
-            machine.trace.looked_up.add(a)
+            machine.observer.looks_up(a)
         return same if not isinstance(op, ast.NotEq) else not same
     if left.known and right.known and not isinstance(a, dict) and not isinstance(b, dict):
         try:

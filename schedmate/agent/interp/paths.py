@@ -111,7 +111,7 @@ def mislaid(machine: Machine, path: Value) -> Path | None:
         return None
     file = machine.sources.only_one(path.data)
     if file is not None:
-        machine.trace.warn(f"{path.data} is not in the repository: {file} is taken")
+        machine.observer.warns(f"{path.data} is not in the repository: {file} is taken")
         return machine.sources.root / file
     return None
 

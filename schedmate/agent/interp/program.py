@@ -14,15 +14,13 @@ from schedmate.agent.interp.libs.configs.mmengine import from_file
 from schedmate.agent.interp.libs.documented import canonical
 from schedmate.agent.interp.machine import Limits, Machine
 from schedmate.agent.interp.objects import Function, Module, Site
+from schedmate.agent.interp.observe.watcher import Watcher
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.trace import Settings, Trace
+from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Origin, Value
 from schedmate.paths import is_dir, is_file
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""The devices a program makes visible to itself."""
 
 
 def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limits) -> Trace:
@@ -61,14 +59,9 @@ def _follow(
     assert file is not None
     entry = root / file
     sources = Sources(root, _import_roots(root, plan, entry), Repo(root), canonical)
-    machine = Interpreter(
-        sources,
-        registry(),
-        facts,
-        [Value(file), *plan.argv],
-        dict(plan.env),
-        limits,
-    )
+    watcher = Watcher()
+    argv = [Value(file), *plan.argv]
+    machine = Interpreter(sources, registry(), facts, watcher, argv, dict(plan.env), limits)
     first = root / plan.cwd if plan.module is not None else entry.parent
     machine.shared["sys.path"] = Value([Value(str(first))])
     module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
@@ -76,10 +69,10 @@ def _follow(
         module.name = plan.module or entry.stem
     sources.modules[module.path] = module
     module.loaded = True
-    tree = sources.parse(entry, machine.trace)
+    tree = machine.parse(entry)
     if tree is None:
-        machine.trace.complete = False
-        return machine.trace
+        watcher.partial()
+        return watcher.trace
     try:
         if instead is not None:
             instead(machine, module)
@@ -87,28 +80,18 @@ def _follow(
             _run(machine, module, tree, plan)
     except Raised as error:
         if error.name != "SystemExit":
-            machine.trace.warn(
-                f"{module.file}: following the code stopped at a raised {error.name}"
-            )
+            watcher.warns(f"{module.file}: following the code stopped at a raised {error.name}")
     except BudgetSpent:
-        machine.trace.complete = False
-        machine.trace.warn("the code was followed up to the step or time limit only")
+        watcher.partial()
+        watcher.warns("the code was followed up to the step or time limit only")
     except RecursionError:
-        machine.trace.complete = False
-        machine.trace.warn("the code is nested too deeply to be followed to its end")
+        watcher.partial()
+        watcher.warns("the code is nested too deeply to be followed to its end")
     except Exception as error:  # noqa: BLE001 - no repository may break the analysis of its job
-        machine.trace.complete = False
-        machine.trace.warn(f"following the code stopped early ({type(error).__name__}: {error})")
-    if instead is None:
-        names = Value(dict(module.scope.names))
-        machine.trace.settings.append(Settings("__main__", names, "globals"))
-    visible = machine.shared.get("os.environ", {}).get(VISIBLE)
-    if visible is not None:
-        settings = Value({VISIBLE.lower(): visible})
-        machine.trace.settings.append(Settings("environment", settings, "config"))
-    for name, value in machine.configs:
-        machine.trace.settings.append(Settings(name, value, "config"))
-    return machine.trace
+        watcher.partial()
+        watcher.warns(f"following the code stopped early ({type(error).__name__}: {error})")
+    watcher.ends(machine, module if instead is None else None)
+    return watcher.trace
 
 
 def _run(machine: Machine, module: Module, tree: ast.Module, plan: LaunchPlan) -> None:

@@ -7,9 +7,9 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
-from schedmate.agent.interp.objects import Module, Site
-from schedmate.agent.interp.trace import Trace
+from schedmate.agent.interp.objects import Module
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import TooMuchSource, parse
 from schedmate.paths import exists, is_dir, is_file, resolved
@@ -20,11 +20,15 @@ MAX_REPAIRS = 60
 MAX_PARSED = 5_000_000
 """Characters parsed of one file together, while it is repaired."""
 
-_TESTS = re.compile(r"(^|/)test(s|ing)?[_/]", re.IGNORECASE)
-_DATASET = re.compile(
-    r"[\"']https?://huggingface\.co/datasets/([\w-]+/[\w.-]++)"
-    r"(?![^\"'\s]*\.(?:png|jpe?g|gif|webp|svg|mp4|wav|mp3))"
-)
+
+class Reader(Protocol):
+    """Hears of what is read."""
+
+    def warns(self, message: str) -> None:
+        """Something cannot be read."""
+
+    def parses(self, file: str, text: str) -> None:
+        """A file of source code is read."""
 
 
 class Sources:
@@ -159,7 +163,7 @@ class Sources:
         """Whether a star import should wait until a name from it is needed."""
         return not module.loaded and self.bytes_read > EAGER_BYTES
 
-    def parse(self, path: Path, trace: Trace) -> ast.Module | None:
+    def parse(self, path: Path, reader: Reader) -> ast.Module | None:
         """The syntax tree of a file; lines that do not parse are left out with a warning."""
         if is_dir(path):
             return ast.Module([], [])
@@ -167,21 +171,21 @@ class Sources:
         try:
             size = path.stat().st_size
             if size > MAX_SOURCE_BYTES:
-                trace.warn(f"{file}: {size // 1_000_000} MB is too large for source code, not read")
+                reader.warns(
+                    f"{file}: {size // 1_000_000} MB is too large for source code, not read"
+                )
                 return None
             raw = path.read_bytes()
         except OSError as error:
-            trace.warn(f"{file}: cannot be read ({error.strerror})")
+            reader.warns(f"{file}: cannot be read ({error.strerror})")
             return None
         if b"\0" in raw:
-            trace.warn(f"{file}: binary data, not read as source code")
+            reader.warns(f"{file}: binary data, not read as source code")
             return None
         self.bytes_read += len(raw)
         text = decode(raw)
-        for link in () if _TESTS.search(file) else _DATASET.finditer(text):
-            line = text.count("\n", 0, link.start()) + 1
-            trace.links.setdefault(link[1].rstrip("."), Site(file, line))
-        return parse_tolerant(text, file, trace)
+        reader.parses(file, text)
+        return parse_tolerant(text, file, reader)
 
 
 def decode(raw: bytes) -> str:
@@ -192,7 +196,7 @@ def decode(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
+def parse_tolerant(text: str, file: str, reader: Reader) -> ast.Module | None:
     """Parse, replacing statements that are not valid in this version of Python by `pass`."""
     lines = text.split("\n")
     first_error: SyntaxError | None = None
@@ -211,20 +215,20 @@ def parse_tolerant(text: str, file: str, trace: Trace) -> ast.Module | None:
                     lines[rest] = ""
             lines[number] = repaired
         except TooMuchSource as error:
-            trace.warn(f"{file}: {error}, left out")
+            reader.warns(f"{file}: {error}, left out")
             return None
         except (ValueError, RecursionError, MemoryError):
-            trace.warn(f"{file}: cannot be parsed, left out")
+            reader.warns(f"{file}: cannot be parsed, left out")
             return None
         else:
             if first_error is not None:
                 version = f"{sys.version_info.major}.{sys.version_info.minor}"
-                trace.warn(
+                reader.warns(
                     f"{file}:{first_error.lineno}: not valid Python {version}, left out what is not"
                 )
             return tree
     line_number = first_error.lineno if first_error else 1
-    trace.warn(f"{file}:{line_number}: syntax error, the file is left out")
+    reader.warns(f"{file}:{line_number}: syntax error, the file is left out")
     return None
 
 

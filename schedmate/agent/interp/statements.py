@@ -16,7 +16,7 @@ from schedmate.agent.interp.flow import (
     Raised,
     lineage,
 )
-from schedmate.agent.interp.loops import for_, note_end, while_
+from schedmate.agent.interp.loops import for_, while_
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.modules import import_, import_from
 from schedmate.agent.interp.objects import Function, Instance, Scope, Site
@@ -36,9 +36,9 @@ def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow | 
                 flow = handler(machine, node, scope)
             except (AttributeError, TypeError, ValueError, LookupError) as error:
                 # no single statement of a repository may end the analysis of its job
-                machine.trace.complete = False
+                machine.observer.partial()
                 where = f"{scope.module.file}:{node.lineno}"
-                machine.trace.warn(f"{where}: not followed ({type(error).__name__}: {error})")
+                machine.observer.warns(f"{where}: not followed ({type(error).__name__}: {error})")
                 continue
             if flow is not None:
                 return flow
@@ -51,54 +51,15 @@ def _expr(machine: Machine, node: ast.Expr, scope: Scope) -> None:
 
 def _assign(machine: Machine, node: ast.Assign, scope: Scope) -> None:
     value = evaluate(machine, node.value, scope)
-    _name_event(machine, node.targets[0], value)
-    if isinstance(node.value, ast.Compare) and machine.frames[-1].loops:
-        note_end(machine, node, scope)
-    whole = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-    if isinstance(node.value, ast.Call) or any(map(_makes, whole)):
-        _note_assigned(machine, node.targets[0], value, scope)
+    machine.observer.assigns(machine, node, value, scope)
     for target in node.targets:
         machine.assign(target, value, scope)
-
-
-def _makes(node: ast.expr) -> bool:
-    """Whether an expression makes something of what is called, or takes a part: `data[n:]`."""
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Slice)
-    if isinstance(node, ast.Dict):
-        return any(isinstance(value, ast.Call) for value in node.values)
-    return isinstance(node, ast.DictComp | ast.ListComp) and any(
-        isinstance(part, ast.Call) for part in ast.walk(node)
-    )
-
-
-def _note_assigned(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> None:
-    """Remember the names that a call's result went into, unless it gave nothing."""
-    if isinstance(target, ast.Tuple):
-        items = value.data if isinstance(value.data, tuple | list) else ()
-        for index, element in enumerate(target.elts):
-            _note_assigned(machine, element, items[index] if index < len(items) else value, scope)
-    elif value.data is not None and not isinstance(value.data, bool | int | float | str):
-        name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", None)
-        if isinstance(name, str):
-            machine.trace.assigned.setdefault(name, Site(scope.module.file, target.lineno))
-            machine.trace.results.setdefault(name, value.data)
-
-
-def _name_event(machine: Machine, target: ast.expr, value: Value) -> None:
-    """Remember the variable that a recorded call's result first went into."""
-    event = machine.events.get(id(value.data)) if not value.known else None
-    if event is not None and not event.target:
-        if isinstance(target, ast.Name):
-            event.target = target.id
-        elif isinstance(target, ast.Attribute):
-            event.target = target.attr
 
 
 def _annassign(machine: Machine, node: ast.AnnAssign, scope: Scope) -> None:
     if node.value is not None:
         value = evaluate(machine, node.value, scope)
-        _name_event(machine, node.target, value)
+        machine.observer.names(node.target, value)
         machine.assign(node.target, value, scope)
 
 

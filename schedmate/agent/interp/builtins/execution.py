@@ -63,7 +63,7 @@ def _exec(machine: Machine, call: Invocation) -> Value:
     if path is None:
         return Value(None)
     file = machine.sources.relative(path)
-    tree = parse_tolerant(str(text), file, machine.trace)
+    tree = parse_tolerant(str(text), file, machine.observer)
     if tree is None:
         return Value(None)
     module = machine.sources.module(path, path.stem)
@@ -76,7 +76,7 @@ def _exec(machine: Machine, call: Invocation) -> Value:
     for name, value in scope.names.items():
         if value.known:
             scope.names[name] = as_config(value, file)
-    machine.configs.append((file, Value(dict(scope.names))))
+    machine.observer.executes(file, Value(dict(scope.names)))
     return Value(None)
 
 

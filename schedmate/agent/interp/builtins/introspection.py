@@ -139,7 +139,7 @@ def _issubclass(machine: Machine, call: Invocation) -> Value:
 def _getattr(machine: Machine, call: Invocation) -> Value:
     if len(call.args) < 2 or not isinstance(call.args[1].data, str):
         return unknown()
-    machine.trace.looked_up.add(call.args[1].data)
+    machine.observer.looks_up(call.args[1].data)
     found = has_attribute(machine, call.args[0], call.args[1].data)
     if found is False and len(call.args) > 2:
         return call.args[2]

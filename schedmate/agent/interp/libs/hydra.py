@@ -24,7 +24,6 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.plugins import Plugin, path_of
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_dir
@@ -103,7 +102,7 @@ def _folder(machine: Machine, module: Path, path: str | None, given: bool) -> Pa
         candidate = base / path
         if is_dir(candidate) and machine.sources.inside(candidate):
             return candidate.resolve()
-    machine.trace.warn(f"{path}: the Hydra config directory is not in the repository")
+    machine.observer.warns(f"{path}: the Hydra config directory is not in the repository")
     return module.parent
 
 
@@ -126,14 +125,14 @@ def compose(
             resolvers=machine.shared.get(RESOLVERS),
         )
     except InputError as error:
-        machine.trace.warn(str(error))
+        machine.observer.warns(str(error))
         return unknown(name or "")
     for warning in composed.warnings:
-        machine.trace.warn(warning)
+        machine.observer.warns(warning)
     config = attr_tree(composed.config, "omegaconf")
     choices = Value(dict(composed.choices.items()))
-    machine.trace.settings.append(Settings("hydra", config, "config"))
-    machine.trace.settings.append(Settings("hydra choices", choices, "choices"))
+    machine.observer.settings("hydra", config, "config")
+    machine.observer.settings("hydra choices", choices, "choices")
     return config
 
 

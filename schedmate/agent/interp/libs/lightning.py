@@ -19,7 +19,6 @@ from schedmate.agent.interp.objects import (
     Site,
 )
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
@@ -88,7 +87,7 @@ def lightning_cli(machine: Machine, call: Invocation) -> Value:
             config = set_dotted(config, _into_init(config, key), wrap(parse_scalar(given), origin))
     if mapping is not None and mapping.get("parser_mode", Value(None)).data == "omegaconf":
         config = resolve_interpolations(config)
-    machine.trace.settings.append(Settings("lightning", config, "config"))
+    machine.observer.settings("lightning", config, "config")
     return _run_cli(machine, call, config)
 
 

@@ -124,7 +124,7 @@ def _as_main(machine: Machine, path: Path, package: str) -> Module:
     module = Module("__main__", path, machine.sources.relative(path), package)
     module.loaded = True
     machine.sources.add_root(path.parent)
-    tree = machine.sources.parse(path, machine.trace)
+    tree = machine.parse(path)
     if tree is not None:
         machine.run_module(module, tree)
     return module
@@ -159,7 +159,7 @@ def _start(machine: Machine, text: str, words: dict[str, Value]) -> None:
     if plan is not None and plan.entry is None and plan.console is not None:
         plan.argv = [words.get(str(value.data), value) for value in plan.argv]
         plan.env = {**machine.environ, **plan.env}
-        machine.trace.commands.append(plan)
+        machine.observer.starts(plan)
     if plan is None or plan.entry is None or plan.function is not None or plan.entry in started:
         return
     started.add(plan.entry)
@@ -171,7 +171,9 @@ def _start(machine: Machine, text: str, words: dict[str, Value]) -> None:
         _as_main(machine, machine.sources.root / plan.entry, package)
     except Raised as error:
         if error.name != "SystemExit":
-            machine.trace.warn(f"{plan.entry}: following the code stopped at a raised {error.name}")
+            machine.observer.warns(
+                f"{plan.entry}: following the code stopped at a raised {error.name}"
+            )
     finally:
         machine.argv = argv
         machine.environ.clear()

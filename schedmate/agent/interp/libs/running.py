@@ -16,7 +16,6 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
@@ -92,7 +91,7 @@ def wandb_init(machine: Machine, call: Invocation) -> Value:
     config = Value(AttrDict(dict(mapping or {}), "attr"))
     machine.shared["wandb.config"] = config
     if mapping:
-        machine.trace.settings.append(Settings("wandb", config, "config"))
+        machine.observer.settings("wandb", config, "config")
     return Value(Call(call.path, call.args, call.kwargs, {"config": config}))
 
 
@@ -101,7 +100,7 @@ def deepspeed_initialize(machine: Machine, call: Invocation) -> Value:
     if config is not None:
         loaded = read_file(machine, config) if isinstance(config.data, str) else config
         if loaded is not None and isinstance(loaded.data, dict):
-            machine.trace.settings.append(Settings("deepspeed", loaded, "config"))
+            machine.observer.settings("deepspeed", loaded, "config")
     model = call.argument(1, "model") or unknown()
     optimizer = call.argument(2, "optimizer") or unknown()
     return Value((model, optimizer, unknown(), unknown()))

@@ -11,7 +11,6 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import as_config
 from schedmate.agent.interp.objects import AttrDict, Call, Site
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
 
@@ -21,7 +20,7 @@ def flags_object(machine: Machine) -> AttrDict:
     if held is None:
         held = AttrDict(flavour="flags")
         machine.shared["FLAGS"] = held
-        machine.trace.settings.append(Settings("FLAGS", Value(held), "arguments"))
+        machine.observer.settings("FLAGS", Value(held), "arguments")
     result: AttrDict = held
     return result
 
@@ -134,7 +133,7 @@ def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
             given = str(argv[index + 1].data)
         set_path(machine, config, key.split(".")[1:], plain_scalar(Value(given, token.origin)))
     flags_object(machine)[flag] = config
-    machine.trace.settings.append(Settings(flag, config, "config"))
+    machine.observer.settings(flag, config, "config")
     return Value(Call("ml_collections.config_flags.DEFINE", [], {}, {"value": config}))
 
 

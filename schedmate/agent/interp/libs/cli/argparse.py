@@ -15,7 +15,6 @@ from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, 
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Symbol
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate, truth
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -177,8 +176,7 @@ def _finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
         fill_prefixed(machine, record, prefix)
         result[dest] = record
     value = Value(result)
-    if not any(s.value.data is result for s in machine.trace.settings):
-        machine.trace.settings.append(Settings("arguments", value, "arguments"))
+    machine.observer.parses_arguments(value)
     return value, extras
 
 
@@ -209,7 +207,7 @@ def parse_known_args(machine: Machine, call: Invocation) -> Value:
         if values
     }
     if given:
-        machine.trace.settings.append(Settings("command", Value(given), "arguments"))
+        machine.observer.settings("command", Value(given), "arguments")
     return Value((value, Value(extras)))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.builtins.table import BUILTINS
+from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Function, Symbol
 from schedmate.agent.interp.plugins import Plugin, path_of
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
+
+_ADDED = "click commands"
 
 
 def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
@@ -26,7 +28,7 @@ def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
     if children:
         return _click_group(machine, function, parser, children, argv)
     namespace, _ = parse(machine, parser, argv)
-    machine.trace.settings.append(Settings(function.name, Value(namespace), "arguments"))
+    machine.observer.settings(function.name, Value(namespace), "arguments")
     kwargs = {str(key): value for key, value in namespace.items()}
     return machine.call(Value(function.undecorated()), args, kwargs, function.site)
 
@@ -101,13 +103,13 @@ def _commands_of(machine: Machine, group: Function) -> dict[str, Value]:
                     given = data.args[0].data if isinstance(data, Call) and data.args else None
                     key = given if isinstance(given, str) else name.replace("_", "-")
                     found[key] = value
-    for event in machine.trace.calls:
-        if event.path == f"?{group.name}.add_command" and event.args:
-            function = event.args[0].data
+    for call in machine.shared.get(_ADDED, ()):
+        if call.path == f"?{group.name}.add_command" and call.args:
+            function = call.args[0].data
             if isinstance(function, Function):
-                given = event.argument(1, "name")
+                given = call.argument(1, "name")
                 key = given.data if given is not None else function.name.replace("_", "-")
-                found[str(key)] = event.args[0]
+                found[str(key)] = call.args[0]
     return found
 
 
@@ -136,4 +138,9 @@ def _enter(machine: Machine, function: Function, decorator: Value) -> Value | No
     return None
 
 
-PLUGIN = Plugin(on_enter=_enter)
+def _add_command(machine: Machine, call: Invocation) -> None:
+    """`group.add_command(command)`: kept until the group runs."""
+    machine.shared.setdefault(_ADDED, []).append(call)
+
+
+PLUGIN = Plugin(calls={"*.add_command": _add_command}, on_enter=_enter)

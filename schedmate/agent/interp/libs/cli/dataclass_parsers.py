@@ -20,7 +20,6 @@ from schedmate.agent.interp.libs.cli.records import (
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, Function, Instance
 from schedmate.agent.interp.plugins import Plugin, path_of
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
@@ -202,7 +201,7 @@ def _chosen(machine: Machine, options: Value, argv: list[Value]) -> Value:
             fill(machine, [record], argv[index + 1 :])
             note(machine, [record])
             choice = Value({"method_name": token})
-            machine.trace.settings.append(Settings("command", choice, "arguments"))
+            machine.observer.settings("command", choice, "arguments")
             return record
     return unknown()
 

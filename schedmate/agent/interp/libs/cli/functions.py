@@ -11,7 +11,6 @@ from schedmate.agent.interp.libs.cli.records import cast
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Bound, Class, Function, Site
 from schedmate.agent.interp.plugins import Plugin, path_of
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
 
@@ -56,7 +55,7 @@ def call_with_flags(
         holder[name] = lifted(cast(token.data, like, annotations.get(name, "")), token.origin)
     if spec.kwarg is not None:
         holder.update(extra)
-    machine.trace.settings.append(Settings(function.data.name, Value(holder), "arguments"))
+    machine.observer.settings(function.data.name, Value(holder), "arguments")
     kwargs = {str(key): value for key, value in holder.items()}
     first = [owner] if owner is not None else []
     return machine.call(function, first, kwargs, function.data.site)

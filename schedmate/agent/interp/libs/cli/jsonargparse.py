@@ -22,7 +22,6 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import Function, Instance
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value
 
@@ -67,7 +66,7 @@ def _called(machine: Machine, function: Function, argv: list[Value]) -> Value:
         value = default if told is None else _made(machine, told, default, function)
         if value is not None:
             held[name] = value
-    machine.trace.settings.append(Settings(function.name, Value(dict(held)), "arguments"))
+    machine.observer.settings(function.name, Value(dict(held)), "arguments")
     return machine.call(Value(function), [], held, function.site)
 
 

@@ -15,7 +15,6 @@ from schedmate.agent.interp.libs.documented import TRAINER_OPTIONS, parsers
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Native
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
 
@@ -90,7 +89,7 @@ def file_arguments(machine: Machine, call: Invocation) -> Value:
             made.options.append(Option(name, flags, value, scalar, "store", None, Value(True)))
     result, _ = parse(machine, made, machine.argv[1:])
     value = Value(result)
-    machine.trace.settings.append(Settings("arguments", value, "arguments"))
+    machine.observer.settings("arguments", value, "arguments")
     return value
 
 

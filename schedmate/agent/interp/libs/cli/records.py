@@ -23,7 +23,6 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Unknown, Value, lifted
 
 
@@ -155,7 +154,7 @@ def note(machine: Machine, records: list[Value]) -> None:
         data = record.data
         name = data.cls.name if isinstance(data, Instance) else getattr(data, "label", "")
         fields = Value(attributes(record), record.origin)
-        machine.trace.settings.append(Settings(name, fields, "dataclass"))
+        machine.observer.settings(name, fields, "dataclass")
 
 
 def finish(machine: Machine, records: list[Value]) -> None:

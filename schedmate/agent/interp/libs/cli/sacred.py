@@ -15,7 +15,6 @@ from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Scope, Symbol
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -42,7 +41,7 @@ def _run(machine: Machine, main: Function, argv: list[Value]) -> Value:
                 origin = Origin(origin.source, origin.file, origin.line, key)
             _update(config, key.split("."), plain_scalar(Value(given, origin)))
     machine.shared[_CONFIG] = config
-    machine.trace.settings.append(Settings("config", Value(config), "config"))
+    machine.observer.settings("config", Value(config), "config")
     spec = main.node.args
     kwargs = captured_arguments(machine, main) | {
         a.arg: config[a.arg] for a in (*spec.args, *spec.kwonlyargs) if a.arg in config

@@ -13,7 +13,6 @@ from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Function, Scope
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Origin, Value, unknown
 
 
@@ -111,7 +110,7 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
             )
     argv = _with_file(machine, data, parser, argv)
     namespace, _ = parse(machine, parser, argv)
-    machine.trace.settings.append(Settings(data.name, Value(namespace), "arguments"))
+    machine.observer.settings(data.name, Value(namespace), "arguments")
     kwargs = {str(key): value for key, value in namespace.items()}
     return machine.call(Value(data.undecorated()), [], kwargs, data.site)
 

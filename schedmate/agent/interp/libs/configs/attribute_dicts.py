@@ -11,7 +11,6 @@ from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict, Call
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Unknown, Value, unknown
 
@@ -35,7 +34,7 @@ def attr_dict(flavour: str) -> Handler:
         items.update(given)
         made = attr_tree(Value(items), flavour)
         if call.path == "argparse.Namespace" and items:
-            machine.trace.settings.append(Settings("namespace", made, "arguments"))
+            machine.observer.settings("namespace", made, "arguments")
         elif call.path.endswith(".HParams") and items:
             return noted(machine, made, "HParams")
         return made

@@ -14,7 +14,6 @@ from schedmate.agent.interp.nodes import deep_copy, plain_tree
 from schedmate.agent.interp.objects import Call, FileHandle
 from schedmate.agent.interp.paths import mislaid
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file
@@ -43,7 +42,7 @@ def required(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means, with a warning when it is not there."""
     found = locate(machine, path)
     if found is None and isinstance(path.data, str) and path.data:
-        machine.trace.warn(machine.sources.repo.missing_settings(path.data))
+        machine.observer.warns(machine.sources.repo.missing_settings(path.data))
     return found
 
 
@@ -54,14 +53,14 @@ def read_file(machine: Machine, path: Value) -> Value | None:
         if isinstance(path.data, str) and re.fullmatch(
             r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data
         ):
-            machine.trace.warn(machine.sources.repo.missing_settings(path.data))
+            machine.observer.warns(machine.sources.repo.missing_settings(path.data))
         return None
     if _is_table(found):
         return unknown(origin=path.origin)
     try:
         value = plain_tree(read_config(found, machine.sources.root))
     except InputError as error:
-        machine.trace.warn(str(error))
+        machine.observer.warns(str(error))
         return None
     return noted(machine, value, machine.sources.relative(found))
 
@@ -118,7 +117,7 @@ def noted(machine: Machine, value: Value, name: str) -> Value:
     """The value, kept as settings that the program read under `name`; a JSON list is records."""
     if isinstance(value.data, list) and name.endswith(".json"):
         return value
-    machine.trace.settings.append(Settings(name, value, "config"))
+    machine.observer.settings(name, value, "config")
     return value
 
 

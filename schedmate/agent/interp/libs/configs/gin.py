@@ -13,7 +13,6 @@ from schedmate.agent.interp.libs.configs.files import locate
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, Function, Site, Symbol
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import several
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
@@ -35,7 +34,7 @@ def gin_parse(machine: Machine, call: Invocation) -> Value:
     held: _Gin | None = machine.shared.get("gin")
     if held is None:
         held = machine.shared["gin"] = _Gin(texts=_from_flags(machine))
-        machine.trace.settings.append(Settings("gin", Value(held.bindings), "config"))
+        machine.observer.settings("gin", Value(held.bindings), "config")
     given = [*(call.kwargs[n] for n in _GIVEN if n in call.kwargs), *call.args]
     if all(isinstance(argument.data, Unknown | Symbol) for argument in given):
         given = _flags(machine)  # those of a library's own definition
@@ -49,7 +48,7 @@ def gin_parse(machine: Machine, call: Invocation) -> Value:
     try:
         parsed = parse_gin(files, machine.sources.root, bindings=held.texts)
     except InputError as error:
-        machine.trace.warn(str(error))
+        machine.observer.warns(str(error))
         return Value(None)
     held.files = files
     held.bindings.clear()
@@ -130,7 +129,7 @@ def _configurable(machine: Machine, held: _Gin, text: str, value: Value) -> Valu
         found = module.scope.names.get(name)
         if found is None or not isinstance(found.data, Class | Function):
             continue
-        machine.trace.looked_up.add(name)
+        machine.observer.looks_up(name)
         if not text.endswith("()"):
             return Value(found.data, value.origin)
         held.scopes.append(scope)

@@ -32,7 +32,7 @@ def parse_string(machine: Machine, call: Invocation) -> Value:
     try:
         tree = read_hocon_text(given.data, name)
     except InputError as error:
-        machine.trace.warn(str(error))
+        machine.observer.warns(str(error))
         return unknown()
     return noted(machine, attr_tree(tree, FLAVOUR), name or "configuration text")
 

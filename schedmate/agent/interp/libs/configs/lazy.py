@@ -62,10 +62,10 @@ def _names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
         try:
             config = attr_tree(read_config(path, machine.sources.root), "omegaconf")
         except InputError as error:
-            machine.trace.warn(str(error))
+            machine.observer.warns(str(error))
             return {}
         return dict(config.data) if isinstance(config.data, dict) else {}
-    tree = machine.sources.parse(path, machine.trace)
+    tree = machine.parse(path)
     if tree is None or depth > MAX_NESTING:
         return {}
     file = machine.sources.relative(path)

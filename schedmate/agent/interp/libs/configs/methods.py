@@ -43,7 +43,7 @@ def _merge_file(machine: Machine, call: Invocation) -> Value:
     try:
         loaded = _of_module(machine, found) or read_detectron(found, machine.sources.root)
     except InputError as error:
-        machine.trace.warn(str(error))
+        machine.observer.warns(str(error))
         return Value(None)
     _replace(call.owner, attr_tree(merge(plain_tree(call.owner), loaded), "yacs"))
     return Value(None)

@@ -29,17 +29,17 @@ def from_file(machine: Machine, call: Invocation) -> Value:
 def read(machine: Machine, path: Path, active: list[Path]) -> Value:
     """A Python or data config file merged over its `_base_` files."""
     if path in active:
-        machine.trace.warn(f"{machine.sources.relative(path)}: its _base_ leads back to itself")
+        machine.observer.warns(f"{machine.sources.relative(path)}: its _base_ leads back to itself")
         return Value({})
     if path.suffix != ".py":
         try:
             own = read_config(path, machine.sources.root)
         except InputError as error:
-            machine.trace.warn(str(error))
+            machine.observer.warns(str(error))
             return Value({})
         bases = own.data.pop("_base_", None) if isinstance(own.data, dict) else None
         return merge(_bases(machine, bases, path, active), own)
-    tree = machine.sources.parse(path, machine.trace)
+    tree = machine.parse(path)
     if tree is None:
         return Value({})
     module = _config_module(machine, path)
@@ -90,7 +90,7 @@ def _bases(machine: Machine, value: Value | None, path: Path, active: list[Path]
         candidates = [path.parent / text, machine.sources.root / "configs" / text]
         found = next((c for c in candidates if is_file(c) and machine.sources.inside(c)), None)
         if found is None:
-            machine.trace.warn(
+            machine.observer.warns(
                 f"{machine.sources.relative(path)}: its _base_ {item.data} is not there"
             )
             continue

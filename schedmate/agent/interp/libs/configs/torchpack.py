@@ -12,7 +12,6 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.trace import Settings
 from schedmate.agent.interp.values_ops import iterate
 from schedmate.agent.values import Value, unknown
 
@@ -24,9 +23,7 @@ def configs(machine: Machine) -> Value:
     """The module's own object, in which everything is laid upon what there is."""
     if CONFIGS not in machine.shared:
         machine.shared[CONFIGS] = Value(AttrDict({}, FLAVOUR))
-        machine.trace.settings.append(
-            Settings("torchpack config", machine.shared[CONFIGS], "config")
-        )
+        machine.observer.settings("torchpack config", machine.shared[CONFIGS], "config")
     held: Value = machine.shared[CONFIGS]
     return held
 

@@ -1,0 +1,1 @@
+"""What a followed program is watched for, which is what the trace keeps."""

@@ -1,0 +1,173 @@
+"""Loops, and conditions that end them: what counts, and up to where."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.objects import RangeOf, Scope, Site
+from schedmate.agent.interp.observe.training import steps_over_data, trains
+from schedmate.agent.interp.passes import Passes
+from schedmate.agent.interp.trace import LoopEvent, Trace
+from schedmate.agent.values import Value
+
+
+def is_training(node: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """Whether a loop trains, so that one pass tells of all."""
+    if isinstance(node, ast.While):
+        return trains(node.body)
+    return "epoch" in _counter(node.target).lower() or trains(node.body, simulated=True)
+
+
+def note_counted(
+    trace: Trace, machine: Machine, node: ast.For | ast.AsyncFor, source: RangeOf, scope: Scope
+) -> None:
+    """Record a loop over a range."""
+    bound = _counted_from_one(node, source, _counted(source))
+    frame = machine.frames[-1]
+    trace.loops.append(
+        LoopEvent(
+            "for",
+            _counter(node.target),
+            bound,
+            ast.unparse(_end(node.iter))[:200],
+            Site(scope.module.file, node.lineno),
+            machine.certain,
+            sum(f.loops for f in machine.frames),
+            frame.function,
+            trains(node.body),
+            steps_over_data(node.body),
+        )
+    )
+
+
+def _counted(source: RangeOf) -> Value:
+    """The number of passes of a loop over a range, as a value."""
+    start, stop = source.start.data, source.stop.data
+    if isinstance(start, int) and isinstance(stop, int | float) and source.step.data == 1:
+        return Value(stop - start, source.stop.origin)
+    return source.stop
+
+
+def _counted_from_one(node: ast.For | ast.AsyncFor, source: RangeOf, counted: Value) -> Value:
+    """`range(start, epochs + 1)` with an unknown start counts from one.
+
+    `range(last + 1, epochs)` does not: before the first epoch the last one is -1.
+    """
+    if (
+        not isinstance(source.start.data, int)
+        and isinstance(counted.data, int)
+        and _from_one(ast.unparse(_end(node.iter)))
+    ):
+        return Value(counted.data - 1, counted.origin)
+    return counted
+
+
+def _from_one(bound: str) -> bool:
+    return bound.rstrip(")").endswith(" + 1") or bound.startswith("1 + ")
+
+
+def _counter(target: ast.expr) -> str:
+    if isinstance(target, ast.Name):
+        return target.id
+    if isinstance(target, ast.Tuple) and target.elts:
+        return _counter(target.elts[0])
+    if isinstance(target, ast.Attribute):
+        return target.attr
+    return ""
+
+
+def _end(source: ast.expr) -> ast.expr:
+    """What a loop counts up to: of `tqdm(range(start, end))` a named end, else all of it."""
+    inner = source
+    while isinstance(inner, ast.Call) and inner.args:
+        name = ast.unparse(inner.func).rpartition(".")[2]
+        if name == "zip":  # with a range and batches
+            source = next((arg for arg in inner.args if "range(" in ast.unparse(arg)), source)
+        if name in ("range", "trange", "xrange"):
+            end = inner.args[1] if len(inner.args) > 1 else None
+            return source if end is None or isinstance(end, ast.Constant) else end
+        inner = inner.args[0]
+    return source
+
+
+def note_bound(
+    trace: Trace,
+    machine: Machine,
+    test: ast.expr,
+    body: Sequence[ast.stmt],
+    scope: Scope,
+    loop: ast.While | None = None,
+) -> None:
+    """Record `counter < bound` of a while loop, or of a condition that leaves the loop."""
+    kind = "stop" if loop is None else "while"
+    if kind == "stop" and not (leaves_loop(body) and any(f.loops for f in machine.frames)):
+        return
+    if kind == "stop" and not machine.frames[-1].loops and _gives(body[-1]):
+        return  # a function called in a loop has its result, and the loop goes on
+    for compare in ast.walk(test):
+        if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
+            continue
+        left, right = compare.left, compare.comparators[0]
+        op = compare.ops[0]
+        if isinstance(op, ast.Gt | ast.GtE | ast.Eq) == (kind == "stop"):
+            counter_node, bound_node = left, right
+        elif isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.NotEq):
+            counter_node, bound_node = (left, right) if kind != "stop" else (right, left)
+            if kind != "stop" and isinstance(op, ast.Gt | ast.GtE):
+                counter_node, bound_node = right, left
+        else:
+            continue
+        if isinstance(bound_node, ast.BinOp) and ast.unparse(bound_node).endswith(" + 1"):
+            # `epoch < epochs + 1` counts from one
+            bound_node = bound_node.left
+        with machine.uncertain():
+            bound = machine.evaluate(bound_node, scope)
+        number = isinstance(bound.data, int | float) and not isinstance(bound.data, bool)
+        if number or isinstance(bound.data, Passes):
+            frame = machine.frames[-1]
+            trace.loops.append(
+                LoopEvent(
+                    kind,
+                    ast.unparse(counter_node)[:80],
+                    bound,
+                    ast.unparse(bound_node)[:200],
+                    Site(scope.module.file, test.lineno),
+                    machine.certain,
+                    sum(f.loops for f in machine.frames),
+                    frame.function,
+                    trains(loop.body) if loop is not None else True,
+                )
+            )
+
+
+_END = re.compile(
+    r"(^|_)(done|finish(ed)?|stop(ped)?|end(ed)?|complete[d]?|over|terminated?)(_training)?$"
+)
+
+
+def note_end(trace: Trace, machine: Machine, node: ast.Assign, scope: Scope) -> None:
+    """Record `done = count >= total` of a loop that a later test of the name leaves."""
+    target = node.targets[0]
+    if isinstance(target, ast.Name) and _END.search(target.id):
+        note_bound(trace, machine, node.value, [ast.Break()], scope)
+
+
+def _gives(last: ast.stmt) -> bool:
+    """Whether this returns a value, rather than that something is over."""
+    given = last.value if isinstance(last, ast.Return) else None
+    told = isinstance(given, ast.Constant) and (given.value is None or type(given.value) is bool)
+    return given is not None and not told
+
+
+def leaves_loop(body: Sequence[ast.stmt]) -> bool:
+    last = body[-1] if body else None
+    if isinstance(last, ast.Break | ast.Return):
+        return True
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit")
+    if isinstance(last, ast.Assign) and isinstance(last.value, ast.Constant):
+        return isinstance(last.value.value, bool)
+    return False
