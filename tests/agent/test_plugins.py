@@ -10,9 +10,9 @@ from schedmate.agent.interp.interpreter import Interpreter
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.catalogue import registry
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Class, Function, Module, Symbol
+from schedmate.agent.interp.objects import AttrDict, Class, Function, Module, Symbol, path_of
 from schedmate.agent.interp.observe.watcher import Watcher
-from schedmate.agent.interp.plugins import ANY, Plugin, Registry, TwiceError, path_of
+from schedmate.agent.interp.plugins import ANY, Plugin, Registry, TwiceError
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Value

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import converted
 from schedmate.agent.interp.objects import (
-    NOWHERE,
-    AttrDict,
-    Call,
-    Class,
-    Function,
-    Instance,
-    Module,
     Scope,
-    Symbol,
 )
-from schedmate.agent.interp.passes import Passes
-from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.sizes import MAX_DATA
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Value, unknown
 
 
 def assign(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> None:
@@ -82,76 +71,3 @@ def bind(machine: Machine, name: str, value: Value, scope: Scope) -> None:
                 return
             outer = outer.parent
     scope.names[name] = value
-
-
-def set_attribute(machine: Machine, base: Value, name: str, value: Value) -> None:
-    data = base.data
-    if isinstance(data, AttrDict):
-        held = data.get(name)
-        if held is not None and held.known and held.data is not None:
-            # `args.epochs = ceil(args.steps / len(loader))` is the same length, put otherwise
-            number = isinstance(held.data, int | float)
-            same = isinstance(value.data, Unknown) and not _replaces_default(held, value)
-            if same or (number and isinstance(value.data, Symbol | Call)):
-                return
-        if _overrides(machine, held, value):
-            data[name] = converted(data, value)
-    elif isinstance(data, Instance):
-        found = data.cls.lookup(name)
-        if found is not None and isinstance(found.data, Function) and found.data.setter:
-            machine.call_function(found.data.setter, [base, value], {}, NOWHERE)
-            return
-        if name == "__dict__" and value.data is data and isinstance(_held(data), dict):
-            data.attrs = _held(data)  # `self.__dict__ = self`
-            return
-        if data.items is not None and data.cls.lookup("__getattr__") is not None:
-            mapping = data.items.data
-            if isinstance(mapping, dict):
-                mapping[name] = value
-                return
-        data.attrs[name] = value
-    elif isinstance(data, Class | Call):
-        data.attrs[name] = value
-    elif isinstance(data, Symbol) and f"{data.path}.{name}" == "sys.argv":
-        machine.argv = iterate(value) or machine.argv
-    elif isinstance(data, Module):
-        machine.load(data)
-        data.scope.names[name] = value
-
-
-def _replaces_default(held: Value, value: Value) -> bool:
-    """Whether a default gives way to what was set: `args.steps = args.epochs * len(loader)`."""
-    passes = value.data.epochs if isinstance(value.data, Passes) else None
-    sources = [v.origin.source if v.origin is not None else "" for v in (held, passes) if v]
-    return len(sources) == 2 and sources[0] == "default" and sources[1] not in ("default", "code")
-
-
-def _held(data: Instance) -> Any:
-    return data.items.data if data.items is not None else None
-
-
-def set_item(machine: Machine, base: Value, index: Value, value: Value) -> None:
-    data = base.data
-    key = plain_key(index)
-    if isinstance(data, Instance):
-        setter = data.cls.lookup("__setitem__")
-        if setter is not None and isinstance(setter.data, Function):
-            machine.call_function(setter.data, [base, index, value], {}, NOWHERE)
-            return
-        if data.items is not None:
-            data = data.items.data
-    if isinstance(data, dict) and key is not None:
-        if _overrides(machine, data.get(key), value):
-            data[key] = converted(data, value)
-    elif isinstance(data, list) and isinstance(key, int) and -len(data) <= key < len(data):
-        data[key] = value
-    elif isinstance(data, Symbol) and data.path == "os.environ" and isinstance(key, str):
-        if machine.certain:
-            machine.environ[key] = value
-            if len(machine.frames) == 1:  # for the whole program, not for one of its processes
-                machine.shared.setdefault("os.environ", {})[key] = value
-
-
-def _overrides(machine: Machine, held: Value | None, value: Value) -> bool:
-    """Whether an assignment replaces what is held: in doubt, a known value stays."""
-    return machine.certain or held is None or held.data is None or not held.known

@@ -9,7 +9,7 @@ from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow, Raised
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
-from schedmate.agent.interp.values_ops import truth
+from schedmate.agent.interp.values.base import truth
 from schedmate.agent.values import Value
 
 

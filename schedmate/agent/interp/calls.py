@@ -5,23 +5,20 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from schedmate.agent.interp import classes, instances
+from schedmate.agent.interp import classes
 from schedmate.agent.interp.definitions import is_generator
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
-    Bound,
     Call,
-    Class,
     Function,
-    Instance,
-    Native,
-    Partial,
     Scope,
     Site,
     Symbol,
+    path_of,
 )
+from schedmate.agent.interp.values.base import kind
 from schedmate.agent.sizes import measure
 from schedmate.agent.values import Origin, Unknown, Value, unknown
 
@@ -43,55 +40,10 @@ def call(
     """Call `func`; what it does not know how to call yields an unknown or a `Call`."""
     machine.tick()
     machine.look()
-    data = func.data
-    if isinstance(data, Native):
-        return data.model(machine, Invocation(data.name, args, kwargs, site)) or unknown()
-    machine.observer.handed((*args, *kwargs.values()))
-    if isinstance(data, Function):
-        return machine.call_function(data, args, kwargs, site)
-    if isinstance(data, Class):
-        return instances.instantiate(machine, data, args, kwargs, site)
-    if isinstance(data, Bound):
-        if isinstance(data.func.data, Function):
-            return machine.call_function(data.func.data, [data.self, *args], kwargs, site)
-        return machine.call(data.func, [data.self, *args], kwargs, site)
-    if isinstance(data, Partial):
-        return machine.call(data.func, [*data.args, *args], {**data.kwargs, **kwargs}, site)
-    if isinstance(data, Symbol):
-        return machine.external(Invocation(data.path, args, kwargs, site, data.base))
-    if isinstance(data, Call):
-        if _wraps(machine, data):
-            return machine.call(data.args[0], args, kwargs, site)
-        return machine.external(Invocation(f"{data.path}()", args, kwargs, site, func))
-    if isinstance(data, Instance):
-        return _call_instance(machine, func, data, args, kwargs, site)
-    text = data.text if isinstance(data, Unknown) and data.text else ""
-    return machine.external(Invocation(f"?{text}", args, kwargs, site))
-
-
-def _wraps(machine: Machine, made: Call) -> bool:
-    """Whether a library's wrapper was given a class or function: called, it makes the same."""
-    inner = made.args[0].data if made.args else None
-    callable_ = isinstance(inner, Class | Function) or (
-        isinstance(inner, Symbol) and inner.path.rpartition(".")[2][:1].isupper()
-    )
-    return callable_ and f"{made.path}()" not in machine.plugins.calls
-
-
-def _call_instance(
-    machine: Machine,
-    func: Value,
-    data: Instance,
-    args: list[Value],
-    kwargs: dict[str, Value],
-    site: Site,
-) -> Value:
-    if classes.is_network(data.cls):
-        return unknown()
-    method = data.cls.lookup("__call__")
-    if method is not None and isinstance(method.data, Function):
-        return machine.call_function(method.data, [func, *args], kwargs, site)
-    return unknown()
+    called = kind(func)
+    if called.hands_on:
+        machine.observer.handed((*args, *kwargs.values()))
+    return called.call(machine, func, Invocation("", args, kwargs, site))
 
 
 def call_function(
@@ -170,16 +122,12 @@ def _follow(
     result = flow.value if flow is not None and flow.kind == "return" else None
     if machine.once(is_generator, function.node):
         items = frame.yielded
-        if items and any(_last(d.data) == "contextmanager" for d in function.decorators):
+        if items and any(classes.last(path_of(d)) == "contextmanager" for d in function.decorators):
             return items[0]  # what `with` binds
         return Value(Unknown() if items is None else items, Origin("code", site.file, site.line))
     for candidate in frame.returned:
         result = candidate if result is None else machine.join(result, candidate)
     return result if result is not None else Value(None)
-
-
-def _last(data: object) -> str:
-    return classes.last(data.path) if isinstance(data, Symbol | Call) else ""
 
 
 def _bind_arguments(
@@ -212,16 +160,14 @@ def _bind_arguments(
 
 def _tells(value: Value) -> bool:
     """Whether an argument can decide anything in a function."""
-    return isinstance(value.data, dict | list | tuple) or (
-        value.known and value.data not in (None, "", True, False)
-    )
+    return kind(value).container or (value.known and value.data not in (None, "", True, False))
 
 
 def _opaque(value: Value) -> bool:
     """Whether nothing is known of an argument, nor whose it is: what a file held, or a part."""
     data = value.data
     loaded = isinstance(data, Call) and data.path.endswith((".load", ".safe_load"))
-    return loaded or isinstance(data, Unknown) or (isinstance(data, Symbol) and bool(data.base))
+    return loaded or kind(value).unknown or (isinstance(data, Symbol) and bool(data.base))
 
 
 def external(machine: Machine, invocation: Invocation) -> Value:
@@ -249,7 +195,7 @@ def external(machine: Machine, invocation: Invocation) -> Value:
 
 def _within(machine: Machine, value: Value) -> Value:
     """An argument that a model may go through: unknown to it where it expands too far."""
-    if not isinstance(value.data, dict | list | tuple):
+    if not kind(value).container:
         return value
     size = measure(value.data)
     machine.charge(len(value.data) if size is None else size)

@@ -89,3 +89,26 @@ def is_record(cls: Class) -> bool:
             if isinstance(data, Function) and "dataclass" in data.name:
                 return True
     return any(last(base) in _RECORDS for base in cls.external_bases())
+
+
+_PYTHON_KINDS: tuple[type, ...] = (type, list, dict, int, str, type(iter([])))
+_PYTHONS = frozenset(name for kind in _PYTHON_KINDS for name in dir(kind)) | {
+    "__call__",
+    "__enter__",
+    "__exit__",
+    "__getattr__",
+    "__array__",
+    "__version__",
+    "__all__",
+    "__file__",
+    "__path__",
+    "__spec__",
+    "__package__",
+    "__dict__",
+}
+"""Special names that classes may have without saying so."""
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a special name is neither Python's own nor one that modules have."""
+    return re.fullmatch(r"__\w+__", name) is not None and name not in _PYTHONS

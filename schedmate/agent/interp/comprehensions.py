@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from schedmate.agent.interp import instances
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
-from schedmate.agent.interp.values_ops import iterate, plain_key, truth
+from schedmate.agent.interp.values import enums
+from schedmate.agent.interp.values.base import iterate, plain_key, truth
 from schedmate.agent.values import Origin, Unknown, Value
 
 
@@ -37,7 +37,7 @@ def comprehension(
         source = machine.evaluate(generator.iter, inner if level else scope)
         machine.observer.handed([source])
         gathered = gathered or id(source.data) in machine.gathered
-        items = iterate(instances.enum_members(source))
+        items = iterate(enums.members(source))
         if items is None or len(items) > 2000:
             exact = False
             items = [machine.element(source)]

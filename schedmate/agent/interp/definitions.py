@@ -6,7 +6,6 @@ import ast
 
 from schedmate.agent.interp.expressions import defaults, evaluate
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.modules import symbol
 from schedmate.agent.interp.objects import (
     Bound,
     Class,
@@ -16,6 +15,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
+from schedmate.agent.interp.values.foreign import symbol
 from schedmate.agent.values import Origin, Value
 
 _ACCESSORS = ("setter", "deleter", "getter")

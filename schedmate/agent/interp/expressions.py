@@ -9,10 +9,10 @@ from typing import Any
 
 from schedmate.agent.interp.comprehensions import comprehension
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Call, Function, Scope, Site, Symbol
+from schedmate.agent.interp.objects import AttrDict, Function, Scope, Site
 from schedmate.agent.interp.operators import binary, compare
 from schedmate.agent.interp.passes import left_over
-from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
+from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, truth
 from schedmate.agent.sizes import MAX_DATA, characters, joined, specification, whole
 from schedmate.agent.values import UNSET, Origin, Unknown, Value, begun, unknown
 
@@ -206,11 +206,11 @@ def _slice(machine: Machine, base: Value, node: ast.Slice, scope: Scope) -> Valu
         if value.data is not None and not isinstance(value.data, int):
             return unknown(origin=base.origin)
         ends.append(value.data)
-    if isinstance(base.data, str | list | tuple) and ends[2] != 0:
-        return machine.made(Value(base.data[slice(*ends)], base.origin))
-    if isinstance(base.data, Unknown | Symbol | Call):
-        return Value(Unknown(), base.origin)
-    return unknown(origin=base.origin)
+    return (
+        unknown(origin=base.origin)
+        if ends[2] == 0
+        else kind(base).slice_(machine, base, slice(*ends))
+    )
 
 
 def _lambda(machine: Machine, node: ast.Lambda, scope: Scope) -> Value:

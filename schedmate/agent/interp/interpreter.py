@@ -7,17 +7,16 @@ from typing import Any
 
 from schedmate.agent.interp import (
     assignment,
-    attributes,
     calls,
     expressions,
-    items,
     modules,
     statements,
 )
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Instance, Module, Scope, Symbol
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.interp.objects import Scope
+from schedmate.agent.interp.values.base import kind
+from schedmate.agent.values import Value, unknown
 
 
 class Interpreter(Machine):
@@ -31,11 +30,6 @@ class Interpreter(Machine):
 
     bind = assignment.bind
     assign = assignment.assign
-    getattr = attributes.get_attribute
-    setattr = assignment.set_attribute
-    getitem = items.get_item
-    setitem = assignment.set_item
-
     call = calls.call
     call_function = calls.call_function
     external = calls.external
@@ -48,17 +42,17 @@ class Interpreter(Machine):
 
     def join(self, first: Value, second: Value) -> Value:
         """One value for two ways the program may have gone."""
-        a, b = first.data, second.data
-        if a is b:
+        a, b = kind(first), kind(second)
+        if first.data is second.data:
             return first
-        if isinstance(a, Unknown):
-            return second if not _scalar(second) else unknown(origin=first.origin)
-        if isinstance(b, Unknown):
-            return first if not _scalar(first) else unknown(origin=second.origin)
-        if a is None or b is None:
-            return second if a is None else first
-        if first.known and second.known and _scalar(first) and _scalar(second):
-            return first if a == b else self._at_hand(first, second)
+        if a.unknown:
+            return unknown(origin=first.origin) if b.scalar else second
+        if b.unknown:
+            return unknown(origin=second.origin) if a.scalar else first
+        if first.data is None or second.data is None:
+            return second if first.data is None else first
+        if a.scalar and b.scalar and first.known and second.known:
+            return first if first.data == second.data else self._at_hand(first, second)
         return first
 
     def _at_hand(self, first: Value, second: Value) -> Value:
@@ -89,27 +83,24 @@ class Interpreter(Machine):
             return builtin
         return unknown(name)
 
-    def element(self, container: Value) -> Value:
-        """An item of something whose items are not known."""
-        data = container.data
-        if isinstance(data, Call):
-            return Value(Symbol(f"{data.path}()[]", container), container.origin)
-        return unknown(origin=container.origin)
+    def builtin(self, name: str) -> Value | None:
+        return BUILTINS.get(name)
+
+    def getattr(self, base: Value, name: str) -> Value:
+        known = self.plugins.attribute(self, base, name)
+        return known if known is not None else kind(base).getattr(self, base, name)
+
+    def setattr(self, base: Value, name: str, value: Value) -> None:
+        kind(base).setattr(self, base, name, value)
+
+    def getitem(self, base: Value, index: Value) -> Value:
+        return kind(base).getitem(self, base, index)
+
+    def setitem(self, base: Value, index: Value, value: Value) -> None:
+        kind(base).setitem(self, base, index, value)
 
     def mapping(self, value: Value) -> dict[Any, Value] | None:
-        """The items of a mapping-like value, None when they are not known."""
-        data = value.data
-        if isinstance(data, dict):
-            return data
-        if isinstance(data, Instance):
-            if data.items is not None and isinstance(data.items.data, dict):
-                return data.items.data
-            return None
-        if isinstance(data, Module):
-            self.load(data)
-            return data.scope.names
-        return None
+        return kind(value).mapping(self, value)
 
-
-def _scalar(value: Value) -> bool:
-    return value.data is None or isinstance(value.data, bool | int | float | str | bytes)
+    def element(self, container: Value) -> Value:
+        return kind(container).element(container)

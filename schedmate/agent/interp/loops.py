@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from schedmate.agent.interp import instances
 from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Flow
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, RangeOf, Scope
-from schedmate.agent.interp.values_ops import iterate, truth
+from schedmate.agent.interp.values import enums
+from schedmate.agent.interp.values.base import iterate, truth
 from schedmate.agent.values import unknown
 
 FULL_LOOP = 24
@@ -26,7 +26,7 @@ def for_(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow |
         first = source.data.args[0]
         source = first if isinstance(first.data, RangeOf) else source  # a progress bar over it
     if isinstance(source.data, Class):
-        source = instances.enum_members(source)
+        source = enums.members(source)
     counted = isinstance(source.data, RangeOf)
     if counted:
         machine.observer.counts(machine, node, source, scope)

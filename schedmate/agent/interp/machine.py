@@ -308,6 +308,10 @@ class Machine:
         """What a name means in a scope."""
         raise NotImplementedError
 
+    def builtin(self, name: str) -> Value | None:
+        """What a name means to Python itself."""
+        raise NotImplementedError
+
     def bind(self, name: str, value: Value, scope: Scope) -> None:
         """Give a name in a scope its value."""
         raise NotImplementedError

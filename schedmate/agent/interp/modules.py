@@ -7,6 +7,7 @@ import ast
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Module, Scope, Symbol
+from schedmate.agent.interp.values.foreign import symbol
 from schedmate.agent.values import Value
 from schedmate.paths import is_dir
 
@@ -131,9 +132,3 @@ def import_from(machine: Machine, node: ast.ImportFrom, scope: Scope) -> None:
             # a package that loads its names lazily: known by path, as a third party's
             found = symbol(machine, machine.sources.canonical(f"{name}.{alias.name}"))
         machine.bind(alias.asname or alias.name, found, scope)
-
-
-def symbol(machine: Machine, path: str) -> Value:
-    """A third-party name; schedmate's own model of it when there is one."""
-    constant = machine.plugins.name(machine, path)
-    return constant if constant is not None else Value(Symbol(path))

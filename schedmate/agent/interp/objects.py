@@ -158,6 +158,15 @@ class Class:
                 return cls.attrs[name]
         return None
 
+    def method(self, name: str) -> Function | None:
+        """The function that a class attribute is, by method resolution order."""
+        found = self.lookup(name)
+        return found.data if found is not None and isinstance(found.data, Function) else None
+
+    def names(self) -> set[str]:
+        """The names of all class attributes, inherited ones too."""
+        return {name for cls in self.mro() for name in cls.attrs}
+
 
 @dataclass(eq=False, slots=True)
 class Instance:
@@ -168,6 +177,22 @@ class Instance:
     items: Value | None = None
     args: list[Value] = field(default_factory=list)
     kwargs: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def mapping(self) -> dict[Any, Value] | None:
+        """Its items by key, where its class is built on dict."""
+        data = self.items.data if self.items is not None else None
+        return data if isinstance(data, dict) else None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is a member of an enum."""
+        return self in self.cls.members.values()
+
+    @property
+    def is_named_tuple(self) -> bool:
+        """Whether its attributes are the items of a tuple."""
+        return "NamedTuple" in str(self.cls.external_bases())
 
 
 @dataclass(eq=False, slots=True)
@@ -265,3 +290,8 @@ class DefaultDict(dict[Any, Value]):
     def __init__(self, factory: Value) -> None:
         super().__init__()
         self.factory = factory
+
+
+def path_of(value: Value) -> str:
+    """The dotted path of a library's thing, or of what made it; empty for other values."""
+    return value.data.path if isinstance(value.data, Symbol | Call) else ""

@@ -21,7 +21,7 @@ from schedmate.agent.interp.objects import (
     PathStr,
     Symbol,
 )
-from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key
+from schedmate.agent.interp.values.base import iterate, origin_of, plain_key
 from schedmate.agent.sizes import (
     MAX_DATA,
     MAX_PATH,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import bound
-from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Symbol
+from schedmate.agent.interp.objects import AttrDict, Call, Class, Function
 from schedmate.agent.values import Value
 
 T = TypeVar("T")
@@ -195,8 +195,3 @@ class Registry:
 def _first(answers: Iterable[T | None]) -> T | None:
     """The first answer that is one."""
     return next((answer for answer in answers if answer is not None), None)
-
-
-def path_of(value: Value) -> str:
-    """The dotted path of a library's thing, or of what made it; empty for other values."""
-    return value.data.path if isinstance(value.data, Symbol | Call) else ""

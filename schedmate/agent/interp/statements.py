@@ -21,7 +21,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.modules import import_, import_from
 from schedmate.agent.interp.objects import Function, Instance, Scope, Site
 from schedmate.agent.interp.operators import binary
-from schedmate.agent.interp.values_ops import iterate, plain_key
+from schedmate.agent.interp.values.base import iterate, plain_key
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Origin, Value
 

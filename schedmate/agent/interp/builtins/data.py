@@ -6,7 +6,7 @@ import builtins as python
 from collections.abc import Callable
 from typing import Any
 
-from schedmate.agent.interp import instances, passes
+from schedmate.agent.interp import passes
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
@@ -14,10 +14,12 @@ from schedmate.agent.interp.objects import (
     Call,
     Instance,
     RangeOf,
-    Site,
     Symbol,
 )
-from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key, truth
+from schedmate.agent.interp.values import enums
+from schedmate.agent.interp.values.base import iterate, origin_of, plain_key, truth
+from schedmate.agent.interp.values.mappings import fill
+from schedmate.agent.interp.values.sequences import in_order
 from schedmate.agent.sizes import MAX_BITS, MAX_WORK, VALUE, characters, measure
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
@@ -69,7 +71,7 @@ def _listing(kind: type) -> Callable[[Machine, Invocation], Value]:
     def build(machine: Machine, call: Invocation) -> Value:
         if not call.args:
             return Value(kind())
-        items = iterate(instances.enum_members(call.args[0]))
+        items = iterate(enums.members(call.args[0]))
         if items is None:
             return Value(Unknown(), call.args[0].origin)
         return machine.made(Value(kind(items), call.args[0].origin))
@@ -93,7 +95,7 @@ def _dict(machine: Machine, call: Invocation) -> Value:
     items: dict[Any, Value] = {}
     if call.args and isinstance(call.args[0].data, Unknown | Call | Symbol) and not call.kwargs:
         return unknown(origin=call.args[0].origin)
-    instances.fill_mapping(machine, items, call.args, call.kwargs)
+    fill(machine, items, call.args, call.kwargs)
     return Value(items)
 
 
@@ -163,26 +165,6 @@ def _sorted(machine: Machine, call: Invocation) -> Value:
         )
         return call.args[0] if files else unknown()
     return Value(in_order(machine, items, call.kwargs, call.site))
-
-
-def in_order(
-    machine: Machine, items: list[Value], kwargs: dict[str, Value], site: Site
-) -> list[Value]:
-    """`items` sorted by `key` and `reverse`; as they are where that cannot be told."""
-    key = kwargs.get("key", Value(None))
-    keys = items
-    if key.data is not None and len(items) <= 500:
-        keys = [machine.call(key, [item], {}, site) for item in items]
-    size = measure(keys, plain=True)
-    if size is None:
-        return items
-    machine.charge(size)
-    down = truth(kwargs.get("reverse", Value(False))) is True
-    try:
-        order = sorted(range(len(items)), key=lambda i: keys[i].plain(), reverse=down)
-    except TypeError:
-        return items
-    return [items[i] for i in order]
 
 
 def _reversed(machine: Machine, call: Invocation) -> Value:

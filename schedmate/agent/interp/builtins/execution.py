@@ -8,14 +8,14 @@ from schedmate.agent.interp.expressions import evaluate
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.nodes import as_config
 from schedmate.agent.interp.objects import (
     Call,
     FileHandle,
     Scope,
 )
-from schedmate.agent.interp.paths import open_file
 from schedmate.agent.interp.source import parse_tolerant
+from schedmate.agent.interp.values.paths import open_file
+from schedmate.agent.interp.values.trees import as_config
 from schedmate.agent.syntax import parse_expression
 from schedmate.agent.values import Unknown, Value, unknown
 

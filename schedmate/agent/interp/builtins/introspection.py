@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
-from schedmate.agent.interp import classes, methods
+from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import (
     AttrDict,
-    Bound,
-    Call,
     Class,
     Function,
     Instance,
-    Module,
     Native,
-    Partial,
     PathStr,
     Super,
     Symbol,
 )
+from schedmate.agent.interp.values.base import kind
 from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Unknown, Value, unknown
 
@@ -54,29 +49,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-_KINDS: tuple[type, ...] = (type, list, dict, int, str, type(iter([])))
-_PYTHONS = frozenset(name for kind in _KINDS for name in dir(kind)) | {
-    "__call__",
-    "__enter__",
-    "__exit__",
-    "__getattr__",
-    "__array__",
-    "__version__",
-    "__all__",
-    "__file__",
-    "__path__",
-    "__spec__",
-    "__package__",
-    "__dict__",
-}
-"""Special names that classes may have without saying so."""
-
-
-def _is_foreign(name: str) -> bool:
-    """Whether a special name is neither Python's own nor one that modules have."""
-    return re.fullmatch(r"__\w+__", name) is not None and name not in _PYTHONS
-
-
 def type_name(value: Value) -> str:
     """The name under which a type object is known here."""
     data = value.data
@@ -90,25 +62,25 @@ def _types(machine: Machine, name: str) -> tuple[type, ...] | None:
     return _TYPES.get(name) or machine.plugins.types.get(name)
 
 
-def is_instance(machine: Machine, value: Value, kind: Value) -> bool | None:
-    """`isinstance(value, kind)`, None when it cannot be decided."""
-    if isinstance(kind.data, tuple | list):
-        if measure(kind.data, limit=MAX_DATA) is None:
+def is_instance(machine: Machine, value: Value, of: Value) -> bool | None:
+    """`isinstance(value, of)`, None when it cannot be decided."""
+    if isinstance(of.data, tuple | list):
+        if measure(of.data, limit=MAX_DATA) is None:
             return None
-        outcomes = [is_instance(machine, value, item) for item in kind.data]
+        outcomes = [is_instance(machine, value, item) for item in of.data]
         return True if True in outcomes else None if None in outcomes else False
     data = value.data
-    if isinstance(data, Unknown | Symbol | Call):
+    if kind(value).unknown or kind(value).foreign:
         return None
     if isinstance(data, Instance):
-        if isinstance(kind.data, Class):
-            return kind.data in data.cls.mro()
-        name = type_name(kind)
+        if isinstance(of.data, Class):
+            return of.data in data.cls.mro()
+        name = type_name(of)
         bases = {classes.last(base) for base in data.cls.external_bases()}
         if _types(machine, name) is not None:
             return classes.last(name) in bases or (name == "dict" and data.items is not None)
         return True if classes.last(name) in bases else None
-    name = type_name(kind)
+    name = type_name(of)
     wanted = _types(machine, name)
     if wanted is not None:
         if bool not in wanted and isinstance(data, bool):
@@ -116,7 +88,7 @@ def is_instance(machine: Machine, value: Value, kind: Value) -> bool | None:
         if PathStr not in wanted and isinstance(data, PathStr):
             return False
         return isinstance(data, wanted)
-    if isinstance(kind.data, Class) and (value.known or isinstance(data, AttrDict)):
+    if isinstance(of.data, Class) and (value.known or isinstance(data, AttrDict)):
         return False
     return None
 
@@ -140,7 +112,7 @@ def _getattr(machine: Machine, call: Invocation) -> Value:
     if len(call.args) < 2 or not isinstance(call.args[1].data, str):
         return unknown()
     machine.observer.looks_up(call.args[1].data)
-    found = has_attribute(machine, call.args[0], call.args[1].data)
+    found = kind(call.args[0]).has(machine, call.args[0], call.args[1].data)
     if found is False and len(call.args) > 2:
         return call.args[2]
     value = machine.getattr(call.args[0], call.args[1].data)
@@ -151,35 +123,9 @@ def _getattr(machine: Machine, call: Invocation) -> Value:
     return value
 
 
-def has_attribute(machine: Machine, value: Value, name: str) -> bool | None:
-    """`hasattr(value, name)`, None when it cannot be decided."""
-    data = value.data
-    if isinstance(data, AttrDict):
-        return name in data or isinstance(methods.bound_method(value, name).data, Native)
-    if isinstance(data, Instance):
-        if name == "__dict__" or name in data.attrs or data.cls.lookup(name) is not None:
-            return True
-        if data.items is not None and isinstance(data.items.data, dict) and name in data.items.data:
-            return True
-        if data.cls.lookup("__getattr__") is not None:
-            return None
-        return False if not data.cls.external_bases() else None
-    if isinstance(data, Module):
-        return machine.module_attr(data, name) is not None
-    if name == "__dict__" and (value.known or isinstance(data, Class | Function)):
-        return isinstance(data, Class | Function)
-    if isinstance(data, Class) and data.lookup(name) is not None:
-        return True
-    if isinstance(data, Class | Symbol) and _is_foreign(name):
-        return False  # no library's class has another's: `getattr(cls, "__inject__", [])`
-    if value.known:
-        return hasattr(data, name)
-    return None
-
-
 def _hasattr(machine: Machine, call: Invocation) -> Value:
     if len(call.args) == 2 and isinstance(call.args[1].data, str):
-        found = has_attribute(machine, call.args[0], call.args[1].data)
+        found = kind(call.args[0]).has(machine, call.args[0], call.args[1].data)
         return unknown() if found is None else Value(found)
     return unknown()
 
@@ -191,38 +137,21 @@ def _setattr(machine: Machine, call: Invocation) -> Value:
 
 
 def _delattr(machine: Machine, call: Invocation) -> Value:
-    held = call.args[0].data if len(call.args) == 2 else None
-    attrs = held if isinstance(held, dict) else getattr(held, "attrs", {})
     if machine.certain and len(call.args) == 2 and isinstance(call.args[1].data, str):
-        attrs.pop(call.args[1].data, None)
+        kind(call.args[0]).delattr(call.args[0], call.args[1].data)
     return Value(None)
 
 
 def _dir(machine: Machine, call: Invocation) -> Value:
     """`dir(x)` of an object or class of the repository."""
-    data = call.args[0].data if call.args else None
-    if not isinstance(data, Instance | Class):
+    names = kind(call.first).names(call.first)
+    if names is None:
         return unknown()
-    cls = data.cls if isinstance(data, Instance) else data
-    names = {name for current in cls.mro() for name in current.attrs}
-    if isinstance(data, Instance):
-        names |= set(data.attrs)
-    return Value([Value(name) for name in sorted(names)], call.args[0].origin)
+    return Value([Value(name) for name in sorted(names)], call.first.origin)
 
 
 def _vars(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return _locals(machine, call)
-    data = call.args[0].data
-    if isinstance(data, dict):
-        return call.args[0]
-    if isinstance(data, Instance):
-        return Value(data.attrs, call.args[0].origin)
-    if isinstance(data, Class):
-        return Value(data.attrs, call.args[0].origin)
-    if isinstance(data, Module):
-        return call.args[0]
-    return unknown()
+    return kind(call.first).attributes(call.first) if call.args else _locals(machine, call)
 
 
 def _globals(machine: Machine, call: Invocation) -> Value:
@@ -243,12 +172,12 @@ def _super(machine: Machine, call: Invocation) -> Value:
 
 
 def _callable(machine: Machine, call: Invocation) -> Value:
-    data = call.args[0].data if call.args else None
-    if isinstance(data, Function | Class | Native | Bound | Partial):
+    if not call.args:
+        return unknown()
+    if kind(call.first).callable_:
         return Value(True)
-    if call.args and (call.args[0].known or isinstance(data, dict)):
-        return Value(False)
-    return unknown()
+    plain = call.first.known or isinstance(call.first.data, dict)
+    return Value(False) if plain else unknown()
 
 
 FUNCTIONS: dict[str, Handler] = {

@@ -15,7 +15,7 @@ from schedmate.agent.interp.objects import (
     Site,
     Symbol,
 )
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Origin, Value, unknown
 
 

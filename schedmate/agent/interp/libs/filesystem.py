@@ -13,9 +13,9 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import PathStr
-from schedmate.agent.interp.paths import bearable, mislaid
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import origin_of
+from schedmate.agent.interp.values.base import origin_of
+from schedmate.agent.interp.values.paths import bearable, mislaid
 from schedmate.agent.sizes import MAX_PATH, joined
 from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
 from schedmate.paths import children, is_dir, matching

@@ -12,7 +12,6 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.omegaconf import RESOLVERS, omega_structured
 from schedmate.agent.interp.libs.registries import class_named
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -22,8 +21,10 @@ from schedmate.agent.interp.objects import (
     Partial,
     Site,
     Symbol,
+    path_of,
 )
-from schedmate.agent.interp.plugins import Plugin, path_of
+from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values.trees import attr_tree, plain_tree
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_dir

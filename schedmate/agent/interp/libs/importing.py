@@ -12,7 +12,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import Module, PathStr, Symbol
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Value, unknown
 from schedmate.paths import children, is_dir, is_file
 

@@ -9,7 +9,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import RangeOf
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.sizes import VALUE
 from schedmate.agent.values import Value, unknown
 

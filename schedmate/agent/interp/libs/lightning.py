@@ -10,7 +10,6 @@ from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import native
-from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import (
     Call,
     Class,
@@ -19,7 +18,8 @@ from schedmate.agent.interp.objects import (
     Site,
 )
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.trees import plain_tree
 from schedmate.agent.values import Value, unknown
 
 

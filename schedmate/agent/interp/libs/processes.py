@@ -14,7 +14,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Module
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.launch import LaunchPlan, plan_launch
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError

@@ -10,9 +10,9 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
 from schedmate.agent.interp.libs.documented import config_defaults
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import Class, Function, Instance
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values.trees import attr_tree, plain_tree
 from schedmate.agent.values import Value, unknown
 
 _DATA_HOOKS = ("build_data_loader",)

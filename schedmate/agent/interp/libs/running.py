@@ -16,7 +16,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Value, unknown
 
 _SETTINGS = ("config", "train_loop_config", "param_space")

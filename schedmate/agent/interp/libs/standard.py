@@ -7,13 +7,11 @@ import math
 from typing import Any
 
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp import instances, passes
-from schedmate.agent.interp.containers import copy_shallow
+from schedmate.agent.interp import passes
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import identity
-from schedmate.agent.interp.nodes import deep_copy
 from schedmate.agent.interp.objects import (
     AttrDict,
     DefaultDict,
@@ -22,7 +20,9 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate, origin_of, plain_key
+from schedmate.agent.interp.values.base import copy_shallow, iterate, origin_of, plain_key
+from schedmate.agent.interp.values.mappings import fill
+from schedmate.agent.interp.values.trees import deep_copy
 from schedmate.agent.values import UNSET, Unknown, Value, unknown
 
 
@@ -93,7 +93,7 @@ def environ_update(machine: Machine, call: Invocation) -> Value:
 
 def ordered_dict(machine: Machine, call: Invocation) -> Value:
     items: dict[Any, Value] = {}
-    instances.fill_mapping(machine, items, call.args, call.kwargs)
+    fill(machine, items, call.args, call.kwargs)
     return Value(items)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedmate.agent.interp import classes, instances
+from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import bounded, deep_copy
 from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Native
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import NAMED_TUPLE, iterate
+from schedmate.agent.interp.values import construction
+from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.mappings import NAMED_TUPLE
+from schedmate.agent.interp.values.trees import bounded, deep_copy
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Value, unknown
 
@@ -80,7 +82,7 @@ def fields(machine: Machine, call: Invocation) -> Value:
     if not isinstance(cls, Class):
         return unknown()
     found = []
-    for name, default in instances.fields(machine, cls).items():
+    for name, default in construction.fields(machine, cls).items():
         owner = next((c for c in cls.mro() if name in c.annotations), None)
         kind = machine.evaluate(owner.annotations[name], owner.scope) if owner else unknown()
         items = {"name": Value(name), "default": default, "type": kind, "metadata": Value({}),

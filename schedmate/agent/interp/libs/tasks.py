@@ -6,8 +6,8 @@ import re
 
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import native
-from schedmate.agent.interp.objects import Bound, Class, Function, Instance
-from schedmate.agent.interp.plugins import Plugin, path_of
+from schedmate.agent.interp.objects import Bound, Class, Function, Instance, path_of
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Value
 
 _TASK = re.compile(r"ray\.remote|(\?|modal)\S*\.(function|cls)")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.attributes import set_path
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, plain_scalar
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import as_config
 from schedmate.agent.interp.objects import AttrDict, Call, Site
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values.base import set_path
+from schedmate.agent.interp.values.trees import as_config
 from schedmate.agent.values import Origin, Value, unknown
 
 

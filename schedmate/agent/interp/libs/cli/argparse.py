@@ -15,7 +15,7 @@ from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, 
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Symbol
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate, truth
+from schedmate.agent.interp.values.base import iterate, truth
 from schedmate.agent.values import Origin, Value, unknown
 
 _CONFIG_FILE = ("is_config_file", "is_config_file_arg")

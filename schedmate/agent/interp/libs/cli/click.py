@@ -8,8 +8,8 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Function, Symbol
-from schedmate.agent.interp.plugins import Plugin, path_of
+from schedmate.agent.interp.objects import Call, Function, Symbol, path_of
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Origin, Value, unknown
 
 _ADDED = "click commands"

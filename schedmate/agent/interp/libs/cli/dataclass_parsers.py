@@ -18,9 +18,9 @@ from schedmate.agent.interp.libs.cli.records import (
     update,
 )
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Class, Function, Instance
-from schedmate.agent.interp.plugins import Plugin, path_of
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.objects import Call, Class, Function, Instance, path_of
+from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Value, unknown
 
 PARSERS = ("transformers.HfArgumentParser", "trl.TrlParser",

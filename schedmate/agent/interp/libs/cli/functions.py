@@ -9,8 +9,8 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags, plain_scalar
 from schedmate.agent.interp.libs.cli.records import cast
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Bound, Class, Function, Site
-from schedmate.agent.interp.plugins import Plugin, path_of
+from schedmate.agent.interp.objects import Bound, Class, Function, Site, path_of
+from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Unknown, Value, lifted, unknown
 
 

@@ -19,10 +19,10 @@ from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.libs.registries import class_named
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import plain_tree
 from schedmate.agent.interp.objects import Function, Instance
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.trees import plain_tree
 from schedmate.agent.values import Origin, Value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Instance
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Value
 
 

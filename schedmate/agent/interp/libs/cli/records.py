@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from schedmate.agent.configs import parse_scalar
-from schedmate.agent.interp import classes, instances
+from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.libs.configs.files import read_file
@@ -23,13 +23,14 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values import construction
 from schedmate.agent.values import Unknown, Value, lifted
 
 
 def make_record(machine: Machine, kind: Value) -> Value:
     """An object of a record class with its default values."""
     if isinstance(kind.data, Class):
-        return instances.instantiate(machine, kind.data, [], {}, Site(kind.data.module.file, 1))
+        return construction.instantiate(machine, kind.data, [], {}, Site(kind.data.module.file, 1))
     path = kind.data.path if isinstance(kind.data, Symbol) else ""
     defaults = record_defaults(path)
     return Value(AttrDict(dict(defaults), "record", path), kind.origin)

@@ -15,7 +15,7 @@ from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Scope, Symbol
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Origin, Value, unknown
 
 _CONFIG = "sacred config"

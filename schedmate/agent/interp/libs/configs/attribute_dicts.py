@@ -8,10 +8,10 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
 from schedmate.agent.interp.libs.documented import config_defaults
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict, Call
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.trees import attr_tree, plain_tree
 from schedmate.agent.values import Unknown, Value, unknown
 
 

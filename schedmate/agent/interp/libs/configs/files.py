@@ -10,10 +10,10 @@ from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import deep_copy, plain_tree
 from schedmate.agent.interp.objects import Call, FileHandle
-from schedmate.agent.interp.paths import mislaid
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values.paths import mislaid
+from schedmate.agent.interp.values.trees import deep_copy, plain_tree
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file

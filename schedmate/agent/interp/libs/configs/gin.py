@@ -13,7 +13,7 @@ from schedmate.agent.interp.libs.configs.files import locate
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, Function, Site, Symbol
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import several
+from schedmate.agent.interp.values.base import several
 from schedmate.agent.values import Unknown, Value, unknown
 from schedmate.errors import InputError
 

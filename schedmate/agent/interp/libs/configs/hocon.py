@@ -6,9 +6,9 @@ from schedmate.agent.configs import read_hocon_text
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, read_file
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import attr_tree
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import plain_key
+from schedmate.agent.interp.values.base import plain_key
+from schedmate.agent.interp.values.trees import attr_tree
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 

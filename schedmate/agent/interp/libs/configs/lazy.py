@@ -14,10 +14,10 @@ from schedmate.agent.interp.libs.configs.files import noted, required
 from schedmate.agent.interp.libs.configs.omegaconf import with_dotlist
 from schedmate.agent.interp.libs.hydra import instantiate
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import as_config, attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict, Call, Module
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import several
+from schedmate.agent.interp.values.base import several
+from schedmate.agent.interp.values.trees import as_config, attr_tree, plain_tree
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file

@@ -12,10 +12,10 @@ from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs.files import required
 from schedmate.agent.interp.libs.configs.omegaconf import as_mapping, with_dotlist
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import attr_tree, deep_copy, plain_tree
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.plugins import ANY, Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.trees import attr_tree, deep_copy, plain_tree
 from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
 

@@ -9,10 +9,10 @@ from schedmate.agent.configs import read_config
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, required
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.nodes import as_config, attr_tree
 from schedmate.agent.interp.objects import Function, Module, Native
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import several
+from schedmate.agent.interp.values.base import several
+from schedmate.agent.interp.values.trees import as_config, attr_tree
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file

@@ -5,15 +5,14 @@ from __future__ import annotations
 from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
 from schedmate.agent.configs.choices import plain_choice
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.interp.attributes import set_path
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
 from schedmate.agent.interp.libs.configs.files import noted, read_file
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.nodes import attr_tree, bounded, plain_tree
 from schedmate.agent.interp.objects import AttrDict, Function, Instance
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate, set_path
+from schedmate.agent.interp.values.trees import attr_tree, bounded, plain_tree
 from schedmate.agent.values import Value, unknown
 
 RESOLVERS = "omegaconf resolvers"

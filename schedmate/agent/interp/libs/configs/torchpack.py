@@ -9,10 +9,10 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags, plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.nodes import attr_tree, plain_tree
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.trees import attr_tree, plain_tree
 from schedmate.agent.values import Value, unknown
 
 CONFIGS = "torchpack.utils.config.configs"

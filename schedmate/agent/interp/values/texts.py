@@ -1,19 +1,19 @@
-"""Methods of plain data: strings and numbers here, the rest by table."""
+"""Texts: their methods, where the result keeps to a size."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from typing import Any
 
-from schedmate.agent.interp.containers import DICT, LIST, TUPLE
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.natives import bound
-from schedmate.agent.interp.objects import FileHandle, Native, PathStr
-from schedmate.agent.interp.paths import FILE, PATH, path_property
-from schedmate.agent.interp.values_ops import iterate
+from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.natives import native
+from schedmate.agent.interp.values.base import Plain, iterate, missing, of, plain_key
 from schedmate.agent.sizes import MAX_DATA, VALUE, fits, formatted, joined, replaced
-from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
+from schedmate.agent.values import Value, begun, unknown
+
+MAX_CHARACTERS = 2000
+"""Characters that going through a text gives."""
 
 _STR = frozenset((
     "lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "replace",
@@ -29,64 +29,34 @@ _CODECS = frozenset((
 ))  # fmt: skip
 """Encodings whose time grows with the text alone; punycode and IDNA are quadratic."""
 _WIDTHS = ("zfill", "center", "ljust", "rjust")
-_NUMBER = frozenset(["is_integer", "bit_length", "conjugate"])
 
 
-def bound_method(base: Value, name: str) -> Value:
-    """`base.name` for plain data: a callable, or a property of a path or number."""
-    data = base.data
-    if isinstance(data, PathStr):
-        prop = path_property(data, name)
-        if prop is not None:
-            return Value(prop, base.origin)
-    table: dict[str, Handler]
-    if isinstance(data, PathStr) and name in PATH:
-        table = PATH
-    elif isinstance(data, str):
-        if name not in _STR:
-            return unknown(name)
-        return Value(Native(f"str.{name}", _string(base, name)))
-    elif isinstance(data, list):
-        table = LIST
-    elif isinstance(data, tuple):
-        table = TUPLE
-    elif isinstance(data, dict):
-        table = DICT
-    elif isinstance(data, FileHandle):
-        table = FILE
-    elif isinstance(data, int | float) and name in _NUMBER:
-        return Value(Native(name, lambda *_: Value(getattr(data, name)(), base.origin)))
-    elif isinstance(data, int | float) and name in ("real", "numerator"):
-        return base
-    else:
-        return unknown(name)
-    method = table.get(name)
-    if method is None:
-        return unknown(name)
-    return bound(base, name, method)
+@of(str)
+class Text(Plain):
+    """A text."""
 
+    scalar = True
 
-def beginning(base: Value) -> Value | None:
-    """`startswith` of a text that is known up to a variable of the shell: `logs/$RUN`, `$DATA`.
+    def method(self, base: Value, name: str) -> Value:
+        """`base.name`, to be called."""
+        return native(f"str.{name}", _string(base, name)) if name in _STR else unknown(name)
 
-    A variable alone is a word that options are given, and no option.
-    """
-    text = base.data.text if isinstance(base.data, Unknown) else None
-    if text is None or not ("$" in text or UNSAID in text):
-        return None
-    known = re.split(rf"[$`{UNSAID}]", text, maxsplit=1)[0]
+    def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
+        key = plain_key(index)
+        if not isinstance(key, int):
+            return super().getitem(machine, base, index)
+        if -len(base.data) <= key < len(base.data):
+            return Value(base.data[key], base.origin)
+        return missing(machine, str(key), "IndexError")
 
-    def call(machine: Machine, call: Invocation) -> Value:
-        start = call.args[0].data if call.args else None
-        if not isinstance(start, str):
-            return unknown(origin=base.origin)
-        if known.startswith(start):
-            return Value(True, base.origin)
-        if not start.startswith(known) or (not known and start.startswith("-")):
-            return Value(False, base.origin)
-        return unknown(origin=base.origin)
+    def slice_(self, machine: Machine, base: Value, ends: slice) -> Value:
+        return machine.made(Value(base.data[ends], base.origin))
 
-    return Value(Native("str.startswith", call))
+    def iterate(self, value: Value) -> list[Value] | None:
+        return [Value(char, value.origin) for char in value.data[:MAX_CHARACTERS]]
+
+    def key(self, value: Value) -> Any:
+        return value.data
 
 
 def _string(base: Value, name: str) -> Callable[..., Value]:

@@ -1,4 +1,4 @@
-"""Methods of paths, and of files of the repository that are opened."""
+"""Paths, and files of the repository that are opened."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import bound
 from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
+from schedmate.agent.interp.values.base import Kind, of
+from schedmate.agent.interp.values.texts import Text
 from schedmate.agent.sizes import MAX_PATH, VALUE, joined
 from schedmate.agent.values import Value, unknown
 from schedmate.paths import is_dir, is_file, matching
@@ -19,7 +22,7 @@ MAX_LINES = 5000
 """Lines read of one file."""
 
 
-def path_property(path: PathStr, name: str) -> Any:
+def _property(path: PathStr, name: str) -> Any:
     if len(path) > MAX_PATH:
         return None
     pure = PurePosixPath(path)
@@ -148,7 +151,7 @@ def _file_lines(machine: Machine, call: Invocation) -> Value:
     return Value([Value(line) for line in lines])
 
 
-PATH: dict[str, Handler] = {
+_PATH: dict[str, Handler] = {
     "is_absolute": _path_absolute,
     "resolve": _path_same,
     "absolute": _path_same,
@@ -164,4 +167,25 @@ PATH: dict[str, Handler] = {
     "read_text": _path_read,
 }
 
-FILE: dict[str, Handler] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}
+_FILE: dict[str, Handler] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}
+
+
+@of(PathStr)
+class Location(Text):
+    """A path, with the methods of a text besides."""
+
+    def method(self, base: Value, name: str) -> Value:
+        prop = _property(base.data, name)
+        if prop is not None:
+            return Value(prop, base.origin)
+        own = _PATH.get(name)
+        return bound(base, name, own) if own is not None else super().method(base, name)
+
+
+@of(FileHandle)
+class File(Kind):
+    """A file that is opened for reading."""
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        method = _FILE.get(name)
+        return bound(base, name, method) if method is not None else unknown(name)

@@ -1,4 +1,4 @@
-"""Objects of the repository's classes: construction, record fields, enum members."""
+"""Construction of objects of the repository's classes, and the fields of records."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from schedmate.agent.interp.flow import BudgetSpent
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
-from schedmate.agent.interp.values_ops import iterate, plain_key
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.interp.values import enums
+from schedmate.agent.interp.values.mappings import fill
+from schedmate.agent.values import Origin, Unknown, Value
 
 
 def fields(machine: Machine, cls: Class) -> dict[str, Value]:
@@ -65,8 +66,7 @@ def instantiate(
     """Construct an object as far as that can be followed."""
     externals = [classes.last(base) for base in cls.external_bases()]
     if not classes.ENUMS.isdisjoint(externals):
-        return _enum_member(cls, args)
-    metaclass_call = cls.lookup("__new__")
+        return enums.member_of(cls, args)
     instance = Instance(cls, args=args, kwargs=kwargs)
     if not classes.MAPPINGS.isdisjoint(externals):
         items: dict[Any, Value] = {}
@@ -81,37 +81,25 @@ def instantiate(
         if made is not None:
             return made
     machine.observer.constructs(instance)
-    init = cls.lookup("__init__")
-    if classes.is_record(cls) and (init is None or not isinstance(init.data, Function)):
+    init = cls.method("__init__")
+    if classes.is_record(cls) and init is None:
         instance.attrs.update(_record_arguments(machine, cls, args, kwargs))
-        _run(machine, cls, "__post_init__", value, [], {}, site)
+        after = cls.method("__post_init__")
+        if after is not None:
+            machine.call_function(after, [value], {}, site)
         return value
-    if instance.items is not None and init is None and isinstance(instance.items.data, dict):
-        fill_mapping(machine, instance.items.data, args, kwargs)
-    if init is not None and isinstance(init.data, Function):
+    if instance.mapping is not None and cls.lookup("__init__") is None:
+        fill(machine, instance.mapping, args, kwargs)
+    if init is not None:
         if classes.is_network(cls):
-            _run_network(machine, cls, init.data, [value, *args], kwargs, site)
+            _run_network(machine, cls, init, [value, *args], kwargs, site)
         else:
-            machine.call_function(init.data, [value, *args], kwargs, site)
-    elif metaclass_call is not None and isinstance(metaclass_call.data, Function):
-        made = machine.call_function(metaclass_call.data, [Value(cls), *args], kwargs, site)
+            machine.call_function(init, [value, *args], kwargs, site)
+    elif (maker := cls.method("__new__")) is not None:
+        made = machine.call_function(maker, [Value(cls), *args], kwargs, site)
         if isinstance(made.data, Instance):
             return made
     return value
-
-
-def _run(
-    machine: Machine,
-    cls: Class,
-    method: str,
-    self: Value,
-    args: list[Value],
-    kwargs: dict[str, Value],
-    site: Site,
-) -> None:
-    found = cls.lookup(method)
-    if found is not None and isinstance(found.data, Function):
-        machine.call_function(found.data, [self, *args], kwargs, site)
 
 
 def _run_network(
@@ -148,65 +136,3 @@ def _record_arguments(
         values[name] = value
     values.update(kwargs)
     return values
-
-
-def fill_mapping(
-    machine: Machine, items: dict[Any, Value], args: list[Value], kwargs: dict[str, Value]
-) -> None:
-    for value in args:
-        mapping = machine.mapping(value)
-        if mapping is not None:
-            items.update(mapping)
-            continue
-        for pair in iterate(value) or []:
-            parts = iterate(pair)
-            if parts is not None and len(parts) == 2:
-                key = plain_key(parts[0])
-                if key is not None:
-                    items[key] = parts[1]
-    items.update(kwargs)
-
-
-def _enum_member(cls: Class, args: list[Value]) -> Value:
-    wanted = args[0] if args else unknown()
-    for name, value in cls.attrs.items():
-        if is_member(cls, name, value):
-            member = enum_member(cls, name, value)
-            if member.data is wanted.data or (
-                wanted.known and member.data.attrs["value"].plain() == wanted.plain()
-            ):
-                return member
-    return wanted
-
-
-def is_member(cls: Class, name: str, value: Value) -> bool:
-    """Whether a class attribute is a member of an enum."""
-    return (
-        not isinstance(value.data, Function)
-        and not name.startswith("_")
-        and any(classes.last(base) in classes.ENUMS for base in cls.external_bases())
-    )
-
-
-def enum_members(value: Value) -> Value:
-    """What a loop over an enum class goes over; `value` itself for other classes."""
-    cls = value.data
-    if not isinstance(cls, Class) or classes.ENUMS.isdisjoint(
-        classes.last(base) for base in cls.external_bases()
-    ):
-        return value
-    members = [
-        enum_member(cls, name, held)
-        for name, held in cls.attrs.items()
-        if is_member(cls, name, held)
-    ]
-    return Value(members, value.origin)
-
-
-def enum_member(cls: Class, name: str, value: Value) -> Value:
-    """`Class.MEMBER` of an enum: an object with `name` and `value`."""
-    if isinstance(value.data, Call) and classes.last(value.data.path) == "auto":
-        numbers = [n for n, held in cls.attrs.items() if is_member(cls, n, held)]
-        value = Value(1 + numbers.index(name), value.origin)
-    attrs = {"name": Value(name, value.origin), "value": value, "_value_": value}
-    return Value(cls.members.setdefault(name, Instance(cls, attrs)), value.origin)

@@ -1,0 +1,99 @@
+"""Functions and methods of the repository, and what stands for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.objects import Bound, Class, Function, Native, Partial, Site, Symbol
+from schedmate.agent.interp.values.base import Kind, of
+from schedmate.agent.values import Value, unknown
+
+
+class Invocable(Kind):
+    """Something that can be called."""
+
+    callable_ = True
+
+    def truth(self, value: Value) -> bool | None:
+        return True
+
+
+@of(Function)
+class Own(Invocable):
+    """A function of the repository."""
+
+    symbolic = True
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        data: Function = base.data
+        if name in ("__name__", "__qualname__"):
+            return Value(data.name, base.origin)
+        if name in ("main", "callback") or data.decorators:
+            return Value(Symbol(f"?{data.name}.{name}", base), base.origin)
+        return unknown(name)
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        return machine.call_function(func.data, call.args, call.kwargs, call.site)
+
+    def key(self, value: Value) -> Any:
+        return value.data
+
+    def has(self, machine: Machine, value: Value, name: str) -> bool | None:
+        return True if name == "__dict__" else None
+
+
+@of(Native)
+class Modelled(Invocable):
+    """A function that schedmate models itself."""
+
+    symbolic = True
+    hands_on = False
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        call.path = func.data.name
+        answer: Value | None = func.data.model(machine, call)
+        return answer if answer is not None else unknown()
+
+
+@of(Bound)
+class Method(Invocable):
+    """A method bound to its object."""
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        return machine.getattr(base.data.func, name)
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        data: Bound = func.data
+        args = [data.self, *call.args]
+        if isinstance(data.func.data, Function):
+            return machine.call_function(data.func.data, args, call.kwargs, call.site)
+        return machine.call(data.func, args, call.kwargs, call.site)
+
+
+@of(Partial)
+class WithArguments(Invocable):
+    """A function of which some arguments are given."""
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        data: Partial = base.data
+        known = {"func": data.func, "args": Value(tuple(data.args)), "keywords": Value(data.kwargs)}
+        return known.get(name, unknown(name))
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        data: Partial = func.data
+        kwargs = {**data.kwargs, **call.kwargs}
+        return machine.call(data.func, [*data.args, *call.args], kwargs, call.site)
+
+
+def bind(machine: Machine, found: Value, owner: Value, cls: Class) -> Value:
+    """What an object of `cls` has under the name of a class attribute."""
+    function = found.data
+    if not isinstance(function, Function) or function.kind == "staticmethod":
+        return found
+    if function.kind == "property":
+        return machine.call_function(function, [owner], {}, Site(function.module.file, 1))
+    if function.kind == "classmethod":
+        return Value(Bound(found, Value(cls)), found.origin)
+    return Value(Bound(found, owner), found.origin)

@@ -1,0 +1,222 @@
+"""Objects of the repository's classes, and `super()` of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedmate.agent.interp import classes
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import native
+from schedmate.agent.interp.objects import NOWHERE, Class, Instance, Native, Site, Super, Symbol
+from schedmate.agent.interp.values.base import (
+    Kind,
+    copy_shallow,
+    iterate,
+    kind,
+    missing,
+    of,
+    plain_key,
+    truth,
+)
+from schedmate.agent.interp.values.callables import bind
+from schedmate.agent.interp.values.mappings import fill, item
+from schedmate.agent.values import Value, unknown
+
+_RAW = ("__setattr__", "__getattribute__")
+
+
+@of(Instance)
+class Object(Kind):
+    """An object; `items` of its data are set where its class is built on dict or list."""
+
+    symbolic = True
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        data: Instance = base.data
+        if name in data.attrs:
+            return data.attrs[name]
+        if name == "__dict__":
+            return Value(data.attrs if data.items is None else data.items.data, base.origin)
+        if name == "__class__":
+            return Value(data.cls)
+        found = data.cls.lookup(name)
+        if found is not None:
+            return bind(machine, found, base, data.cls)
+        getter = data.cls.lookup("__getattr__")
+        held = _among_items(machine, base, name, getter)
+        if held is not None:
+            return held
+        if getter is not None and data.cls.method("__getattr__") and not name.startswith("__"):
+            return machine.call(getter, [base, Value(name)], {}, Site(data.cls.module.file, 1))
+        if getter is not None and data.mapping is not None and _is_get(getter):
+            return Value(None)
+        if name in _RAW:
+            return native(name, _raw_attribute(data))
+        for external in data.cls.external_bases():
+            if external != "object":
+                return Value(Symbol(f"{external}().{name}", base), base.origin)
+        return missing(machine, name, "AttributeError")
+
+    def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
+        data: Instance = base.data
+        found = data.cls.method(name)
+        if found is not None and found.setter:
+            machine.call_function(found.setter, [base, value], {}, NOWHERE)
+            return
+        items = data.mapping
+        if name == "__dict__" and value.data is data and items is not None:
+            data.attrs = items  # `self.__dict__ = self`
+            return
+        by_attribute = items is not None and data.cls.lookup("__getattr__") is not None
+        (items if items is not None and by_attribute else data.attrs)[name] = value
+
+    def delattr(self, base: Value, name: str) -> None:
+        base.data.attrs.pop(name, None)
+
+    def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
+        data: Instance = base.data
+        if data.is_named_tuple and isinstance(plain_key(index), int):
+            return machine.getitem(Value(iterate(base)), index)
+        items, own = data.mapping, data.cls.lookup("__missing__")
+        if items is not None:
+            if own is None or plain_key(index) in items:
+                return item(machine, base, items, index)
+            return machine.call(own, [base, index], {}, Site(data.cls.module.file, 1))
+        if data.items is not None:
+            return machine.getitem(data.items, index)
+        getter = data.cls.lookup("__getitem__")
+        if getter is None or data.cls.method("__getitem__") is None:
+            return unknown()
+        if classes.is_dataset(data.cls) or classes.is_network(data.cls):
+            return unknown()
+        return machine.call(getter, [base, index], {}, Site(data.cls.module.file, 1))
+
+    def setitem(self, machine: Machine, base: Value, index: Value, value: Value) -> None:
+        data: Instance = base.data
+        setter = data.cls.method("__setitem__")
+        if setter is not None:
+            machine.call_function(setter, [base, index, value], {}, NOWHERE)
+        elif data.items is not None:
+            kind(data.items).setitem(machine, data.items, index, value)
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        method = func.data.cls.method("__call__")
+        if method is None or classes.is_network(func.data.cls):
+            return unknown()
+        return machine.call_function(method, [func, *call.args], call.kwargs, call.site)
+
+    def truth(self, value: Value) -> bool | None:
+        data: Instance = value.data
+        if data.items is not None:
+            return truth(data.items)
+        return None if data.cls.lookup("__bool__") is not None else True
+
+    def iterate(self, value: Value) -> list[Value] | None:
+        data: Instance = value.data
+        if data.items is not None:
+            return iterate(data.items)
+        return list(data.attrs.values()) if data.is_named_tuple else None
+
+    def mapping(self, machine: Machine, value: Value) -> dict[Any, Value] | None:
+        data: Instance = value.data
+        return data.mapping
+
+    def key(self, value: Value) -> Any:
+        return value.data if value.data.is_member else None
+
+    def copy(self, value: Value) -> Value:
+        data: Instance = value.data
+        if data.is_member:
+            return value
+        held = copy_shallow(data.items) if data.items is not None else None
+        same = Instance(data.cls, dict(data.attrs), held, data.args, data.kwargs)
+        return Value(same, value.origin)
+
+    def has(self, machine: Machine, value: Value, name: str) -> bool | None:
+        data: Instance = value.data
+        if name == "__dict__" or name in data.attrs or data.cls.lookup(name) is not None:
+            return True
+        if name in (data.mapping or ()):
+            return True
+        if data.cls.lookup("__getattr__") is not None or data.cls.external_bases():
+            return None
+        return False
+
+    def class_of(self, value: Value) -> Class | None:
+        cls: Class = value.data.cls
+        return cls
+
+    def names(self, value: Value) -> set[str] | None:
+        data: Instance = value.data
+        return data.cls.names() | data.attrs.keys()
+
+    def attributes(self, value: Value) -> Value:
+        return Value(value.data.attrs, value.origin)
+
+
+def _among_items(machine: Machine, base: Value, name: str, getter: Value | None) -> Value | None:
+    """`base.name` where that is an item, or a method, of the mapping or list that it is."""
+    data: Instance = base.data
+    items = data.mapping
+    if items is not None and name in items:
+        held = items[name]
+        if getter is not None and isinstance(held.data, dict):
+            return Value(Instance(data.cls, items=held), held.origin)  # read by attribute as well
+        return held
+    if data.items is None:
+        return None
+    inner = Value(data.items.data, base.origin)
+    method = kind(inner).method(inner, name)
+    return method if isinstance(method.data, Native) else None
+
+
+def _is_get(getter: Value) -> bool:
+    """Whether `__getattr__ = dict.get`: what a mapping does not have is None."""
+    return isinstance(getter.data, Symbol) and getter.data.path.endswith(".get")
+
+
+@of(Super)
+class Above(Kind):
+    """`super()` inside a method."""
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        data: Super = base.data
+        owner = data.self.data
+        start = kind(data.self).class_of(data.self) or data.cls
+        order = start.mro()
+        position = order.index(data.cls) + 1 if data.cls in order else 1
+        for cls in order[position:]:
+            if name in cls.attrs:
+                return bind(machine, cls.attrs[name], data.self, start)
+        if isinstance(owner, Instance):
+            if owner.items is not None:
+                if name == "__init__" and owner.mapping is not None:
+                    return native("dict.__init__", _filling(owner.mapping))
+                return kind(owner.items).method(owner.items, name)
+            if name in (*_RAW, "__getattr__"):
+                return native(name, _raw_attribute(owner))
+        for external in data.cls.external_bases():
+            return Value(Symbol(f"{external}().{name}", data.self), data.self.origin)
+        return unknown(name)
+
+
+def _filling(items: dict[Any, Value]) -> Handler:
+    def call(machine: Machine, call: Invocation) -> Value:
+        fill(machine, items, call.args, call.kwargs)
+        return Value(None)
+
+    return call
+
+
+def _raw_attribute(owner: Instance) -> Handler:
+    def access(machine: Machine, call: Invocation) -> Value:
+        key = plain_key(call.args[0]) if call.args else None
+        if not isinstance(key, str):
+            return unknown()
+        if len(call.args) > 1:
+            owner.attrs[key] = call.args[1]
+            return Value(None)
+        return owner.attrs.get(key, unknown(key))
+
+    return access
