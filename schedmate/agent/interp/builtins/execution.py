@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from schedmate.agent.interp.expressions import evaluate
+from schedmate.agent.interp.evaluate.expressions import evaluate
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine

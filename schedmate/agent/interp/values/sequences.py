@@ -9,8 +9,8 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import bound
 from schedmate.agent.interp.objects import RangeOf, Site
-from schedmate.agent.interp.operators import binary
 from schedmate.agent.interp.values.base import Kind, Plain, iterate, missing, of, plain_key, truth
+from schedmate.agent.interp.values.operators import binary
 from schedmate.agent.sizes import MAX_DATA, MAX_KEY, measure
 from schedmate.agent.values import Origin, Value, unknown
 

@@ -7,12 +7,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from schedmate.agent.interp.comprehensions import comprehension
+from schedmate.agent.interp.evaluate.comprehensions import comprehension
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Function, Scope, Site
-from schedmate.agent.interp.operators import binary, compare
 from schedmate.agent.interp.passes import left_over
 from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, truth
+from schedmate.agent.interp.values.operators import binary, compare
 from schedmate.agent.sizes import MAX_DATA, characters, joined, specification, whole
 from schedmate.agent.values import UNSET, Origin, Unknown, Value, begun, unknown
 

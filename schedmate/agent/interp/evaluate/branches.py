@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from schedmate.agent.interp.expressions import evaluate
+from schedmate.agent.interp.evaluate.expressions import evaluate
 from schedmate.agent.interp.flow import Flow, Raised
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope

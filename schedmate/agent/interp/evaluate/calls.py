@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.definitions import is_generator
+from schedmate.agent.interp.evaluate.definitions import is_generator
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine

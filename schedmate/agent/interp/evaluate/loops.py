@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from schedmate.agent.interp.expressions import evaluate
+from schedmate.agent.interp.evaluate.expressions import evaluate
 from schedmate.agent.interp.flow import Flow
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Class, RangeOf, Scope

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from schedmate.agent.interp.branches import if_, match_
-from schedmate.agent.interp.definitions import define_class, define_function
-from schedmate.agent.interp.expressions import evaluate
+from schedmate.agent.interp.evaluate.branches import if_, match_
+from schedmate.agent.interp.evaluate.definitions import define_class, define_function
+from schedmate.agent.interp.evaluate.expressions import evaluate
+from schedmate.agent.interp.evaluate.loops import for_, while_
+from schedmate.agent.interp.evaluate.modules import import_, import_from
 from schedmate.agent.interp.flow import (
     ANY_ERROR,
     BREAK,
@@ -16,12 +18,10 @@ from schedmate.agent.interp.flow import (
     Raised,
     lineage,
 )
-from schedmate.agent.interp.loops import for_, while_
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.modules import import_, import_from
 from schedmate.agent.interp.objects import Function, Instance, Scope, Site
-from schedmate.agent.interp.operators import binary
 from schedmate.agent.interp.values.base import iterate, plain_key
+from schedmate.agent.interp.values.operators import binary
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Origin, Value
 
