@@ -31,6 +31,7 @@ from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisio
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Migrate, Preempt, Resize, View
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
+from schedmate.schedulers.sim.elastic.workload import physics_of
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
@@ -179,7 +180,7 @@ def test_published_reports_come_after_now(
     workload = read_trace(toys)
     tables = workload.tables
     assert tables is not None
-    physics = tables.physics(workload, CLUSTER, PUBLISHED, Sia)
+    physics = physics_of(workload, tables, CLUSTER, PUBLISHED, Sia)
     assert isinstance(physics, TablePhysics)
     physics.attach(SimpleNamespace(now=clock(rounds)))  # type: ignore[arg-type]
     done = 0.9 * physics.work[0]
@@ -323,7 +324,7 @@ def test_what_the_solver_cannot_do_in_time_is_counted(toys: Path) -> None:
         workload = read_trace(toys)
         tables = workload.tables
         assert tables is not None
-        physics = tables.physics(workload, CLUSTER, HONEST, Sia)
+        physics = physics_of(workload, tables, CLUSTER, HONEST, Sia)
 
         class Hurried(Sia):
             """Its solver has no time in the first minutes."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch import tree
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.control import LeaveSignal
+from schedmate.agent.launch.following import Shell
 from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.splitting import split_fields
 from schedmate.agent.launch.state import Piece, Text, joined, plain
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)

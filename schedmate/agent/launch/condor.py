@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Origin, Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.entry import Call
-    from schedmate.agent.launch.follow import Follower
 
 _ASSIGNMENT = re.compile(r"\s*+([+\w.]++)\s*+=(?!=)\s*+((?:.*\S)?)\s*")
 _QUEUE = re.compile(

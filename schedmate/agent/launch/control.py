@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch import conditions, patterns, tree
 from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.following import Shell
 from schedmate.agent.launch.state import State, joined, merge, plain
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.shell import Shell
 
 MAX_ITERATIONS = 100
 

@@ -6,20 +6,13 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.plan import LaunchPlan, Run
-from schedmate.agent.launch.resources import Facts
 from schedmate.agent.launch.state import token
-from schedmate.agent.launch.words import Heredoc
 from schedmate.agent.syntax import parse
 from schedmate.agent.values import Unknown, Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.follow import Follower
-    from schedmate.agent.launch.shell import Shell
 
 PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(-dbg|\.exe)?|pythonw")
 _WITH_VALUE = "WXQ"
@@ -34,26 +27,6 @@ _OF_PROGRAMS = frozenset(
      "pytorch_lightning", "accelerate", "deepspeed", "sklearn", "xgboost")
 )  # fmt: skip
 """What a program that trains imports, and a configuration file does not."""
-
-
-@dataclass(slots=True)
-class Call:
-    """A program with its arguments, environment and what outer launchers said."""
-
-    words: list[Value]
-    env: dict[str, Value]
-    cwd: str
-    facts: Facts
-    launchers: list[str]
-    sets: dict[str, str]
-    shell: Shell
-    line: int
-    heredoc: Heredoc | None = None
-
-    @property
-    def name(self) -> str:
-        """The program's base name."""
-        return posixpath.basename(token(self.words[0]))
 
 
 def python_options(words: Sequence[Value]) -> tuple[int, bool]:

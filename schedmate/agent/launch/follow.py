@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from schedmate.agent.budget import Budget
-from schedmate.agent.launch import tree
+from schedmate.agent.launch import following, tree
 from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.entry import Call, locate
+from schedmate.agent.launch.entry import locate
+from schedmate.agent.launch.following import Call
 from schedmate.agent.launch.launchers import rules
 from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.plan import Run
@@ -163,7 +164,7 @@ class Follower:
         name = last.words[0].bare if isinstance(last, tree.Simple) and last.words else None
         return None if name in self.rules.uncertain else True
 
-    def source(self, shell: Shell, arguments: list[Text]) -> None:
+    def source(self, shell: following.Shell, arguments: list[Text]) -> None:
         """`source file args`: a script of the repository read into the same shell."""
         state = shell.state
         path, _ = locate(self, to_value(arguments[0]), state.cwd, state.file)
@@ -182,7 +183,7 @@ class Follower:
 
     def command(
         self,
-        shell: Shell,
+        shell: following.Shell,
         arguments: list[Text],
         prefix: dict[str, Text],
         line: int,

@@ -12,20 +12,17 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedmate.agent.configs import read_config
 from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import Facts
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Value
 from schedmate.data import load
 from schedmate.errors import InputError
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.entry import Call
-    from schedmate.agent.launch.follow import Follower
 
 MAX_JOBS = 20
 MAX_DEPTH = 20

@@ -9,14 +9,10 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch.conditions import Decision
+from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.state import token
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.entry import Call
-    from schedmate.agent.launch.follow import Follower
 
 _NAMES = ("GNUmakefile", "makefile", "Makefile")
 _ASSIGNMENT = re.compile(r"(?:export\s++)?([\w.\-]++)\s*+(\?|:{1,3}|\+)?=\s*+(.*)")

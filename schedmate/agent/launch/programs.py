@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch import condor, jobfiles, makefile, tasks
 from schedmate.agent.launch.arguments import first_of_many, flags_of_pairs
@@ -13,7 +12,6 @@ from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.dockerfile import entrypoint
 from schedmate.agent.launch.entry import (
     PYTHON,
-    Call,
     console_script,
     find_file,
     is_program_file,
@@ -24,14 +22,12 @@ from schedmate.agent.launch.entry import (
     record,
     unknown_program,
 )
+from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import from_options
 from schedmate.agent.launch.scripts import batch, heredoc, inline, shell
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Origin, Unknown, Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.follow import Follower
 
 _COMMAND_FLAG = re.compile(r"-{1,2}(\w+[-_])?(command|cmd)")
 _ENV_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.entry import Call, find_file, missing
+from schedmate.agent.launch.entry import find_file, missing
+from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options, Table
 from schedmate.agent.launch.state import to_value, token
 from schedmate.agent.values import Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.follow import Follower
 
 
 def shell(follower: Follower, call: Call) -> Decision:

@@ -7,19 +7,18 @@ the same starting point and the states are merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch import arith, conditions, control, tree
+from schedmate.agent.launch.builtins import BUILTINS, Invocation
 from schedmate.agent.launch.conditions import Decision, Term
 from schedmate.agent.launch.control import LeaveSignal
 from schedmate.agent.launch.expand import Expander
+from schedmate.agent.launch.following import Follower
 from schedmate.agent.launch.lexer import Lexer
 from schedmate.agent.launch.parser import parse_tokens
 from schedmate.agent.launch.state import Piece, State, Text, joined, plain
+from schedmate.agent.launch.substitution import evaluate
 from schedmate.agent.launch.words import Substitution, Word
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.follow import Follower
 
 MAX_CALLS = 25
 
@@ -65,8 +64,6 @@ class Shell:
         return Shell(self.follower, self.state.copy(), self.depth)
 
     def _substitute(self, part: Substitution) -> Text:
-        from schedmate.agent.launch.substitution import evaluate
-
         origin = self.state.origin(part.line)
         if self.depth >= MAX_CALLS:
             return (Piece(part.raw, origin, known=False),)
@@ -151,8 +148,6 @@ class Shell:
         self, arguments: list[Text], prefix: dict[str, Text], line: int, node: tree.Simple
     ) -> Decision:
         """A command whose words are expanded: function, builtin or program."""
-        from schedmate.agent.launch.builtins import BUILTINS, Invocation
-
         name = joined(arguments[0])
         if name in self.state.functions:
             return self._call(name, arguments[1:])

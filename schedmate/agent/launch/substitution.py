@@ -5,17 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from schedmate.agent.launch import tree
 from schedmate.agent.launch.builtins import BUILTINS, Invocation
+from schedmate.agent.launch.following import Shell
 from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.state import Piece, Text, joined, plain
 from schedmate.agent.launch.words import Substitution
 from schedmate.agent.regex import for_text
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.shell import Shell
 
 MAX_SEQUENCE = 1_000
 MAX_TEXT = 10_000

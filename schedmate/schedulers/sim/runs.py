@@ -183,7 +183,9 @@ def run_policy(
     if workload.tables is not None:
         if plan.phases is not None:
             raise UsageError("--phases is not for elastic jobs, whose speeds are measured.")
-        own = workload.tables.physics(workload, plan.cluster, plan.parameters, type(made))
+        from schedmate.schedulers.sim.elastic.workload import physics_of
+
+        own = physics_of(workload, workload.tables, plan.cluster, plan.parameters, type(made))
     elif plan.phases is not None:
         from schedmate.schedulers.sim.world.phases import ChangingUse
 

@@ -13,7 +13,7 @@ from schedmate.schedulers.sim.requests import Jobs, Requests, RequestsOf
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
-    from schedmate.schedulers.sim.elastic.workload import Tables
+    from schedmate.schedulers.sim.elastic.tables import Tables
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from bisect import bisect_left
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -223,3 +224,11 @@ def _turned(placement: str) -> str:
 def _at(table: Floats, batch: float) -> tuple[float, float]:
     sizes, steps, syncs = table
     return float(np.interp(batch, sizes, steps)), float(np.interp(batch, sizes, syncs))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The measured tables of all applications of a workload, and where they are kept."""
+
+    folder: Path
+    applications: dict[str, Application]

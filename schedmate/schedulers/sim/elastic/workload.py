@@ -17,7 +17,7 @@ from schedmate.schedulers.goodput.agent import MOST_REPLICAS
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
-from schedmate.schedulers.sim.elastic.tables import Application
+from schedmate.schedulers.sim.elastic.tables import Application, Tables
 from schedmate.schedulers.sim.elastic.tables import applications as applications_known
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
@@ -26,26 +26,21 @@ CATEGORIES = ("adaptive", "scale-gpus", "rigid")
 """Which may change both batch size and GPUs, which GPUs only, and which neither."""
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The measured tables of all applications of a workload: they make its physics."""
-
-    folder: Path
-    applications: dict[str, Application]
-
-    def physics(
-        self, workload: Workload, cluster: Cluster, parameters: Parameters, policy: type[Policy]
-    ) -> TablePhysics:
-        """How the jobs of this workload (or a part of it) progress on this cluster."""
-        batches = [
-            None if policy.adapts_batch and category == CATEGORIES[0] else int(batch or 0)
-            for category, batch in zip(
-                workload.categories, workload.columns["batch_size"], strict=True
-            )
-        ]
-        applications = [self.applications[name] for name in workload.configs]
-        asked = [int(batch or 0) or None for batch in workload.columns["batch_size"]]
-        return TablePhysics(workload.jobs, applications, batches, cluster, parameters, asked)
+def physics_of(
+    workload: Workload,
+    tables: Tables,
+    cluster: Cluster,
+    parameters: Parameters,
+    policy: type[Policy],
+) -> TablePhysics:
+    """How the jobs of this workload (or a part of it) progress on this cluster."""
+    batches = [
+        None if policy.adapts_batch and category == CATEGORIES[0] else int(batch or 0)
+        for category, batch in zip(workload.categories, workload.columns["batch_size"], strict=True)
+    ]
+    applications = [tables.applications[name] for name in workload.configs]
+    asked = [int(batch or 0) or None for batch in workload.columns["batch_size"]]
+    return TablePhysics(workload.jobs, applications, batches, cluster, parameters, asked)
 
 
 def read(
