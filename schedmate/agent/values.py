@@ -38,6 +38,27 @@ class Value:
     origin: Origin | None = None
 
     @property
+    def text(self) -> str | None:
+        """The data where it is a text."""
+        return self.data if isinstance(self.data, str) else None
+
+    @property
+    def mapping(self) -> dict[Any, Value] | None:
+        """The data where it is a mapping."""
+        return self.data if isinstance(self.data, dict) else None
+
+    @property
+    def sequence(self) -> list[Value] | tuple[Value, ...] | None:
+        """The data where it is a list or a tuple."""
+        return self.data if isinstance(self.data, list | tuple) else None
+
+    @property
+    def number(self) -> int | float | None:
+        """The data where it is a number; truth values are none."""
+        plain = isinstance(self.data, int | float) and not isinstance(self.data, bool)
+        return self.data if plain else None
+
+    @property
     def known(self) -> bool:
         """Whether this is plain data all the way down, of a size that can be written out."""
         return is_plain(self.data)

@@ -57,7 +57,7 @@ class Interpreter(Machine):
 
     def _at_hand(self, first: Value, second: Value) -> Value:
         """Of two paths to one kind of file the one that is in the repository, else unknown."""
-        paths = [value for value in (first, second) if isinstance(value.data, str)]
+        paths = [value for value in (first, second) if value.text is not None]
         kinds = {splitext(value.data)[1] for value in paths}
         if len(paths) == 2 and len(kinds) == 1 and "" not in kinds:
             held = [value for value in paths if self.sources.locate(value.data) is not None]

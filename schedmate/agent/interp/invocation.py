@@ -32,6 +32,11 @@ class Invocation:
         """The argument under the first of `names` that was given, else the one at `position`."""
         return given(self.args, self.kwargs, position, names)
 
+    def text(self, position: int | None, *names: str) -> str | None:
+        """The same where it is a known text."""
+        found = given(self.args, self.kwargs, position, names)
+        return found.text if found is not None else None
+
 
 def given(
     args: list[Value], kwargs: dict[str, Value], position: int | None, names: tuple[str, ...]

@@ -32,10 +32,15 @@ def length_of(value: Value) -> Value:
     return Value(Passes("len", data=value.data, epochs=Value(1)))
 
 
+def of(value: Value) -> Passes | None:
+    """The count that a value is, None where it is none."""
+    return value.data if isinstance(value.data, Passes) else None
+
+
 def same(args: list[Value]) -> Value | None:
     """`ceil(count)`, `max(count, 1)`: the count itself."""
-    counts = [value for value in args if isinstance(value.data, Passes)]
-    small = all(_small(value) for value in args if not isinstance(value.data, Passes))
+    counts = [value for value in args if of(value)]
+    small = all(_small(value) for value in args if not of(value))
     return counts[0] if len(counts) == 1 and small else None
 
 
@@ -48,30 +53,35 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
 
     None where that says nothing.
     """
-    a, b = left.data, right.data
-    if not isinstance(a, Passes) and not isinstance(b, Passes):
-        long = _number(left) and a >= _MANY and op in (ast.Div, ast.FloorDiv)
-        return Value(Passes("passes", steps=left)) if long else None
+    a, b = of(left), of(right)
+    if a is None and b is None:
+        long = left.number is not None and left.number >= _MANY
+        return Value(Passes("passes", steps=left)) if long and op in _SHARES else None
     if op is ast.Mult:
-        count, factor = (left, right) if isinstance(a, Passes) else (right, left)
-        held = count.data
-        if isinstance(held, Passes) and held.epochs is not None and _number(factor):
-            times = held.epochs.data * factor.data
+        held, factor = (a, right) if a is not None else (b, left)
+        if held is not None and held.epochs is not None and factor.number is not None:
+            times = held.epochs.data * factor.number
             made = Value(times, factor.origin if times == factor.data else here)
             return Value(Passes("len", data=held.data, epochs=made))
-    if op in (ast.Div, ast.FloorDiv):
-        if isinstance(a, Passes) and isinstance(b, Passes):
-            if _alike(a.data, b.data) and a.epochs is not None and b.epochs is not None:
-                quotient = a.epochs.data / b.epochs.data
-                whole = int(quotient) if quotient == int(quotient) else quotient
-                return Value(whole, a.epochs.origin)
+    if op in _SHARES:
+        return _shared(a, b, left, right)
+    return same([left, right]) if op in (ast.Add, ast.Sub) else None
+
+
+_SHARES = (ast.Div, ast.FloorDiv)
+
+
+def _shared(a: Passes | None, b: Passes | None, left: Value, right: Value) -> Value | None:
+    """`left / right` with one count in each of them, or in one."""
+    if a is not None and b is not None:
+        if not _alike(a.data, b.data) or a.epochs is None or b.epochs is None:
             return None
-        if isinstance(a, Passes) and a.epochs is not None and not isinstance(b, str):
-            return left  # steps of several samples each
-        if isinstance(b, Passes) and b.epochs is not None and b.epochs.data == 1 and _number(left):
-            return Value(Passes("passes", data=b.data, steps=left))
-    if op in (ast.Add, ast.Sub):
-        return same([left, right])
+        quotient = a.epochs.data / b.epochs.data
+        return Value(int(quotient) if quotient == int(quotient) else quotient, a.epochs.origin)
+    if a is not None and a.epochs is not None and right.text is None:
+        return left  # steps of several samples each
+    if b is not None and b.epochs is not None and b.epochs.data == 1 and left.number is not None:
+        return Value(Passes("passes", data=b.data, steps=left))
     return None
 
 
@@ -87,7 +97,7 @@ def left_over(node: ast.BinOp, total: Value, done: Value) -> bool:
     return (
         isinstance(node.op, ast.Sub)
         and not done.known
-        and _number(total)
+        and total.number is not None
         and _COME.search(ast.unparse(node.right)) is not None
     )
 
@@ -98,9 +108,5 @@ def _alike(a: object, b: object) -> bool:
     return a is b
 
 
-def _number(value: Value) -> bool:
-    return isinstance(value.data, int | float) and not isinstance(value.data, bool)
-
-
 def _small(value: Value) -> bool:
-    return _number(value) and abs(value.data) <= 1
+    return value.number is not None and abs(value.number) <= 1

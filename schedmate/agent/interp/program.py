@@ -119,7 +119,7 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
     cwd = root / plan.cwd
     roots = [cwd] if plan.module is not None else [entry.parent, cwd]
     extra = plan.env.get("PYTHONPATH")
-    if extra is not None and isinstance(extra.data, str):
+    if extra is not None and extra.text is not None:
         # joining an absolute part gives that part
         roots.extend(cwd / part for part in extra.data.split(":") if part)
     projects = [root, *(folder for folder in _above(root, entry) if _is_project(folder))]

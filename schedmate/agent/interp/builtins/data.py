@@ -177,7 +177,7 @@ def _numeric(name: str) -> Handler:
 
     def apply(machine: Machine, call: Invocation) -> Value:
         args = call.args
-        if len(args) == 1 and isinstance(args[0].data, list | tuple) and name != "abs":
+        if len(args) == 1 and args[0].sequence is not None and name != "abs":
             args = list(args[0].data)
             if name in ("sum", "any", "all"):
                 args = [Value(args)]

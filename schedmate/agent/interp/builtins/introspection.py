@@ -64,7 +64,7 @@ def _types(machine: Machine, name: str) -> tuple[type, ...] | None:
 
 def is_instance(machine: Machine, value: Value, of: Value) -> bool | None:
     """`isinstance(value, of)`, None when it cannot be decided."""
-    if isinstance(of.data, tuple | list):
+    if of.sequence is not None:
         if measure(of.data, limit=MAX_DATA) is None:
             return None
         outcomes = [is_instance(machine, value, item) for item in of.data]
@@ -109,7 +109,7 @@ def _issubclass(machine: Machine, call: Invocation) -> Value:
 
 
 def _getattr(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) < 2 or not isinstance(call.args[1].data, str):
+    if len(call.args) < 2 or call.args[1].text is None:
         return unknown()
     machine.observer.looks_up(call.args[1].data)
     found = kind(call.args[0]).has(machine, call.args[0], call.args[1].data)
@@ -124,20 +124,20 @@ def _getattr(machine: Machine, call: Invocation) -> Value:
 
 
 def _hasattr(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 2 and isinstance(call.args[1].data, str):
+    if len(call.args) == 2 and call.args[1].text is not None:
         found = kind(call.args[0]).has(machine, call.args[0], call.args[1].data)
         return unknown() if found is None else Value(found)
     return unknown()
 
 
 def _setattr(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 3 and isinstance(call.args[1].data, str):
+    if len(call.args) == 3 and call.args[1].text is not None:
         machine.setattr(call.args[0], call.args[1].data, call.args[2])
     return Value(None)
 
 
 def _delattr(machine: Machine, call: Invocation) -> Value:
-    if machine.certain and len(call.args) == 2 and isinstance(call.args[1].data, str):
+    if machine.certain and len(call.args) == 2 and call.args[1].text is not None:
         kind(call.args[0]).delattr(call.args[0], call.args[1].data)
     return Value(None)
 
@@ -176,7 +176,7 @@ def _callable(machine: Machine, call: Invocation) -> Value:
         return unknown()
     if kind(call.first).callable_:
         return Value(True)
-    plain = call.first.known or isinstance(call.first.data, dict)
+    plain = call.first.known or call.first.mapping is not None
     return Value(False) if plain else unknown()
 
 

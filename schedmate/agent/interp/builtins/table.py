@@ -31,11 +31,7 @@ def _type(machine: Machine, call: Invocation) -> Value:
         if call.args[0].known or isinstance(data, dict | list | tuple):
             name = "NoneType" if data is None else type(data).__name__
             return BUILTINS.get(name, unknown())
-    if (
-        len(call.args) == 3
-        and isinstance(call.args[0].data, str)
-        and isinstance(call.args[2].data, dict)
-    ):
+    if len(call.args) == 3 and call.args[0].text is not None and call.args[2].mapping is not None:
         return _new_class(machine, call.args[0].data, call.args[1], call.args[2].data, call.site)
     return unknown()
 

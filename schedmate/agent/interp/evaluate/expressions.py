@@ -70,7 +70,7 @@ def _joined(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
         spec = ""
         if piece.format_spec is not None:
             spec_value = evaluate(machine, piece.format_spec, scope)
-            spec = spec_value.data if isinstance(spec_value.data, str) else ""
+            spec = spec_value.text or ""
         try:
             parts.append(format(value.data, spec) if specification(spec) else str(value.data))
         except (ValueError, TypeError, OverflowError):
@@ -181,7 +181,7 @@ def _ifexp(machine: Machine, node: ast.IfExp, scope: Scope) -> Value:
         second = evaluate(machine, node.orelse, scope)
     if second.data == [] and not first.known:
         return first  # files of a folder, none where it is not there
-    if isinstance(second.data, str) and _from_environment(machine, node.test, scope):
+    if second.text is not None and _from_environment(machine, node.test, scope):
         return second
     return machine.join(first, second)
 

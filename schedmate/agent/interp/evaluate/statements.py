@@ -19,7 +19,7 @@ from schedmate.agent.interp.flow import (
     lineage,
 )
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Function, Instance, Scope, Site
+from schedmate.agent.interp.objects import Instance, Scope, Site
 from schedmate.agent.interp.values.base import iterate, plain_key
 from schedmate.agent.interp.values.operators import binary
 from schedmate.agent.sizes import MAX_DATA
@@ -73,7 +73,7 @@ def _augassign(machine: Machine, node: ast.AugAssign, scope: Scope) -> None:
             machine.charge(len(added))
             left.data.extend(added)
         return
-    if isinstance(left.data, dict) and isinstance(node.op, ast.BitOr):
+    if left.mapping is not None and isinstance(node.op, ast.BitOr):
         mapping = machine.mapping(right) or {}
         machine.charge(len(mapping))
         left.data.update(mapping)
@@ -165,10 +165,10 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flo
     for item in node.items:
         value = evaluate(machine, item.context_expr, scope)
         if isinstance(value.data, Instance):
-            enter = value.data.cls.lookup("__enter__")
-            if enter is not None and isinstance(enter.data, Function):
+            enter = value.data.cls.method("__enter__")
+            if enter is not None:
                 site = Site(scope.module.file, node.lineno)
-                value = machine.call_function(enter.data, [value], {}, site)
+                value = machine.call_function(enter, [value], {}, site)
         if item.optional_vars is not None:
             machine.assign(item.optional_vars, value, scope)
     return execute(machine, node.body, scope)

@@ -31,7 +31,7 @@ def path_join(machine: Machine, call: Invocation) -> Value:
             return begun(posixpath.join(*start), origin_of(*call.args), joint="/")
         if parts and isinstance(parts[0], Unknown) and (parts[0].text or "").endswith(UNSAID):
             return call.args[0]
-        known = next((a for a in reversed(call.args) if isinstance(a.data, str)), None)
+        known = next((a for a in reversed(call.args) if a.text is not None), None)
         return unknown(known.data if known is not None else None, origin_of(*call.args))
     if joined(parts, "/") > MAX_PATH:
         return unknown(origin=origin_of(*call.args))
@@ -41,7 +41,7 @@ def path_join(machine: Machine, call: Invocation) -> Value:
 def _path_function(function: Callable[[str], Any]) -> Handler:
     def apply(machine: Machine, call: Invocation) -> Value:
         value = call.first
-        if not isinstance(value.data, str) or len(value.data) > MAX_PATH:
+        if value.text is None or len(value.data) > MAX_PATH:
             return unknown(origin=value.origin)
         result = function(value.data)
         if isinstance(result, tuple):
@@ -61,7 +61,7 @@ def is_folder(machine: Machine, call: Invocation) -> Value:
 
 
 def _found(machine: Machine, path: Value) -> Path | None:
-    if not isinstance(path.data, str):
+    if path.text is None:
         return None
     return machine.sources.locate(path.data) or mislaid(machine, path)
 
@@ -73,7 +73,7 @@ def is_file(machine: Machine, call: Invocation) -> Value:
 
 def listdir(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else Value(".")
-    found = machine.sources.locate(path.data) if isinstance(path.data, str) else None
+    found = machine.sources.locate(path.data) if path.text is not None else None
     if found is None or not is_dir(found):
         return unknown()
     names = [child.name for child in children(found)][:MAX_LISTING]

@@ -35,12 +35,12 @@ def store(machine: Machine, call: Invocation) -> Value:
     name = call.argument(1, "name")
     node = call.argument(2, "node")
     group = call.argument(0, "group")
-    if name is None or node is None or not isinstance(name.data, str):
+    if name is None or node is None or name.text is None:
         return Value(None)
     tree = omega_structured(
         machine, Invocation("omegaconf.OmegaConf.structured", [node], {}, call.site)
     )
-    prefix = f"{group.data}/" if group is not None and isinstance(group.data, str) else ""
+    prefix = f"{group.data}/" if group is not None and group.text is not None else ""
     held: dict[str, Value] = machine.shared.setdefault("hydra_store", {})
     held[prefix + name.data] = plain_tree(tree)
     return Value(None)
@@ -91,7 +91,7 @@ def _register_resolvers(machine: Machine, function: Function) -> None:
 
 
 def _text(value: Value) -> str | None:
-    return value.data if isinstance(value.data, str) else None
+    return value.text
 
 
 def _folder(machine: Machine, module: Path, path: str | None, given: bool) -> Path:
@@ -146,7 +146,7 @@ def initialize(machine: Machine, call: Invocation) -> Value:
 def initialize_module(machine: Machine, call: Invocation) -> Value:
     """`hydra.initialize_config_module("package.configs")`."""
     name = call.argument(0, "config_module")
-    if name is not None and isinstance(name.data, str):
+    if name is not None and name.text is not None:
         machine.shared["hydra_path"] = f"pkg://{name.data}"
     return unknown()
 
@@ -188,9 +188,9 @@ def build(
     machine: Machine, config: Value, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
     """Make what a config with a `_target_` or `class_path` describes; leave other values."""
-    if isinstance(config.data, list | tuple):
+    if config.sequence is not None:
         return Value([build(machine, item, [], {}, site) for item in config.data], config.origin)
-    if not isinstance(config.data, dict):
+    if config.mapping is None:
         if isinstance(config.data, Instance):
             mapping = machine.mapping(config) or config.data.attrs
             if any(key in mapping for key in class_keys("path")):
@@ -230,7 +230,7 @@ def resolve(machine: Machine, target: Value) -> Value:
     """The class or function a dotted name means."""
     if isinstance(target.data, Class | Function | Symbol | Partial):
         return target
-    if not isinstance(target.data, str):
+    if target.text is None:
         return unknown()
     parts = target.data.replace(":", ".").split(".")
     for count in range(len(parts) - 1, 0, -1):

@@ -19,7 +19,7 @@ from schedmate.paths import children, is_dir, is_file
 
 def import_module(machine: Machine, call: Invocation) -> Value:
     name = call.argument(0, "name")
-    if name is None or not isinstance(name.data, str):
+    if name is None or name.text is None:
         return unknown()
     text = name.data
     importer = machine.frames[-1].scope.module
@@ -45,9 +45,7 @@ def spec_from_file(machine: Machine, call: Invocation) -> Value:
     """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
     path = call.argument(1, "location", "path", "pathname")
     found = (
-        machine.sources.locate(path.data)
-        if path is not None and isinstance(path.data, str)
-        else None
+        machine.sources.locate(path.data) if path is not None and path.text is not None else None
     )
     if found is None or found.suffix != ".py":
         return unknown()
@@ -64,10 +62,10 @@ def iter_modules(machine: Machine, call: Invocation) -> Value:
     """`pkgutil.iter_modules([folder], prefix)` and `walk_packages`: (finder, name, is package)."""
     folders = iterate(call.argument(0, "path") or unknown()) or []
     prefix = call.argument(1, "prefix")
-    before = prefix.data if prefix is not None and isinstance(prefix.data, str) else ""
+    before = (prefix.text if prefix is not None else None) or ""
     found: list[tuple[str, bool]] = []
     for folder in folders:
-        place = machine.sources.locate(folder.data) if isinstance(folder.data, str) else None
+        place = machine.sources.locate(folder.data) if folder.text is not None else None
         if place is not None and is_dir(place):
             found.extend(_modules_in(place, before, call.path.endswith("walk_packages")))
     if not found:
@@ -106,7 +104,7 @@ def package_file(machine: Machine, call: Invocation) -> Value:
     """`pkg_resources.resource_filename(package, path)`; what packaging copies is at the root."""
     given = call.argument(1, "resource_name")
     folder = package_files(machine, call).data
-    if given is None or not isinstance(given.data, str):
+    if given is None or given.text is None:
         return unknown()
     beside = f"{folder}/{given.data}" if isinstance(folder, str) else given.data
     found = machine.sources.locate(beside) or machine.sources.locate(given.data)

@@ -13,7 +13,6 @@ from schedmate.agent.interp.natives import native
 from schedmate.agent.interp.objects import (
     Call,
     Class,
-    Function,
     Instance,
     Site,
 )
@@ -33,9 +32,9 @@ def trainer_fit(machine: Machine, call: Invocation) -> Value | None:
         if target is None or not isinstance(target.data, Instance):
             continue
         for name, args in hooks:
-            method = target.data.cls.lookup(name)
-            if method is not None and isinstance(method.data, Function):
-                machine.call_function(method.data, [target, *args], {}, call.site)
+            method = target.data.cls.method(name)
+            if method is not None:
+                machine.call_function(method, [target, *args], {}, call.site)
     return Value(None)
 
 
@@ -93,20 +92,20 @@ def lightning_cli(machine: Machine, call: Invocation) -> Value:
 
 def _into_init(config: Value, key: str) -> str:
     head, _, rest = key.partition(".")
-    section = config.data.get(head) if isinstance(config.data, dict) else None
-    if section is not None and isinstance(section.data, dict) and "class_path" in section.data:
+    section = config.data.get(head) if config.mapping is not None else None
+    if section is not None and section.mapping is not None and "class_path" in section.data:
         return key if rest.startswith(("init_args", "class_path")) else f"{head}.init_args.{rest}"
     return key
 
 
 def _layer(machine: Machine, config: Value, path: Value, subcommand: object) -> Value:
     loaded = read_file(machine, path)
-    if loaded is None or not isinstance(loaded.data, dict):
+    if loaded is None or loaded.mapping is None:
         return config
     inner = loaded.data.get(subcommand)
-    if inner is not None and isinstance(inner.data, dict) and "model" not in loaded.data:
+    if inner is not None and inner.mapping is not None and "model" not in loaded.data:
         loaded = inner
-    if not isinstance(loaded.data, dict):
+    if loaded.mapping is None:
         return config
     return merge(config, plain_tree(loaded))
 
@@ -142,9 +141,9 @@ def _constructed(machine: Machine, instance: Value, call: Invocation) -> Value |
     bases = {classes.last(base) for base in instance.data.cls.external_bases()}
     if bases.isdisjoint(("LightningCLI", "CLI")):
         return None
-    method = instance.data.cls.lookup("add_arguments_to_parser")
-    if method is not None and isinstance(method.data, Function):
-        machine.call_function(method.data, [instance, unknown("parser")], {}, call.site)
+    method = instance.data.cls.method("add_arguments_to_parser")
+    if method is not None:
+        machine.call_function(method, [instance, unknown("parser")], {}, call.site)
     lightning_cli(machine, call)
     return instance
 

@@ -37,7 +37,7 @@ def command(machine: Machine, call: Invocation) -> Value | None:
 
 
 def _command(machine: Machine, given: Value | None) -> None:
-    if given is not None and isinstance(given.data, str):
+    if given is not None and given.text is not None:
         _start(machine, given.data, {given.data: given})
     elif given is not None and isinstance(given.data, Unknown) and given.data.text:
         # a port, say, that is drawn anew each time
@@ -89,9 +89,7 @@ def run_path(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_path(path, run_name="__main__")`."""
     path = call.argument(0, "path_name")
     found = (
-        machine.sources.locate(path.data)
-        if path is not None and isinstance(path.data, str)
-        else None
+        machine.sources.locate(path.data) if path is not None and path.text is not None else None
     )
     return _run_file(machine, call, found)
 

@@ -10,7 +10,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
 from schedmate.agent.interp.libs.documented import config_defaults
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Class, Function, Instance
+from schedmate.agent.interp.objects import Class, Instance
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.trees import attr_tree, plain_tree
 from schedmate.agent.values import Value, unknown
@@ -56,9 +56,9 @@ def dassl_trainer(machine: Machine, call: Invocation) -> Value:
     if isinstance(made.data, Instance):
         made.data.attrs.setdefault("cfg", config)
     for hook in _DATA_HOOKS:
-        method = cls.data.lookup(hook)
-        if method is not None and isinstance(method.data, Function):
-            machine.call_function(method.data, [made], {}, call.site)
+        method = cls.data.method(hook)
+        if method is not None:
+            machine.call_function(method, [made], {}, call.site)
     machine.record("dassl.engine.TrainerBase().evaluate", [], {}, call.site)
     return made
 

@@ -98,8 +98,8 @@ def wandb_init(machine: Machine, call: Invocation) -> Value:
 def deepspeed_initialize(machine: Machine, call: Invocation) -> Value:
     config = call.kwargs.get("config") or call.kwargs.get("config_params")
     if config is not None:
-        loaded = read_file(machine, config) if isinstance(config.data, str) else config
-        if loaded is not None and isinstance(loaded.data, dict):
+        loaded = read_file(machine, config) if config.text is not None else config
+        if loaded is not None and loaded.mapping is not None:
             machine.observer.settings("deepspeed", loaded, "config")
     model = call.argument(1, "model") or unknown()
     optimizer = call.argument(2, "optimizer") or unknown()

@@ -29,7 +29,7 @@ from schedmate.agent.values import UNSET, Unknown, Value, unknown
 def environ_get(machine: Machine, call: Invocation) -> Value:
     name = call.argument(0, "key")
     default = call.argument(1, "default")
-    if name is not None and isinstance(name.data, str) and name.data in machine.environ:
+    if name is not None and name.text is not None and name.data in machine.environ:
         return machine.environ[name.data]
     if default is not None:
         return default
@@ -41,7 +41,7 @@ def environ_copy(machine: Machine, call: Invocation) -> Value:
 
 
 def environ_setdefault(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 2 and isinstance(call.args[0].data, str):
+    if len(call.args) == 2 and call.args[0].text is not None:
         return machine.environ.setdefault(call.args[0].data, call.args[1])
     return unknown()
 
@@ -103,7 +103,7 @@ def default_dict(machine: Machine, call: Invocation) -> Value:
 
 def literal(machine: Machine, call: Invocation) -> Value:
     text = call.first
-    if not isinstance(text.data, str) or len(text.data) > 5000:
+    if text.text is None or len(text.data) > 5000:
         return unknown(origin=text.origin)
     try:
         return wrap(ast.literal_eval(text.data.strip()), text.origin)
@@ -119,7 +119,7 @@ def exit_(machine: Machine, call: Invocation) -> Value:
 
 def strtobool(machine: Machine, call: Invocation) -> Value:
     text = call.first
-    if not isinstance(text.data, str):
+    if text.text is None:
         return unknown(origin=text.origin)
     return Value(text.data.lower() in ("y", "yes", "t", "true", "on", "1"), text.origin)
 

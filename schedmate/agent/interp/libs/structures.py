@@ -7,7 +7,7 @@ from typing import Any
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Class, Function, Instance, Native
+from schedmate.agent.interp.objects import AttrDict, Class, Instance, Native
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values import construction
 from schedmate.agent.interp.values.base import iterate
@@ -20,11 +20,11 @@ from schedmate.agent.values import Value, unknown
 def named_tuple(machine: Machine, call: Invocation) -> Value:
     """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
     given = call.argument(1, "field_names")
-    if given is None or (isinstance(given.data, str) and len(given.data) > MAX_DATA):
+    if given is None or (given.text is not None and len(given.data) > MAX_DATA):
         return unknown()
     names = (
         given.data.replace(",", " ").split()
-        if isinstance(given.data, str)
+        if given.text is not None
         else [i.data for i in iterate(given) or []]
     )
     last = iterate(call.kwargs.get("defaults", Value([]))) or []
@@ -43,7 +43,7 @@ def as_dict(machine: Machine, call: Invocation) -> Value:
     value = call.first
     if isinstance(value.data, Instance) or type(value.data) is dict:
         return _mapping(deep_copy(value)) if bounded(value) else unknown(origin=value.origin)
-    if isinstance(value.data, dict):
+    if value.mapping is not None:
         return deep_copy(Value(dict(value.data), value.origin))
     return unknown()
 
@@ -69,9 +69,9 @@ def replace(machine: Machine, call: Invocation) -> Value:
     for key, value in call.kwargs.items():
         machine.setattr(made, key, value)
     if isinstance(made.data, Instance):
-        again = made.data.cls.lookup("__post_init__")
-        if again is not None and isinstance(again.data, Function):
-            machine.call_function(again.data, [made], {}, call.site)
+        again = made.data.cls.method("__post_init__")
+        if again is not None:
+            machine.call_function(again, [made], {}, call.site)
     return made
 
 

@@ -86,6 +86,14 @@ class Kind:
         """The value as a key of a mapping, None when it is none."""
         return None
 
+    def is_same(self, one: Value, other: Value) -> bool | None:
+        """Whether it and another symbolic value are the same thing."""
+        return one.data is other.data
+
+    def equals(self, value: Value, plain: Value) -> bool | None:
+        """Whether it equals plain data, though it is none; None when that cannot be decided."""
+        return None
+
     def copy(self, value: Value) -> Value:
         """A copy that shares its items."""
         return value
@@ -162,7 +170,7 @@ def copy_shallow(value: Value) -> Value:
 
 def several(value: Value) -> list[Value]:
     """The items of a sequence, or the one value there is."""
-    return list(value.data) if isinstance(value.data, list | tuple) else [value]
+    return list(value.data) if value.sequence is not None else [value]
 
 
 def missing(machine: Machine, name: str, error: str) -> Value:

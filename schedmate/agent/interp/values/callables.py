@@ -51,6 +51,9 @@ class Modelled(Invocable):
     symbolic = True
     hands_on = False
 
+    def is_same(self, one: Value, other: Value) -> bool | None:
+        return isinstance(other.data, Native) and bool(one.data.name == other.data.name)
+
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
         call.path = func.data.name
         answer: Value | None = func.data.model(machine, call)

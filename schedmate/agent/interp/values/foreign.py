@@ -52,6 +52,11 @@ class Name(Kind):
         call.path, call.base = func.data.path, func.data.base
         return machine.external(call)
 
+    def is_same(self, one: Value, other: Value) -> bool | None:
+        if not isinstance(other.data, Symbol):
+            return False
+        return True if one.data.path == other.data.path else None
+
     def has(self, machine: Machine, value: Value, name: str) -> bool | None:
         return False if classes.is_foreign(name) else None
 

@@ -125,6 +125,22 @@ class Object(Kind):
     def key(self, value: Value) -> Any:
         return value.data if value.data.is_member else None
 
+    def is_same(self, one: Value, other: Value) -> bool | None:
+        data: Instance = one.data
+        if data is other.data:
+            return True
+        own = classes.is_record(data.cls) or data.cls.lookup("__eq__") is not None
+        return None if own else False
+
+    def equals(self, value: Value, plain: Value) -> bool | None:
+        data: Instance = value.data
+        if not data.cls.members:
+            return None
+        # a member of an enum of strings or numbers equals its value; other members nothing
+        bases = {classes.last(base) for base in data.cls.external_bases()}
+        held = data.attrs.get("value", unknown())
+        return not bases.isdisjoint(classes.PLAIN_ENUMS) and bool(held.plain() == plain.plain())
+
     def copy(self, value: Value) -> Value:
         data: Instance = value.data
         if data.is_member:
@@ -161,7 +177,7 @@ def _among_items(machine: Machine, base: Value, name: str, getter: Value | None)
     items = data.mapping
     if items is not None and name in items:
         held = items[name]
-        if getter is not None and isinstance(held.data, dict):
+        if getter is not None and held.mapping is not None:
             return Value(Instance(data.cls, items=held), held.origin)  # read by attribute as well
         return held
     if data.items is None:

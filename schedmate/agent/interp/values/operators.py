@@ -8,20 +8,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from schedmate.agent.interp import classes, passes
+from schedmate.agent.interp import passes
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     AttrDict,
-    Call,
-    Class,
-    Function,
-    Instance,
-    Module,
-    Native,
     PathStr,
-    Symbol,
+    path_of,
 )
-from schedmate.agent.interp.values.base import iterate, origin_of, plain_key
+from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key
 from schedmate.agent.sizes import (
     MAX_DATA,
     MAX_PATH,
@@ -32,7 +26,7 @@ from schedmate.agent.sizes import (
     repeated,
     whole,
 )
-from schedmate.agent.values import UNSAID, Origin, Unknown, Value, begun, unknown
+from schedmate.agent.values import UNSAID, Origin, Value, begun, unknown
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -60,32 +54,40 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> Value:
     """`left op right` on plain data within size limits, else unknown."""
-    a, b = left.data, right.data
     origin = origin_of(left, right) or here
-    if op is ast.Div and isinstance(a, str):
-        if isinstance(b, str):
-            if len(a) + len(b) > MAX_PATH:
-                return unknown(origin=origin)
-            return Value(PathStr(b if b.startswith("/") else f"{a.rstrip('/')}/{b}"), origin)
-        return begun(a, origin, joint="/")
-    if op is ast.BitOr and isinstance(a, dict) and isinstance(b, dict):
-        return Value({**a, **b}, origin)
-    if op is ast.Mod and isinstance(a, str):
-        return _percent(a, right, origin)
-    if isinstance(a, list | tuple) or isinstance(b, list | tuple):
-        return _sequence_op(op, a, b, origin)
+    text = left.text
+    if op is ast.Div and text is not None:
+        return _joined(text, right, origin)
+    if op is ast.Mod and text is not None:
+        return _percent(text, right, origin)
+    if op is ast.BitOr and left.mapping is not None and right.mapping is not None:
+        return Value({**left.mapping, **right.mapping}, origin)
+    if left.sequence is not None or right.sequence is not None:
+        return _sequence_op(op, left, right, origin)
     return _plain_op(op, left, right, origin)
 
 
+def _joined(text: str, right: Value, origin: Origin) -> Value:
+    """`path / name`."""
+    name = right.text
+    if name is None:
+        return begun(text, origin, joint="/")
+    if len(text) + len(name) > MAX_PATH:
+        return unknown(origin=origin)
+    return Value(PathStr(name if name.startswith("/") else f"{text.rstrip('/')}/{name}"), origin)
+
+
 def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin) -> Value:
-    a, b = left.data, right.data
-    if isinstance(a, passes.Passes) or isinstance(b, passes.Passes):
+    if passes.of(left) or passes.of(right):
         return passes.binary(op, left, right, origin) or unknown(origin=origin)
     if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
-        shared = passes.binary(op, left, right, origin) if isinstance(b, Unknown | Symbol) else None
+        other = kind(right)
+        told = other.unknown or (other.foreign and other.symbolic)
+        shared = passes.binary(op, left, right, origin) if told else None
         if shared is None and op in (ast.Add, ast.Div) and not right.known:
             return begun(left, origin)
         return shared or unknown(origin=origin)
+    a, b = left.data, right.data
     if not (_fits(op, a, b) and whole(a) and whole(b)):
         return unknown(origin=origin)
     try:
@@ -102,7 +104,7 @@ def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin)
         return unknown(origin=origin)
     if not whole(result):
         return unknown(origin=origin)
-    if isinstance(a, PathStr) and isinstance(result, str):
+    if type(a) is PathStr and type(result) is str:
         result = PathStr(result)
     return Value(result, origin)
 
@@ -161,39 +163,40 @@ def _set_op(op: type[ast.operator], a: list[Value], b: list[Value]) -> list[Valu
     return [value for value, key in zip(a, keys, strict=True) if (key in held) is wanted]
 
 
-def _sequence_op(op: type[ast.operator], a: Any, b: Any, origin: Origin) -> Value:
-    if op is ast.Add and isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        if len(a) + len(b) > MAX_DATA:
-            return unknown(origin=origin)
-        kind = tuple if isinstance(a, tuple) else list
-        return Value(kind([*a, *b]), origin)
-    if op in _SETS and isinstance(a, list) and isinstance(b, list):
-        return Value(_set_op(op, a, b), origin)
+def _sequence_op(op: type[ast.operator], left: Value, right: Value, origin: Origin) -> Value:
+    a, b = left.sequence, right.sequence
     if op is ast.Mult:
-        items, count = (a, b) if isinstance(a, list | tuple) else (b, a)
+        count = right.data if a is not None else left.data
+        items = a if a is not None else b
+        assert items is not None
         if isinstance(count, int) and count >= 0 and repeated(items, count) <= MAX_DATA:
             return Value(items * count, origin)
+    elif a is None or b is None:
+        return unknown(origin=origin)
+    elif op is ast.Add and len(a) + len(b) <= MAX_DATA:
+        return Value(type(a)([*a, *b]), origin)
+    elif op in _SETS and isinstance(a, list) and isinstance(b, list):
+        return Value(_set_op(op, a, b), origin)
     return unknown(origin=origin)
+
+
+_OPPOSITE: dict[type[ast.cmpop], ast.cmpop] = {ast.IsNot: ast.Is(), ast.NotIn: ast.In()}
 
 
 def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value) -> bool | None:
     """The outcome of one comparison, None when it cannot be decided."""
-    if isinstance(op, ast.IsNot | ast.NotIn):
-        positive = compare(
-            machine, ast.Is() if isinstance(op, ast.IsNot) else ast.In(), left, right
-        )
+    opposite = _OPPOSITE.get(type(op))
+    if opposite is not None:
+        positive = compare(machine, opposite, left, right)
         return None if positive is None else not positive
-    a, b = left.data, right.data
-    if isinstance(op, ast.In):
+    if type(op) is ast.In:
         return _contains(machine, left, right)
-    if isinstance(op, ast.Is | ast.Eq | ast.NotEq):
-        same = _same(left, right, isinstance(op, ast.Is))
-        if same is None:
-            return None
-        if same and isinstance(a, str) and isinstance(b, str):
-            machine.observer.looks_up(a)
-        return same if not isinstance(op, ast.NotEq) else not same
-    if left.known and right.known and not isinstance(a, dict) and not isinstance(b, dict):
+    if type(op) in (ast.Is, ast.Eq, ast.NotEq):
+        same = _same(left, right)
+        if same and left.text is not None and right.text is not None:
+            machine.observer.looks_up(left.text)
+        return same if same is None or type(op) is not ast.NotEq else not same
+    if left.known and right.known and left.mapping is None and right.mapping is None:
         try:
             return bool(_COMPARE[type(op)](left.plain(), right.plain()))
         except TypeError:
@@ -201,56 +204,36 @@ def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value) -> bool 
     return None
 
 
-def _same(left: Value, right: Value, identity: bool) -> bool | None:
-    a, b = left.data, right.data
-    if isinstance(a, str | int | float) and isinstance(b, str | int | float):
-        return a == b
-    if a is None or b is None:
-        other = left if b is None else right
-        if other.data is None:
-            return True
-        return None if isinstance(other.data, Unknown) else False
-    if isinstance(a, Unknown) or isinstance(b, Unknown):
+def _same(left: Value, right: Value) -> bool | None:
+    """Whether two values are equal, or the same thing; None when that cannot be decided."""
+    a, b = kind(left), kind(right)
+    if left.data is None or right.data is None:
+        other = left if right.data is None else right
+        return True if other.data is None else None if kind(other).unknown else False
+    if a.scalar and b.scalar:
+        return bool(left.data == right.data)
+    if a.unknown or b.unknown:
         return None
     if left.known and right.known:
         return bool(left.plain() == right.plain())
-    symbolic = Class | Function | Instance | Module | Native | Symbol
-    if isinstance(a, symbolic) and isinstance(b, symbolic):
-        if isinstance(a, Symbol) and isinstance(b, Symbol):
-            return True if a.path == b.path else None
-        if isinstance(a, Native) and isinstance(b, Native):
-            return a.name == b.name
-        if a is not b and isinstance(a, Instance) and _compares(a.cls):
-            return None
-        return a is b
+    if a.symbolic and b.symbolic:
+        return a.is_same(left, right)
     for member, plain in ((left, right), (right, left)):
-        if isinstance(member.data, Instance) and member.data.cls.members and plain.known:
-            return _same_value(member.data, plain)
+        if plain.known:
+            same = kind(member).equals(member, plain)
+            if same is not None:
+                return same
     return None
-
-
-def _compares(cls: Class) -> bool:
-    """Whether equality of a class's objects is its own affair."""
-    return classes.is_record(cls) or cls.lookup("__eq__") is not None
-
-
-def _same_value(member: Instance, plain: Value) -> bool:
-    """Whether a member of an enum of strings or numbers equals one; other members never do."""
-    bases = {classes.last(base) for base in member.cls.external_bases()}
-    value = member.attrs.get("value", unknown())
-    return not bases.isdisjoint(classes.PLAIN_ENUMS) and bool(value.plain() == plain.plain())
 
 
 _ENVIRON = ("os.environ", "os.environ.keys")
 
 
 def _contains(machine: Machine, item: Value, container: Value) -> bool | None:
-    if isinstance(container.data, Symbol) and container.data.path == "os.environ":
-        return True if item.data in machine.environ else None
-    if isinstance(item.data, str) and isinstance(container.data, str):
-        return item.data in container.data
+    if item.text is not None and container.text is not None:
+        return item.text in container.text
     key = plain_key(item)
-    if isinstance(container.data, Symbol | Call) and container.data.path in _ENVIRON:
+    if path_of(container) in _ENVIRON:
         return True if key in machine.environ else None
     mapping = machine.mapping(container)
     if mapping is not None:
@@ -258,11 +241,8 @@ def _contains(machine: Machine, item: Value, container: Value) -> bool | None:
             return None
         if key in mapping:
             return True
-        return (
-            None
-            if isinstance(container.data, AttrDict) and container.data.flavour == "open"
-            else False
-        )
+        flavour = container.data.flavour if isinstance(container.data, AttrDict) else ""
+        return None if flavour == "open" else False
     items = iterate(container)
     weight = measure(item.data)
     if items is None or weight is None or weight * len(items) > MAX_WORK:
@@ -270,7 +250,7 @@ def _contains(machine: Machine, item: Value, container: Value) -> bool | None:
     machine.charge(weight * len(items) // 8)
     undecided = False
     for other in items:
-        same = _same(item, other, False)
+        same = _same(item, other)
         if same:
             return True
         undecided = undecided or same is None

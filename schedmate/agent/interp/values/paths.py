@@ -40,7 +40,7 @@ def _path_same(machine: Machine, call: Invocation) -> Value:
 
 
 def _path_join(machine: Machine, call: Invocation) -> Value:
-    if not all(isinstance(a.data, str) for a in call.args):
+    if not all(a.text is not None for a in call.args):
         return unknown(origin=call.owner.origin)
     parts = [call.owner.data, *(a.data for a in call.args)]
     if joined(parts, "/") > MAX_PATH:
@@ -98,7 +98,7 @@ def open_file(machine: Machine, path: Value) -> Value:
     """A handle on a file of the repository, unknown for any other file."""
     if isinstance(path.data, FileHandle):
         return path
-    if isinstance(path.data, str):
+    if path.text is not None:
         frame = machine.frames[-1] if machine.frames else None
         near = frame.scope.module.path if frame is not None else None
         found = machine.sources.locate(path.data, near) or mislaid(machine, path)
@@ -110,7 +110,7 @@ def open_file(machine: Machine, path: Value) -> Value:
 def mislaid(machine: Machine, path: Value) -> Path | None:
     """A configuration that the launch names and that is elsewhere: the only one of its name."""
     launched = path.origin is not None and path.origin.source in _LAUNCHED
-    if not (launched and isinstance(path.data, str) and path.data.endswith(_CONFIGURATIONS)):
+    if not (launched and path.text is not None and path.data.endswith(_CONFIGURATIONS)):
         return None
     file = machine.sources.only_one(path.data)
     if file is not None:
@@ -144,7 +144,7 @@ def _read(machine: Machine, file: Value) -> Value:
 
 def _file_lines(machine: Machine, call: Invocation) -> Value:
     text = _file_read(machine, call)
-    if not isinstance(text.data, str):
+    if text.text is None:
         return text
     lines = text.data.splitlines(keepends=True)[:MAX_LINES]
     machine.charge(VALUE * len(lines))

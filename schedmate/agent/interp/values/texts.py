@@ -64,7 +64,7 @@ def _string(base: Value, name: str) -> Callable[..., Value]:
         text = base.data
         if name == "join" and call.args:
             parts = iterate(call.args[0])
-            if parts is None or not all(isinstance(p.data, str) for p in parts):
+            if parts is None or not all(p.text is not None for p in parts):
                 return unknown(origin=base.origin)
             texts = [part.data for part in parts]
             if joined(texts, text) > MAX_DATA:

@@ -28,7 +28,7 @@ def flags_object(machine: Machine) -> AttrDict:
 def define_flag(machine: Machine, call: Invocation) -> Value:
     """`flags.DEFINE_integer(name, default, help)`: set at once from the command line."""
     name = call.argument(0, "name")
-    if name is None or not isinstance(name.data, str):
+    if name is None or name.text is None:
         return unknown()
     default = call.argument(1, "default") or Value(None)
     here = Origin("default", call.site.file, call.site.line)
@@ -80,7 +80,7 @@ def _without_flags(argv: list[Value]) -> list[Value]:
     left: list[Value] = []
     after_flag = False
     for number, token in enumerate(argv):
-        text = token.data if isinstance(token.data, str) else ""
+        text = token.text or ""
         if text == "--":
             return left + argv[number + 1 :]
         if not text.startswith("-") and not after_flag:
@@ -92,7 +92,7 @@ def _without_flags(argv: list[Value]) -> list[Value]:
 def config_file_flag(machine: Machine, call: Invocation) -> Value:
     """`config_flags.DEFINE_config_file`: follow the file's `get_config`, apply dotted flags."""
     name = call.argument(0, "name")
-    flag = name.data if name is not None and isinstance(name.data, str) else "config"
+    flag = name.data if name is not None and name.text is not None else "config"
     path = call.argument(1, "default") or Value(None)
     for index, token in enumerate(machine.argv):
         text = str(token.data)
@@ -101,7 +101,7 @@ def config_file_flag(machine: Machine, call: Invocation) -> Value:
         elif text.startswith("-") and text.lstrip("-").startswith(f"{flag}="):
             path = Value(text.partition("=")[2], token.origin)
     config = unknown(flag)
-    if isinstance(path.data, str):
+    if path.text is not None:
         file, _, argument = path.data.partition(":")
         found = machine.sources.locate(file)
         if found is not None and found.suffix == ".py":

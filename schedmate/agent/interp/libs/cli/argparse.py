@@ -24,12 +24,12 @@ _CONFIG_FILE = ("is_config_file", "is_config_file_arg")
 
 def add_argument(machine: Machine, call: Invocation) -> Value:
     parser = parser_of(machine, call.base)
-    names = [a.data for a in call.args if isinstance(a.data, str)]
+    names = [a.data for a in call.args if a.text is not None]
     if not names:
         return unknown()
     flags = tuple(n for n in names if n.startswith("-"))
     given = call.kwargs.get("dest")
-    if given is not None and isinstance(given.data, str):
+    if given is not None and given.text is not None:
         dest = given.data
     elif flags:
         long = next((f for f in flags if f.startswith("--")), flags[0])
@@ -43,7 +43,7 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
             parser.records.append((dest, kind, ""))
             return unknown()
     action_value = call.kwargs.get("action", Value("store"))
-    action = action_value.data if isinstance(action_value.data, str) else "store"
+    action = action_value.data if action_value.text is not None else "store"
     if isinstance(action_value.data, Class) and re.search(
         "Dict|KeyValue|KV", action_value.data.name
     ):
@@ -118,7 +118,7 @@ def add_group(machine: Machine, call: Invocation) -> Value:
 def add_subparsers(machine: Machine, call: Invocation) -> Value:
     parser = parser_of(machine, call.base)
     dest = call.kwargs.get("dest")
-    parser.command_dest = dest.data if dest is not None and isinstance(dest.data, str) else None
+    parser.command_dest = dest.text if dest is not None else None
     group = Call(f"{PARSER}().add_subparsers", call.args, call.kwargs)
     group.attrs["__parser__"] = Value(parser)
     return Value(group)
@@ -133,7 +133,7 @@ def add_parser(machine: Machine, call: Invocation) -> Value:
         child = parser_of(machine, value)
         parent.commands[name] = child
         for alias in iterate(call.kwargs.get("aliases", Value([]))) or []:
-            if isinstance(alias.data, str):
+            if alias.text is not None:
                 parent.commands[alias.data] = child
     return value
 
@@ -143,7 +143,7 @@ def add_records(machine: Machine, call: Invocation) -> Value:
     parser = parser_of(machine, call.base)
     kind = call.argument(0, "dataclass")
     dest = call.argument(1, "dest")
-    if kind is not None and dest is not None and isinstance(dest.data, str):
+    if kind is not None and dest is not None and dest.text is not None:
         prefix = call.kwargs.get("prefix", Value("")).data
         parser.records.append((dest.data, kind, prefix if isinstance(prefix, str) else ""))
     return Value(None)
@@ -182,7 +182,7 @@ def _finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
 
 def parse_args(machine: Machine, call: Invocation) -> Value:
     value, extras = _finish(machine, call)
-    unknown_flags = [e.data for e in extras if isinstance(e.data, str) and e.data.startswith("-")]
+    unknown_flags = [e.data for e in extras if e.text is not None and e.data.startswith("-")]
     if unknown_flags and not parser_of(machine, call.base).records:
         # a library may have added options of its own; the job's user knows that they exist
         mapping = value.data
@@ -195,7 +195,7 @@ def parse_args(machine: Machine, call: Invocation) -> Value:
 
 def _read(given: Value, origin: Origin | None) -> Value:
     """What the text of a flag that no option declares spells; what is not known stays so."""
-    read = parse_scalar(given.data) if isinstance(given.data, str) else given.data
+    read = parse_scalar(given.data) if given.text is not None else given.data
     return wrap(read, origin)
 
 

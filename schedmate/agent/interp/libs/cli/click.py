@@ -46,7 +46,7 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     data = decorator.data
     if not isinstance(data, Call) or classes.last(data.path) not in ("option", "argument"):
         return
-    names = [a.data for a in data.args if isinstance(a.data, str)]
+    names = [a.data for a in data.args if a.text is not None]
     flags: list[str] = []
     off: list[str] = []
     dest = None
@@ -73,7 +73,7 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     kind = data.kwargs.get("type")
     if kind is not None and isinstance(kind.data, Call | Symbol):
         kind = BUILTINS.get(_NUMBERS.get(kind.data.path, ""), kind)
-    if kind is None and not isinstance(default.data, str) and default.known and not is_flag:
+    if kind is None and default.text is None and default.known and not is_flag:
         kind = BUILTINS.get(type(default.data).__name__)
     many = data.kwargs.get("nargs", Value(None)).data
     multiple = data.kwargs.get("multiple", Value(False)).data is True

@@ -112,7 +112,7 @@ def from_command_line(machine: Machine, call: Invocation) -> Value:
     argv = (iterate(given) if given is not None else None) or machine.argv[1:]
     if isinstance(kind.data, Function):
         return call_with_flags(machine, kind, argv)
-    if isinstance(kind.data, dict):
+    if kind.mapping is not None:
         return _chosen(machine, kind, argv)
     record = make_record(machine, kind)
     default = call.kwargs.get("default")
@@ -153,9 +153,9 @@ def of_itself(machine: Machine, call: Invocation) -> Value:
     if record is None or not isinstance(record.data, Instance):
         return unknown()
     fill(machine, [record], machine.argv[1:])
-    hook = record.data.cls.lookup("process_args")
-    if hook is not None and isinstance(hook.data, Function):
-        machine.call_function(hook.data, [record], {}, call.site)
+    hook = record.data.cls.method("process_args")
+    if hook is not None:
+        machine.call_function(hook, [record], {}, call.site)
     finish(machine, [record])
     return record
 
@@ -194,7 +194,7 @@ def _chosen(machine: Machine, options: Value, argv: list[Value]) -> Value:
             record = items[key]
             if isinstance(record.data, Function):
                 return call_with_flags(machine, record, argv[index + 1 :])
-            if isinstance(record.data, dict):
+            if record.mapping is not None:
                 return _chosen(machine, record, argv[index + 1 :])
             if isinstance(record.data, tuple) and len(record.data) == 2:
                 record = record.data[1]
@@ -210,7 +210,7 @@ def _choose_subcommands(machine: Machine, record: Value, names: list[Value]) -> 
     for token in names:
         for key, value in list(attributes(record).items()):
             wanted = f"{key}:"
-            if isinstance(token.data, str) and token.data.startswith(wanted.replace("_", "-")):
+            if token.text is not None and token.data.startswith(wanted.replace("_", "-")):
                 attributes(record)[key] = Value(value.data, token.origin)
 
 

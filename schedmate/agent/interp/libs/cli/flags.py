@@ -34,7 +34,7 @@ def parse_flags(argv: list[Value]) -> tuple[list[tuple[str, list[Value], Value]]
 def flag_origin(token: Value, flag: str | None = None) -> Origin | None:
     """The origin of what `token` gives, which says that it was given by this flag."""
     origin = token.origin
-    text = token.data.split("=", 1)[0] if flag is None and isinstance(token.data, str) else flag
+    text = token.data.split("=", 1)[0] if flag is None and token.text is not None else flag
     if origin is None or text is None:
         return origin
     return Origin(origin.source, origin.file, origin.line, text)
@@ -42,7 +42,7 @@ def flag_origin(token: Value, flag: str | None = None) -> Origin | None:
 
 def plain_scalar(token: Value) -> Value:
     """The number, boolean or text that a token spells."""
-    if not isinstance(token.data, str):
+    if token.text is None:
         return token
     data: Any = parse_scalar(token.data)
     return Value(data, token.origin) if not isinstance(data, dict | list) else token
@@ -51,12 +51,12 @@ def plain_scalar(token: Value) -> Value:
 def command_option(machine: Machine, name: str) -> Value | None:
     """What the command gives an option, `--name value` or `--na-me=value`, of an unseen parser."""
     for token, after in zip(machine.argv, [*machine.argv[1:], Value(None)], strict=True):
-        if not isinstance(token.data, str):
+        if token.text is None:
             continue
         flag, equals, text = token.data.partition("=")
         if flag.startswith("--") and flag[2:].replace("-", "_") == name:
             if equals:
                 return plain_scalar(Value(text, flag_origin(token)))
-            given = isinstance(after.data, str) and not after.data.startswith("--")
+            given = after.text is not None and not after.data.startswith("--")
             return plain_scalar(Value(after.data, flag_origin(after, flag))) if given else None
     return None

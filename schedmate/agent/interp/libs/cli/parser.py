@@ -80,7 +80,7 @@ def parser_of(machine: Machine, base: Value | None) -> Parser:
                 held.data.options.extend(known.options)
                 held.data.defaults.update(known.defaults)
             for path in iterate(keywords.get("default_config_files", Value([]))) or []:
-                if isinstance(path.data, str):
+                if path.text is not None:
                     held.data.config_files.append(path.data)
         parser: Parser = held.data
         return parser

@@ -97,7 +97,7 @@ def _suppressed(default: Value) -> bool:
 
 
 def _default(machine: Machine, option: Option) -> Value:
-    if isinstance(option.default.data, str) and option.type is not None:
+    if option.default.text is not None and option.type is not None:
         return _typed(machine, option, option.default)
     return option.default
 
@@ -187,7 +187,7 @@ def _pairs(values: list[Value], origin: Origin | None) -> Value:
     """`a.b=1 c=[2,3]` as a mapping from dotted names."""
     found: dict[Any, Value] = {}
     for value in values:
-        if isinstance(value.data, str) and "=" in value.data:
+        if value.text is not None and "=" in value.data:
             key, _, text = value.data.partition("=")
             found[key] = wrap(parse_scalar(text), value.origin)
     return Value(found, origin)
@@ -207,7 +207,7 @@ def _take(nargs: Any, argv: list[Value], index: int, flag: str) -> tuple[list[Va
 
 
 def _typed(machine: Machine, option: Option, value: Value) -> Value:
-    if option.type is None or not isinstance(value.data, str):
+    if option.type is None or value.text is None:
         return value
     return convert(machine, option.type, value)
 

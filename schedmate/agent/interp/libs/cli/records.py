@@ -124,7 +124,7 @@ def update(record: Value, mapping: dict[Any, Value]) -> None:
     for key, value in mapping.items():
         held = fields.get(key)
         nested = held is not None and isinstance(held.data, Instance | AttrDict)
-        if nested and held is not None and isinstance(value.data, dict):
+        if nested and held is not None and value.mapping is not None:
             update(held, value.data)
         elif held is not None:
             annotation = annotation_of(record, str(key))
@@ -143,7 +143,7 @@ def _evaluates_if_scheduled(fields: dict[Any, Value]) -> None:
     held = fields.get("do_eval")
     for name in ("eval_strategy", "evaluation_strategy"):
         strategy = fields.get(name)
-        if held is None or strategy is None or not isinstance(strategy.data, str):
+        if held is None or strategy is None or strategy.text is None:
             continue
         if held.data is False and strategy.data != "no":
             fields["do_eval"] = Value(True, strategy.origin)

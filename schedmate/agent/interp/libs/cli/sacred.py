@@ -113,7 +113,7 @@ def add_config(machine: Machine, call: Invocation) -> Value:
     """`ex.add_config({...})`, `ex.add_config("base.yaml")`, `ex.add_config(epochs=3)`."""
     added = machine.shared.setdefault(_ADDED, [])
     for value in call.args:
-        loaded = read_file(machine, value) if isinstance(value.data, str) else value
+        loaded = read_file(machine, value) if value.text is not None else value
         mapping = machine.mapping(loaded) if loaded is not None else None
         if mapping is not None:
             added.append(mapping)

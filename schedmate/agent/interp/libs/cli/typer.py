@@ -80,10 +80,10 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
             given = marker.args[0] if marker.args else marker.kwargs.get("default", Value(None))
             origin = Origin("default", data.module.file, line)
             default = Value(given.data, origin)
-            names = [a.data for a in marker.args[1:] if isinstance(a.data, str)]
+            names = [a.data for a in marker.args[1:] if a.text is not None]
             positional = marker.path.endswith("Argument")
         elif note is not None:
-            names = [a.data for a in note.args if isinstance(a.data, str)]
+            names = [a.data for a in note.args if a.text is not None]
             positional = note.path.endswith("Argument")
         else:
             names = []

@@ -24,10 +24,10 @@ def attr_dict(flavour: str) -> Handler:
             mapping = machine.mapping(argument)
             if mapping is not None:
                 items.update(mapping)
-            elif isinstance(argument.data, list | tuple):
+            elif argument.sequence is not None:
                 for pair in argument.data:
                     parts = iterate(pair)
-                    if parts is not None and len(parts) == 2 and isinstance(parts[0].data, str):
+                    if parts is not None and len(parts) == 2 and parts[0].text is not None:
                         items[parts[0].data] = parts[1]
             elif isinstance(argument.data, Unknown | Call):
                 return unknown(origin=argument.origin)

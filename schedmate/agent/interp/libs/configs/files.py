@@ -28,7 +28,7 @@ def locate(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means."""
     if isinstance(path.data, FileHandle):
         return path.data.path
-    if isinstance(path.data, str):
+    if path.text is not None:
         near = machine.frames[-1].scope.module.path if machine.frames else None
         found = machine.sources.locate(path.data, near)
         if found is None and path.data in machine.texts:
@@ -41,7 +41,7 @@ def locate(machine: Machine, path: Value) -> Path | None:
 def required(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means, with a warning when it is not there."""
     found = locate(machine, path)
-    if found is None and isinstance(path.data, str) and path.data:
+    if found is None and path.text is not None and path.data:
         machine.observer.warns(machine.sources.repo.missing_settings(path.data))
     return found
 
@@ -50,9 +50,7 @@ def read_file(machine: Machine, path: Value) -> Value | None:
     """A configuration file's content, noted as settings; None when it is not in the repository."""
     found = locate(machine, path)
     if found is None:
-        if isinstance(path.data, str) and re.fullmatch(
-            r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data
-        ):
+        if path.text is not None and re.fullmatch(r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data):
             machine.observer.warns(machine.sources.repo.missing_settings(path.data))
         return None
     if _is_table(found):
@@ -86,7 +84,7 @@ def load_mapping(machine: Machine, call: Invocation) -> Value:
         return _hooked(machine, call, deep_copy(source.data.args[0]))
     loaded = read_file(machine, source)
     if loaded is None:
-        if isinstance(source.data, str) and "\n" not in source.data and len(source.data) < 200:
+        if source.text is not None and "\n" not in source.data and len(source.data) < 200:
             return _hooked(machine, call, wrap(parse_scalar(source.data), source.origin))
         return unknown(origin=source.origin)
     # the program may change what it loaded, and the settings noted are to change with it
@@ -110,7 +108,7 @@ def _hooked(machine: Machine, call: Invocation, value: Value) -> Value:
 def load_documents(machine: Machine, call: Invocation) -> Value:
     """`yaml.load_all(f)`: the documents of a file."""
     loaded = load_mapping(machine, call)
-    return Value([loaded], loaded.origin) if isinstance(loaded.data, dict) else loaded
+    return Value([loaded], loaded.origin) if loaded.mapping is not None else loaded
 
 
 def noted(machine: Machine, value: Value, name: str) -> Value:
@@ -138,7 +136,7 @@ def ini_get(machine: Machine, call: Invocation) -> Value:
     for key in call.args[:2]:
         mapping = machine.mapping(value) if value is not None else None
         value = mapping.get(key.data) if mapping is not None else None
-        if value is None and mapping is not None and isinstance(key.data, str):
+        if value is None and mapping is not None and key.text is not None:
             value = mapping.get(key.data.lower())  # options are read without their case
     return value if value is not None else call.kwargs.get("fallback", unknown())
 

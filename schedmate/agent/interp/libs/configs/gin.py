@@ -43,7 +43,7 @@ def gin_parse(machine: Machine, call: Invocation) -> Value:
         found = _file(machine, item)
         if found is not None:
             files.append(found)
-        elif isinstance(item.data, str) and "=" in item.data:
+        elif item.text is not None and "=" in item.data:
             held.texts.append(item)
     try:
         parsed = parse_gin(files, machine.sources.root, bindings=held.texts)
@@ -64,7 +64,7 @@ def _from_flags(machine: Machine) -> list[Value]:
     return [
         Value(token.data.removeprefix("--gin."), token.origin)
         for token in machine.argv
-        if isinstance(token.data, str) and re.match(r"--gin\.[^=]+=", token.data)
+        if token.text is not None and re.match(r"--gin\.[^=]+=", token.data)
     ]
 
 
@@ -76,7 +76,7 @@ def _flags(machine: Machine) -> list[Value]:
 
 def _file(machine: Machine, item: Value) -> Path | None:
     found = locate(machine, item)
-    if found is None and isinstance(item.data, str) and item.data.endswith(".gin"):
+    if found is None and item.text is not None and item.data.endswith(".gin"):
         # gin looks along search paths of its own: take the only file of that name
         paths = machine.sources.root.rglob(PurePosixPath(item.data).name)
         named = [path for path in paths if f"/{path.as_posix()}".endswith(f"/{item.data}")]

@@ -23,14 +23,14 @@ def parse_file(machine: Machine, call: Invocation) -> Value:
 
 def parse_string(machine: Machine, call: Invocation) -> Value:
     """`ConfigFactory.parse_string(text)`; the program may have put words into a file's text."""
-    given = call.argument(0, "content")
-    if given is None or not isinstance(given.data, str):
+    given = call.text(0, "content")
+    if given is None:
         return unknown()
-    lines = given.data.count("\n")
+    lines = given.count("\n")
     files = [path for text, path in machine.texts.items() if text.count("\n") == lines]
     name = machine.sources.relative(files[-1]) if files else None
     try:
-        tree = read_hocon_text(given.data, name)
+        tree = read_hocon_text(given, name)
     except InputError as error:
         machine.observer.warns(str(error))
         return unknown()
@@ -41,7 +41,7 @@ def get(machine: Machine, call: Invocation) -> Value:
     """`tree.get_int("train.steps", default=0)` and its kin."""
     key = call.argument(0, "key")
     value: Value | None = call.owner
-    for part in key.data.split(".") if key is not None and isinstance(key.data, str) else [""]:
+    for part in key.data.split(".") if key is not None and key.text is not None else [""]:
         mapping = machine.mapping(value) if value is not None else None
         value = mapping.get(part) if mapping is not None else None
     default = call.argument(1, "default")

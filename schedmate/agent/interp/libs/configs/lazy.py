@@ -33,9 +33,9 @@ def load(machine: Machine, call: Invocation) -> Value:
         return unknown()
     names = _names(machine, found, 0)
     keys = call.argument(1, "keys")
-    if keys is not None and isinstance(keys.data, str):
+    if keys is not None and keys.text is not None:
         return names.get(keys.data, unknown())
-    if keys is not None and isinstance(keys.data, list | tuple):
+    if keys is not None and keys.sequence is not None:
         return Value(tuple(names.get(str(key.data), unknown()) for key in keys.data))
     nodes = {
         name: value
@@ -50,7 +50,7 @@ def load_beside(machine: Machine, call: Invocation) -> Value:
     """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
     given = call.argument(0, "filename")
     here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
-    if given is None or not isinstance(given.data, str):
+    if given is None or given.text is None:
         return unknown()
     path = Value(str(here / given.data), given.origin)
     return load(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
@@ -64,7 +64,7 @@ def _names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
         except InputError as error:
             machine.observer.warns(str(error))
             return {}
-        return dict(config.data) if isinstance(config.data, dict) else {}
+        return dict(config.data) if config.mapping is not None else {}
     tree = machine.parse(path)
     if tree is None or depth > MAX_NESTING:
         return {}
@@ -91,7 +91,7 @@ def _names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
 
 
 def _node(value: Value) -> Value:
-    plain = isinstance(value.data, dict) and not isinstance(value.data, AttrDict)
+    plain = value.mapping is not None and not isinstance(value.data, AttrDict)
     return attr_tree(value, "omegaconf") if plain else value
 
 
@@ -127,7 +127,7 @@ def keep(machine: Machine, call: Invocation) -> Value:
 def zoo_config(machine: Machine, call: Invocation) -> Value:
     """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
     name = call.argument(0, "config_path")
-    if name is None or not isinstance(name.data, str) or not name.data.endswith(".py"):
+    if name is None or name.text is None or not name.data.endswith(".py"):
         return unknown()
     path = Value(f"configs/{name.data}", name.origin)
     return load(machine, Invocation(call.path, [path], {}, call.site))

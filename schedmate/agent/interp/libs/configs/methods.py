@@ -31,7 +31,7 @@ def _merge_dotted(machine: Machine, call: Invocation) -> Value:
 
 
 def _replace(target: Value, source: Value) -> None:
-    if isinstance(target.data, dict) and isinstance(source.data, dict):
+    if target.mapping is not None and source.mapping is not None:
         target.data.clear()
         target.data.update(source.data)
 
@@ -56,19 +56,19 @@ def _of_module(machine: Machine, path: Path) -> Value | None:
     module = machine.sources.module(path, path.stem)
     machine.load(module)
     held = machine.module_attr(module, "cfg")
-    return plain_tree(held) if held is not None and isinstance(held.data, dict) else Value({})
+    return plain_tree(held) if held is not None and held.mapping is not None else Value({})
 
 
 def _merge_list(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.args[0]) if call.args else None
     items = items or []
-    if any(isinstance(i.data, str) and "=" in i.data for i in items[::2]):
+    if any(i.text is not None and "=" in i.data for i in items[::2]):
         _replace(call.owner, attr_tree(with_dotlist(plain_tree(call.owner), items), "yacs"))
         return Value(None)
     for key, value in zip(items[::2], items[1::2], strict=False):
-        if isinstance(key.data, str):
+        if key.text is not None:
             parsed = value
-            if isinstance(value.data, str):
+            if value.text is not None:
                 parsed = wrap(parse_scalar(value.data), value.origin)
             changed = set_dotted(plain_tree(call.owner), key.data, parsed)
             _replace(call.owner, attr_tree(changed, "yacs"))
@@ -80,9 +80,7 @@ def _merge_flags(machine: Machine, call: Invocation) -> Value:
     given = iterate(call.args[0]) if call.args else None
     flags, _ = parse_flags(given or machine.argv[1:])
     for name, values, flag in flags:
-        parsed = [
-            wrap(parse_scalar(v.data), v.origin) if isinstance(v.data, str) else v for v in values
-        ]
+        parsed = [wrap(parse_scalar(v.data), v.origin) if v.text is not None else v for v in values]
         origin = values[0].origin if values else flag.origin
         value = parsed[0] if len(parsed) == 1 else Value(parsed or True, origin)
         _replace(
@@ -94,7 +92,7 @@ def _merge_flags(machine: Machine, call: Invocation) -> Value:
 
 def _merge_other(machine: Machine, call: Invocation) -> Value:
     mapping = as_mapping(machine, call.args[0]) if call.args else Value({})
-    if isinstance(mapping.data, dict):
+    if mapping.mapping is not None:
         flavour = call.owner.data.flavour
         _replace(call.owner, attr_tree(merge(plain_tree(call.owner), plain_tree(mapping)), flavour))
     return Value(None)
@@ -122,7 +120,7 @@ _OVERRIDE = re.compile(r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]{0,1000}\]|[^,\n]*)
 def _hparams_parse(machine: Machine, call: Invocation) -> Value:
     """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
     given = call.args[0] if call.args else call.kwargs.get("values", unknown())
-    if isinstance(given.data, str):
+    if given.text is not None:
         for key, text in _OVERRIDE.findall(given.data):
             parsed = wrap(parse_scalar(text.strip().strip("'\"")), given.origin)
             _replace(
@@ -141,7 +139,7 @@ def _with_changes(machine: Machine, call: Invocation) -> Value:
 def _set_default(machine: Machine, call: Invocation) -> Value:
     """absl's `FLAGS.set_default("lr", 0.03)`: what holds where the command does not say."""
     name, value = call.argument(0, "name"), call.argument(1, "value")
-    if name is not None and value is not None and isinstance(call.owner.data, dict):
+    if name is not None and value is not None and call.owner.mapping is not None:
         held = call.owner.data.get(name.data)
         if held is None or held.origin is None or held.origin.source != "command":
             origin = Origin("default", call.site.file, call.site.line)

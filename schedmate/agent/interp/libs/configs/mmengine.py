@@ -37,7 +37,7 @@ def read(machine: Machine, path: Path, active: list[Path]) -> Value:
         except InputError as error:
             machine.observer.warns(str(error))
             return Value({})
-        bases = own.data.pop("_base_", None) if isinstance(own.data, dict) else None
+        bases = own.data.pop("_base_", None) if own.mapping is not None else None
         return merge(_bases(machine, bases, path, active), own)
     tree = machine.parse(path)
     if tree is None:
@@ -84,7 +84,7 @@ def _bases(machine: Machine, value: Value | None, path: Path, active: list[Path]
     if value is None:
         return base
     for item in several(value):
-        if not isinstance(item.data, str):
+        if item.text is None:
             continue
         text = item.data.rpartition("::")[2]
         candidates = [path.parent / text, machine.sources.root / "configs" / text]
@@ -100,7 +100,7 @@ def _bases(machine: Machine, value: Value | None, path: Path, active: list[Path]
 
 def merge(base: Value, over: Value) -> Value:
     """mmengine's merge: deep, lists replaced, `_delete_=True` replaces a whole mapping."""
-    if not isinstance(base.data, dict) or not isinstance(over.data, dict):
+    if base.mapping is None or over.mapping is None:
         return over
     deleting = over.data.get("_delete_")
     if deleting is not None and deleting.data is True:
@@ -115,7 +115,7 @@ def merge(base: Value, over: Value) -> Value:
 def runner(machine: Machine, call: Invocation) -> None:
     """`Runner.from_cfg(config)`: with an `optim_wrapper`, no other optimiser is read."""
     config = call.argument(0, "cfg")
-    if config is not None and isinstance(config.data, dict) and "optim_wrapper" in config.data:
+    if config is not None and config.mapping is not None and "optim_wrapper" in config.data:
         config.data.pop("optimizer", None)
 
 

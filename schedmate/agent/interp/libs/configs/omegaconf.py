@@ -58,7 +58,7 @@ def omega_merge(machine: Machine, call: Invocation) -> Value:
     merged = Value({})
     for argument in call.args:
         layer = as_mapping(machine, argument)
-        if isinstance(layer.data, dict):
+        if layer.mapping is not None:
             merged = merge(merged, plain_tree(layer))
         elif isinstance(layer.data, list):
             merged = with_dotlist(merged, layer.data)
@@ -74,7 +74,7 @@ def omega_merge(machine: Machine, call: Invocation) -> Value:
 def with_dotlist(config: Value, items: list[Value]) -> Value:
     """The config with `a.b=1` texts laid upon it; other texts are passed over."""
     for item in items:
-        if isinstance(item.data, str) and "=" in item.data:
+        if item.text is not None and "=" in item.data:
             key, _, text = item.data.partition("=")
             value = wrap(parse_scalar(text), item.origin)
             config = set_dotted(config, key.lstrip("-"), value)
@@ -89,12 +89,12 @@ def omega_cli(machine: Machine, call: Invocation) -> Value:
 
 def omega_plain(machine: Machine, call: Invocation) -> Value:
     config = call.argument(0, "cfg") or unknown()
-    return plain_tree(config) if isinstance(config.data, dict) else config
+    return plain_tree(config) if config.mapping is not None else config
 
 
 def omega_select(machine: Machine, call: Invocation) -> Value:
     config, key = call.argument(0, "cfg"), call.argument(1, "key")
-    if config is None or key is None or not isinstance(key.data, str):
+    if config is None or key is None or key.text is None:
         return unknown()
     for part in key.data.split("."):
         mapping = machine.mapping(config)
@@ -106,7 +106,7 @@ def omega_select(machine: Machine, call: Invocation) -> Value:
 
 def omega_update(machine: Machine, call: Invocation) -> Value:
     config, key, value = call.argument(0), call.argument(1), call.argument(2)
-    if config is None or key is None or value is None or not isinstance(key.data, str):
+    if config is None or key is None or value is None or key.text is None:
         return Value(None)
     set_path(machine, config, key.data.split("."), value)
     return Value(None)

@@ -31,7 +31,7 @@ def configs(machine: Machine) -> Value:
 def load(machine: Machine, call: Invocation) -> Value:
     """`configs.load(path, recursive=True)`."""
     given, recursive = call.argument(0, "fpath"), call.argument(1, "recursive")
-    if given is None or not isinstance(given.data, str):
+    if given is None or given.text is None:
         return Value(None)
     files = [given]
     if recursive is not None and recursive.data is True:
@@ -46,7 +46,7 @@ def load(machine: Machine, call: Invocation) -> Value:
 def update(machine: Machine, call: Invocation) -> Value:
     """`configs.update(["--a.b", "1"])`, or with a mapping."""
     given = call.args[0] if call.args else unknown()
-    words = iterate(given) if not isinstance(given.data, dict) else None
+    words = iterate(given) if given.mapping is None else None
     if words is None:
         _lay(machine, call.owner, given)
         return Value(None)
@@ -60,11 +60,11 @@ def update(machine: Machine, call: Invocation) -> Value:
 
 
 def _lay(machine: Machine, base: Value, layer: Value) -> None:
-    if not isinstance(layer.data, dict) or not isinstance(base.data, dict):
+    if layer.mapping is None or base.mapping is None:
         return
     merged = resolve_interpolations(merge(plain_tree(base), plain_tree(layer)))
     made = attr_tree(merged, FLAVOUR)
-    if isinstance(made.data, dict):
+    if made.mapping is not None:
         base.data.clear()
         base.data.update(made.data)
 
