@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from schedmate.agent.interp.objects import Module
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import TooMuchSource, parse
+from schedmate.agent.values import Value
 from schedmate.paths import exists, is_dir, is_file, resolved
+
+T = TypeVar("T")
 
 MAX_SOURCE_BYTES = 2_000_000
 EAGER_BYTES = 1_200_000
@@ -158,6 +161,13 @@ class Sources:
             )
             self.modules[resolved] = Module(name, resolved, self.relative(resolved), package)
         return self.modules[resolved]
+
+    def defined(self, kind: type[T]) -> Iterator[tuple[str, Value, T]]:
+        """The values of a kind in the modules followed so far, with their names there."""
+        for module in list(self.modules.values()):
+            for name, value in list(module.scope.names.items()):
+                if isinstance(value.data, kind):
+                    yield name, value, value.data
 
     def defer(self, module: Module) -> bool:
         """Whether a star import should wait until a name from it is needed."""

@@ -27,7 +27,7 @@ def _print(machine: Machine, call: Invocation) -> Value:
 def _open(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else call.kwargs.get("file", unknown())
     mode = call.args[1] if len(call.args) > 1 else call.kwargs.get("mode", Value("r"))
-    if mode.text is not None and any(letter in mode.data for letter in "wax"):
+    if mode.text is not None and any(letter in mode.text for letter in "wax"):
         return unknown()
     handle = open_file(machine, path)
     if not isinstance(handle.data, FileHandle):

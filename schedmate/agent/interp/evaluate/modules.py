@@ -27,7 +27,7 @@ def search_path(machine: Machine) -> list[str]:
     value = machine.shared.get("sys.path")
     if value is None:
         return []
-    return [item.data for item in value.data if item.text is not None]
+    return [item.text for item in value.data if item.text is not None]
 
 
 def load(machine: Machine, module: Module) -> None:

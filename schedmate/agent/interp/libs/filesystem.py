@@ -73,7 +73,7 @@ def is_file(machine: Machine, call: Invocation) -> Value:
 
 def listdir(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else Value(".")
-    found = machine.sources.locate(path.data) if path.text is not None else None
+    found = machine.sources.locate(path.text) if path.text is not None else None
     if found is None or not is_dir(found):
         return unknown()
     names = [child.name for child in children(found)][:MAX_LISTING]

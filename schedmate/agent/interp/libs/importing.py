@@ -65,7 +65,7 @@ def iter_modules(machine: Machine, call: Invocation) -> Value:
     before = (prefix.text if prefix is not None else None) or ""
     found: list[tuple[str, bool]] = []
     for folder in folders:
-        place = machine.sources.locate(folder.data) if folder.text is not None else None
+        place = machine.sources.locate(folder.text) if folder.text is not None else None
         if place is not None and is_dir(place):
             found.extend(_modules_in(place, before, call.path.endswith("walk_packages")))
     if not found:

@@ -92,8 +92,8 @@ def lightning_cli(machine: Machine, call: Invocation) -> Value:
 
 def _into_init(config: Value, key: str) -> str:
     head, _, rest = key.partition(".")
-    section = config.data.get(head) if config.mapping is not None else None
-    if section is not None and section.mapping is not None and "class_path" in section.data:
+    section = config.mapping.get(head) if config.mapping is not None else None
+    if section is not None and section.mapping is not None and "class_path" in section.mapping:
         return key if rest.startswith(("init_args", "class_path")) else f"{head}.init_args.{rest}"
     return key
 

@@ -29,7 +29,7 @@ from schedmate.agent.values import UNSET, Unknown, Value, unknown
 def environ_get(machine: Machine, call: Invocation) -> Value:
     name = call.argument(0, "key")
     default = call.argument(1, "default")
-    if name is not None and name.text is not None and name.data in machine.environ:
+    if name is not None and name.text is not None and name.text in machine.environ:
         return machine.environ[name.data]
     if default is not None:
         return default

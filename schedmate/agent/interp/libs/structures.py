@@ -20,7 +20,7 @@ from schedmate.agent.values import Value, unknown
 def named_tuple(machine: Machine, call: Invocation) -> Value:
     """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
     given = call.argument(1, "field_names")
-    if given is None or (given.text is not None and len(given.data) > MAX_DATA):
+    if given is None or (given.text is not None and len(given.text) > MAX_DATA):
         return unknown()
     names = (
         given.data.replace(",", " ").split()

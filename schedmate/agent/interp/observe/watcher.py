@@ -87,7 +87,7 @@ class Watcher:
         if _TRAINS.search(call.path) and not machine.networks:
             # a library's trainer is told by a dictionary what the program could have used itself
             for value in (*call.args, *call.kwargs.values()):
-                if value.mapping is not None and len(value.data) > 1:
+                if value.mapping is not None and len(value.mapping) > 1:
                     self.settings(classes.last(call.path), value, "config")
         self.called(machine, call, result)
 
@@ -144,7 +144,7 @@ class Watcher:
     def _assigned(self, target: ast.expr, value: Value, scope: Scope) -> None:
         """Remember the names that a call's result went into, unless it gave nothing."""
         if isinstance(target, ast.Tuple):
-            items = value.data if value.sequence is not None else ()
+            items = value.sequence if value.sequence is not None else ()
             for index, element in enumerate(target.elts):
                 self._assigned(element, items[index] if index < len(items) else value, scope)
         elif value.data is not None and not isinstance(value.data, bool | int | float | str):

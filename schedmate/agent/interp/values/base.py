@@ -170,7 +170,7 @@ def copy_shallow(value: Value) -> Value:
 
 def several(value: Value) -> list[Value]:
     """The items of a sequence, or the one value there is."""
-    return list(value.data) if value.sequence is not None else [value]
+    return list(value.sequence) if value.sequence is not None else [value]
 
 
 def missing(machine: Machine, name: str, error: str) -> Value:

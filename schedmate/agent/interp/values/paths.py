@@ -110,7 +110,7 @@ def open_file(machine: Machine, path: Value) -> Value:
 def mislaid(machine: Machine, path: Value) -> Path | None:
     """A configuration that the launch names and that is elsewhere: the only one of its name."""
     launched = path.origin is not None and path.origin.source in _LAUNCHED
-    if not (launched and path.text is not None and path.data.endswith(_CONFIGURATIONS)):
+    if not (launched and path.text is not None and path.text.endswith(_CONFIGURATIONS)):
         return None
     file = machine.sources.only_one(path.data)
     if file is not None:

@@ -24,7 +24,7 @@ _CONFIG_FILE = ("is_config_file", "is_config_file_arg")
 
 def add_argument(machine: Machine, call: Invocation) -> Value:
     parser = parser_of(machine, call.base)
-    names = [a.data for a in call.args if a.text is not None]
+    names = [a.text for a in call.args if a.text is not None]
     if not names:
         return unknown()
     flags = tuple(n for n in names if n.startswith("-"))
@@ -43,7 +43,7 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
             parser.records.append((dest, kind, ""))
             return unknown()
     action_value = call.kwargs.get("action", Value("store"))
-    action = action_value.data if action_value.text is not None else "store"
+    action = action_value.text if action_value.text is not None else "store"
     if isinstance(action_value.data, Class) and re.search(
         "Dict|KeyValue|KV", action_value.data.name
     ):
@@ -182,7 +182,7 @@ def _finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
 
 def parse_args(machine: Machine, call: Invocation) -> Value:
     value, extras = _finish(machine, call)
-    unknown_flags = [e.data for e in extras if e.text is not None and e.data.startswith("-")]
+    unknown_flags = [e.text for e in extras if e.text is not None and e.text.startswith("-")]
     if unknown_flags and not parser_of(machine, call.base).records:
         # a library may have added options of its own; the job's user knows that they exist
         mapping = value.data
@@ -195,7 +195,7 @@ def parse_args(machine: Machine, call: Invocation) -> Value:
 
 def _read(given: Value, origin: Origin | None) -> Value:
     """What the text of a flag that no option declares spells; what is not known stays so."""
-    read = parse_scalar(given.data) if given.text is not None else given.data
+    read = parse_scalar(given.text) if given.text is not None else given.data
     return wrap(read, origin)
 
 

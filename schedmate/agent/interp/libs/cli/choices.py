@@ -48,16 +48,12 @@ def _declared(machine: Machine, cls: Class, field: str) -> Class | None:
 
 def _choices(machine: Machine, base: Class) -> dict[str, Value]:
     held: dict[str, Value] = dict(machine.shared.get(_REGISTERED, {}).get(base, {}))
-    for module in list(machine.sources.modules.values()):
-        for value in list(module.scope.names.values()):
-            cls = value.data
-            if not isinstance(cls, Class) or base not in cls.mro():
-                continue
-            for decorator in cls.decorators:
-                made = decorator.data
-                if isinstance(made, Call) and made.path.endswith(f".{_REGISTER}"):
-                    name = made.args[0] if made.args else made.kwargs.get("name", unknown())
-                    held[str(name.data)] = value
+    for _, value, cls in machine.sources.defined(Class):
+        for decorator in cls.decorators if base in cls.mro() else ():
+            made = decorator.data
+            if isinstance(made, Call) and made.path.endswith(f".{_REGISTER}"):
+                name = made.args[0] if made.args else made.kwargs.get("name", unknown())
+                held[str(name.data)] = value
     return held
 
 

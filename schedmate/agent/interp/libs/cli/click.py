@@ -21,8 +21,7 @@ def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
     args: list[Value] = []
     for decorator in reversed(function.decorators):
         _click_option(machine, decorator, parser, function)
-        data = decorator.data
-        if isinstance(data, Symbol | Call) and data.path.endswith("pass_context"):
+        if path_of(decorator).endswith("pass_context"):
             args.append(unknown("ctx"))
     children = _commands_of(machine, function)
     if children:
@@ -46,7 +45,7 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     data = decorator.data
     if not isinstance(data, Call) or classes.last(data.path) not in ("option", "argument"):
         return
-    names = [a.data for a in data.args if a.text is not None]
+    names = [a.text for a in data.args if a.text is not None]
     flags: list[str] = []
     off: list[str] = []
     dest = None
@@ -91,18 +90,12 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
 def _commands_of(machine: Machine, group: Function) -> dict[str, Value]:
     """Commands attached to a click group by decorators or `add_command`."""
     found: dict[str, Value] = {}
-    for module in list(machine.sources.modules.values()):
-        for name, value in list(module.scope.names.items()):
-            function = value.data
-            if not isinstance(function, Function) or function is group:
-                continue
-            for decorator in function.decorators:
+    for name, value, function in machine.sources.defined(Function):
+        for decorator in function.decorators if function is not group else ():
+            if path_of(decorator) in (f"?{group.name}.command", f"?{group.name}.group"):
                 data = decorator.data
-                path = data.path if isinstance(data, Call | Symbol) else ""
-                if path in (f"?{group.name}.command", f"?{group.name}.group"):
-                    given = data.args[0].data if isinstance(data, Call) and data.args else None
-                    key = given if isinstance(given, str) else name.replace("_", "-")
-                    found[key] = value
+                given = data.args[0].text if isinstance(data, Call) and data.args else None
+                found[name.replace("_", "-") if given is None else given] = value
     for call in machine.shared.get(_ADDED, ()):
         if call.path == f"?{group.name}.add_command" and call.args:
             function = call.args[0].data

@@ -210,7 +210,7 @@ def _choose_subcommands(machine: Machine, record: Value, names: list[Value]) -> 
     for token in names:
         for key, value in list(attributes(record).items()):
             wanted = f"{key}:"
-            if token.text is not None and token.data.startswith(wanted.replace("_", "-")):
+            if token.text is not None and token.text.startswith(wanted.replace("_", "-")):
                 attributes(record)[key] = Value(value.data, token.origin)
 
 

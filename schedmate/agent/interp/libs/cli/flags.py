@@ -57,6 +57,6 @@ def command_option(machine: Machine, name: str) -> Value | None:
         if flag.startswith("--") and flag[2:].replace("-", "_") == name:
             if equals:
                 return plain_scalar(Value(text, flag_origin(token)))
-            given = after.text is not None and not after.data.startswith("--")
+            given = after.text is not None and not after.text.startswith("--")
             return plain_scalar(Value(after.data, flag_origin(after, flag))) if given else None
     return None

@@ -48,7 +48,7 @@ def _chosen(components: Value, argv: list[Value]) -> tuple[Value, list[Value]] |
     if isinstance(data, list | tuple):
         options = {one.data.name: one for one in data if isinstance(one.data, Function)}
     for at, token in enumerate(argv):
-        if token.text is not None and token.data in options:
+        if token.text is not None and token.text in options:
             return options[token.data], [*argv[:at], *argv[at + 1 :]]
     return None
 
@@ -62,7 +62,7 @@ def _called(machine: Machine, function: Function, argv: list[Value]) -> Value:
     held: dict[str, Value] = {}
     for name in notes:
         default = function.defaults.get(name)
-        told = config.data.get(name) if config.mapping is not None else None
+        told = config.mapping.get(name) if config.mapping is not None else None
         value = default if told is None else _made(machine, told, default, function)
         if value is not None:
             held[name] = value
@@ -116,8 +116,8 @@ def _typed(machine: Machine, value: Value | None, note: str, origin: Origin | No
 def _into_arguments(config: Value, key: str) -> str:
     """`data.path` as `data.init_args.path` where `data` names a class."""
     head, _, rest = key.partition(".")
-    section = config.data.get(head) if config.mapping is not None else None
-    named = section is not None and section.mapping is not None and built_by(section.data)
+    section = config.mapping.get(head) if config.mapping is not None else None
+    named = section is not None and section.mapping is not None and built_by(section.mapping)
     if not rest or not named or rest.startswith(("init_args", "class_path")):
         return key
     return f"{head}.init_args.{rest}"

@@ -187,7 +187,7 @@ def _pairs(values: list[Value], origin: Origin | None) -> Value:
     """`a.b=1 c=[2,3]` as a mapping from dotted names."""
     found: dict[Any, Value] = {}
     for value in values:
-        if value.text is not None and "=" in value.data:
+        if value.text is not None and "=" in value.text:
             key, _, text = value.data.partition("=")
             found[key] = wrap(parse_scalar(text), value.origin)
     return Value(found, origin)

@@ -82,7 +82,7 @@ def file_arguments(machine: Machine, call: Invocation) -> Value:
     made = Parser()
     for section in sections.values():
         for name, held in (machine.mapping(section) or {}).items():
-            quoted = held.text is not None and re.fullmatch(r"([\"'])(.*)\1", held.data)
+            quoted = held.text is not None and re.fullmatch(r"([\"'])(.*)\1", held.text)
             value = Value(quoted[2], held.origin) if quoted else held
             flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
             scalar = Value(Native("scalar", _scalar))

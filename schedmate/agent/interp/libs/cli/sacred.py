@@ -13,7 +13,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Scope, Symbol
+from schedmate.agent.interp.objects import AttrDict, Class, Function, Scope, path_of
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Origin, Value, unknown
@@ -72,19 +72,13 @@ def _scope(machine: Machine, function: Function, config: AttrDict) -> None:
 
 def _functions(machine: Machine, kind: str) -> list[Function]:
     """The functions that `@ex.config` and the like mark, of an experiment of any module."""
-    found: list[Function] = []
-    for module in list(machine.sources.modules.values()):
-        for value in list(module.scope.names.values()):
-            function = value.data
-            if isinstance(function, Function) and function not in found and _marked(function, kind):
-                found.append(function)
-    return found
+    functions = (function for _, _, function in machine.sources.defined(Function))
+    return list(dict.fromkeys(function for function in functions if _marked(function, kind)))
 
 
 def _marked(function: Function, kind: str) -> bool:
     return any(
-        isinstance(d.data, Symbol | Call)
-        and d.data.path.endswith((f"Experiment().{kind}", f"Ingredient().{kind}"))
+        path_of(d).endswith((f"Experiment().{kind}", f"Ingredient().{kind}"))
         for d in function.decorators
     )
 

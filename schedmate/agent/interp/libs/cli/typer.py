@@ -19,18 +19,12 @@ from schedmate.agent.values import Origin, Value, unknown
 def typer_app(machine: Machine, call: Invocation) -> Value:
     """`app()`: run the only command, or the one the command line names."""
     commands: dict[str, Value] = {}
-    for module in list(machine.sources.modules.values()):
-        for name, value in list(module.scope.names.items()):
-            function = value.data
-            if not isinstance(function, Function):
-                continue
-            for decorator in function.decorators:
-                data = decorator.data
-                if isinstance(data, Call) and data.path == "typer.Typer().command":
-                    given = (
-                        data.args[0].data if data.args else data.kwargs.get("name", unknown()).data
-                    )
-                    commands[given if isinstance(given, str) else name.replace("_", "-")] = value
+    for name, value, function in machine.sources.defined(Function):
+        for decorator in function.decorators:
+            data = decorator.data
+            if isinstance(data, Call) and data.path == "typer.Typer().command":
+                given = data.args[0] if data.args else data.kwargs.get("name", unknown())
+                commands[name.replace("_", "-") if given.text is None else given.text] = value
     argv = machine.argv[1:]
     if len(commands) == 1:
         chosen = next(iter(commands.values()))
@@ -80,10 +74,10 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
             given = marker.args[0] if marker.args else marker.kwargs.get("default", Value(None))
             origin = Origin("default", data.module.file, line)
             default = Value(given.data, origin)
-            names = [a.data for a in marker.args[1:] if a.text is not None]
+            names = [a.text for a in marker.args[1:] if a.text is not None]
             positional = marker.path.endswith("Argument")
         elif note is not None:
-            names = [a.data for a in note.args if a.text is not None]
+            names = [a.text for a in note.args if a.text is not None]
             positional = note.path.endswith("Argument")
         else:
             names = []

@@ -41,7 +41,7 @@ def locate(machine: Machine, path: Value) -> Path | None:
 def required(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means, with a warning when it is not there."""
     found = locate(machine, path)
-    if found is None and path.text is not None and path.data:
+    if found is None and path.text:
         machine.observer.warns(machine.sources.repo.missing_settings(path.data))
     return found
 
@@ -50,7 +50,7 @@ def read_file(machine: Machine, path: Value) -> Value | None:
     """A configuration file's content, noted as settings; None when it is not in the repository."""
     found = locate(machine, path)
     if found is None:
-        if path.text is not None and re.fullmatch(r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.data):
+        if path.text is not None and re.fullmatch(r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.text):
             machine.observer.warns(machine.sources.repo.missing_settings(path.data))
         return None
     if _is_table(found):
@@ -84,7 +84,7 @@ def load_mapping(machine: Machine, call: Invocation) -> Value:
         return _hooked(machine, call, deep_copy(source.data.args[0]))
     loaded = read_file(machine, source)
     if loaded is None:
-        if source.text is not None and "\n" not in source.data and len(source.data) < 200:
+        if source.text is not None and "\n" not in source.text and len(source.text) < 200:
             return _hooked(machine, call, wrap(parse_scalar(source.data), source.origin))
         return unknown(origin=source.origin)
     # the program may change what it loaded, and the settings noted are to change with it

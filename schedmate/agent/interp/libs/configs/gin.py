@@ -11,7 +11,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs.files import locate
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Class, Function, Site, Symbol
+from schedmate.agent.interp.objects import Class, Function, Site, Symbol, path_of
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import several
 from schedmate.agent.values import Unknown, Value, unknown
@@ -43,7 +43,7 @@ def gin_parse(machine: Machine, call: Invocation) -> Value:
         found = _file(machine, item)
         if found is not None:
             files.append(found)
-        elif item.text is not None and "=" in item.data:
+        elif item.text is not None and "=" in item.text:
             held.texts.append(item)
     try:
         parsed = parse_gin(files, machine.sources.root, bindings=held.texts)
@@ -64,7 +64,7 @@ def _from_flags(machine: Machine) -> list[Value]:
     return [
         Value(token.data.removeprefix("--gin."), token.origin)
         for token in machine.argv
-        if token.text is not None and re.match(r"--gin\.[^=]+=", token.data)
+        if token.text is not None and re.match(r"--gin\.[^=]+=", token.text)
     ]
 
 
@@ -76,7 +76,7 @@ def _flags(machine: Machine) -> list[Value]:
 
 def _file(machine: Machine, item: Value) -> Path | None:
     found = locate(machine, item)
-    if found is None and item.text is not None and item.data.endswith(".gin"):
+    if found is None and item.text is not None and item.text.endswith(".gin"):
         # gin looks along search paths of its own: take the only file of that name
         paths = machine.sources.root.rglob(PurePosixPath(item.data).name)
         named = [path for path in paths if f"/{path.as_posix()}".endswith(f"/{item.data}")]
@@ -115,10 +115,7 @@ def gin_arguments(machine: Machine, target: Function | Class) -> dict[str, Value
 
 def _configured(function: Function) -> bool:
     """Whether a method is made configurable by itself, under its own name."""
-    return any(
-        isinstance(decorator.data, Call | Symbol) and decorator.data.path == "gin.configurable"
-        for decorator in function.decorators
-    )
+    return any(path_of(decorator) == "gin.configurable" for decorator in function.decorators)
 
 
 def _configurable(machine: Machine, held: _Gin, text: str, value: Value) -> Value:

@@ -64,7 +64,7 @@ def _names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
         except InputError as error:
             machine.observer.warns(str(error))
             return {}
-        return dict(config.data) if config.mapping is not None else {}
+        return dict(config.mapping) if config.mapping is not None else {}
     tree = machine.parse(path)
     if tree is None or depth > MAX_NESTING:
         return {}

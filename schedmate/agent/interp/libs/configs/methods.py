@@ -62,7 +62,7 @@ def _of_module(machine: Machine, path: Path) -> Value | None:
 def _merge_list(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.args[0]) if call.args else None
     items = items or []
-    if any(i.text is not None and "=" in i.data for i in items[::2]):
+    if any(i.text is not None and "=" in i.text for i in items[::2]):
         _replace(call.owner, attr_tree(with_dotlist(plain_tree(call.owner), items), "yacs"))
         return Value(None)
     for key, value in zip(items[::2], items[1::2], strict=False):
@@ -80,7 +80,7 @@ def _merge_flags(machine: Machine, call: Invocation) -> Value:
     given = iterate(call.args[0]) if call.args else None
     flags, _ = parse_flags(given or machine.argv[1:])
     for name, values, flag in flags:
-        parsed = [wrap(parse_scalar(v.data), v.origin) if v.text is not None else v for v in values]
+        parsed = [wrap(parse_scalar(v.text), v.origin) if v.text is not None else v for v in values]
         origin = values[0].origin if values else flag.origin
         value = parsed[0] if len(parsed) == 1 else Value(parsed or True, origin)
         _replace(

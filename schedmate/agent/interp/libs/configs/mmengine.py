@@ -37,7 +37,7 @@ def read(machine: Machine, path: Path, active: list[Path]) -> Value:
         except InputError as error:
             machine.observer.warns(str(error))
             return Value({})
-        bases = own.data.pop("_base_", None) if own.mapping is not None else None
+        bases = own.mapping.pop("_base_", None) if own.mapping is not None else None
         return merge(_bases(machine, bases, path, active), own)
     tree = machine.parse(path)
     if tree is None:
@@ -115,7 +115,7 @@ def merge(base: Value, over: Value) -> Value:
 def runner(machine: Machine, call: Invocation) -> None:
     """`Runner.from_cfg(config)`: with an `optim_wrapper`, no other optimiser is read."""
     config = call.argument(0, "cfg")
-    if config is not None and config.mapping is not None and "optim_wrapper" in config.data:
+    if config is not None and config.mapping is not None and "optim_wrapper" in config.mapping:
         config.data.pop("optimizer", None)
 
 

@@ -74,7 +74,7 @@ def omega_merge(machine: Machine, call: Invocation) -> Value:
 def with_dotlist(config: Value, items: list[Value]) -> Value:
     """The config with `a.b=1` texts laid upon it; other texts are passed over."""
     for item in items:
-        if item.text is not None and "=" in item.data:
+        if item.text is not None and "=" in item.text:
             key, _, text = item.data.partition("=")
             value = wrap(parse_scalar(text), item.origin)
             config = set_dotted(config, key.lstrip("-"), value)
