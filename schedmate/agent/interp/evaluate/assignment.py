@@ -15,20 +15,21 @@ from schedmate.agent.values import Value, unknown
 
 def assign(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> None:
     """Bind `value` to an assignment target."""
-    if isinstance(target, ast.Name):
-        machine.bind(target.id, value, scope)
-    elif isinstance(target, ast.Tuple | ast.List):
-        _unpack(machine, target.elts, value, scope)
-    elif isinstance(target, ast.Attribute):
-        machine.setattr(machine.evaluate(target.value, scope), target.attr, value)
-    elif isinstance(target, ast.Subscript):
-        base = machine.evaluate(target.value, scope)
-        if isinstance(target.slice, ast.Slice):
-            _put_slice(machine, base, target.slice, iterate(value), scope)
-        else:
+    match target:
+        case ast.Name():
+            machine.bind(target.id, value, scope)
+        case ast.Tuple() | ast.List():
+            _unpack(machine, target.elts, value, scope)
+        case ast.Attribute():
+            machine.setattr(machine.evaluate(target.value, scope), target.attr, value)
+        case ast.Subscript(slice=ast.Slice() as part):
+            base = machine.evaluate(target.value, scope)
+            _put_slice(machine, base, part, iterate(value), scope)
+        case ast.Subscript():
+            base = machine.evaluate(target.value, scope)
             machine.setitem(base, machine.evaluate(target.slice, scope), value)
-    elif isinstance(target, ast.Starred):
-        machine.assign(target.value, value, scope)
+        case ast.Starred():
+            machine.assign(target.value, value, scope)
 
 
 def _put_slice(

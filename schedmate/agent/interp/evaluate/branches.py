@@ -87,16 +87,18 @@ def match_(machine: Machine, node: ast.Match, scope: Scope) -> Flow | None:
 
 
 def _matches(machine: Machine, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
-    if isinstance(pattern, ast.MatchValue):
-        value = evaluate(machine, pattern.value, scope)
-        return subject.plain() == value.plain() if value.known else None
-    if isinstance(pattern, ast.MatchSingleton):
-        return subject.data is pattern.value
-    if isinstance(pattern, ast.MatchOr):
-        found = [_matches(machine, option, subject, scope) for option in pattern.patterns]
-        return True if True in found else None if None in found else False
-    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
-        if pattern.name is not None:
-            machine.bind(pattern.name, subject, scope)
-        return True
-    return None
+    match pattern:
+        case ast.MatchValue():
+            value = evaluate(machine, pattern.value, scope)
+            return subject.plain() == value.plain() if value.known else None
+        case ast.MatchSingleton():
+            return subject.data is pattern.value
+        case ast.MatchOr():
+            found = [_matches(machine, option, subject, scope) for option in pattern.patterns]
+            return True if True in found else None if None in found else False
+        case ast.MatchAs(pattern=None):
+            if pattern.name is not None:
+                machine.bind(pattern.name, subject, scope)
+            return True
+        case _:
+            return None

@@ -47,14 +47,15 @@ def define_function(
 def _decorated(
     machine: Machine, decorator: Value, function: Function, value: Value, scope: Scope, line: int
 ) -> Value:
-    data = decorator.data
-    if isinstance(data, Symbol) and data.path in ("classmethod", "staticmethod", "property"):
-        function.kind = data.path
-        return value
-    if isinstance(data, Symbol) and data.path.endswith("cached_property"):
-        function.kind = "property"
-        return value
-    return _wrapped(machine, decorator, value, Site(scope.module.file, line))
+    match decorator.data:
+        case Symbol(path="classmethod" | "staticmethod" | "property" as path):
+            function.kind = path
+            return value
+        case Symbol(path=path) if path.endswith("cached_property"):
+            function.kind = "property"
+            return value
+        case _:
+            return _wrapped(machine, decorator, value, Site(scope.module.file, line))
 
 
 REGISTERING = 30_000

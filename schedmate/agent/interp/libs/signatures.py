@@ -23,15 +23,17 @@ _EMPTY = "inspect.Parameter.empty"
 
 def _function(value: Value) -> tuple[Function, bool] | None:
     """The repository's function that is asked about, and whether its first argument is bound."""
-    data = value.data
-    if isinstance(data, Bound):
-        found = _function(data.func)
-        return (found[0], True) if found is not None else None
-    if isinstance(data, Class):
-        init = data.lookup("__init__")
-        found = _function(init) if init is not None else None
-        return (found[0], True) if found is not None else None
-    return (data, False) if isinstance(data, Function) else None
+    match value.data:
+        case Function() as function:
+            return function, False
+        case Bound(func=inner):
+            found = _function(inner)
+        case Class() as cls:
+            init = cls.lookup("__init__")
+            found = _function(init) if init is not None else None
+        case _:
+            return None
+    return (found[0], True) if found is not None else None
 
 
 def full_argument_names(machine: Machine, call: Invocation) -> Value | None:

@@ -7,10 +7,10 @@ from typing import Any
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Class, Instance, Native
+from schedmate.agent.interp.objects import AttrDict, Instance, Native
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values import construction
-from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.base import iterate, kind
 from schedmate.agent.interp.values.mappings import NAMED_TUPLE
 from schedmate.agent.interp.values.trees import bounded, deep_copy
 from schedmate.agent.sizes import MAX_DATA
@@ -49,16 +49,17 @@ def as_dict(machine: Machine, call: Invocation) -> Value:
 
 
 def _mapping(value: Value) -> Value:
-    data = value.data
-    if isinstance(data, Instance) and classes.is_record(data.cls):
-        return Value({key: _mapping(item) for key, item in data.attrs.items()}, value.origin)
-    if isinstance(data, Instance) and data.items is None and not data.cls.members:
-        return Value(dict(data.attrs), value.origin)
-    if type(data) is dict:
-        return Value({key: _mapping(item) for key, item in data.items()}, value.origin)
-    if isinstance(data, list | tuple):
-        return Value(type(data)(_mapping(item) for item in data), value.origin)
-    return value
+    match data := value.data:
+        case Instance() if classes.is_record(data.cls):
+            return Value({key: _mapping(item) for key, item in data.attrs.items()}, value.origin)
+        case Instance(items=None) if not data.cls.members:
+            return Value(dict(data.attrs), value.origin)
+        case dict() if type(data) is dict:
+            return Value({key: _mapping(item) for key, item in data.items()}, value.origin)
+        case list() | tuple():
+            return Value(type(data)(_mapping(item) for item in data), value.origin)
+        case _:
+            return value
 
 
 def replace(machine: Machine, call: Invocation) -> Value:
@@ -77,15 +78,14 @@ def replace(machine: Machine, call: Invocation) -> Value:
 
 def fields(machine: Machine, call: Invocation) -> Value:
     """`dataclasses.fields(x)`: name, default and type of each."""
-    data = call.first.data
-    cls = data.cls if isinstance(data, Instance) else data
-    if not isinstance(cls, Class):
+    cls = kind(call.first).class_of(call.first)
+    if cls is None:
         return unknown()
     found = []
     for name, default in construction.fields(machine, cls).items():
         owner = next((c for c in cls.mro() if name in c.annotations), None)
-        kind = machine.evaluate(owner.annotations[name], owner.scope) if owner else unknown()
-        items = {"name": Value(name), "default": default, "type": kind, "metadata": Value({}),
+        of = machine.evaluate(owner.annotations[name], owner.scope) if owner else unknown()
+        items = {"name": Value(name), "default": default, "type": of, "metadata": Value({}),
                  "init": Value(True)}  # fmt: skip
         found.append(Value(AttrDict(items, "namespace")))
     return Value(found)

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Sequence
 
+from schedmate.agent.interp import passes
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import RangeOf, Scope, Site
 from schedmate.agent.interp.observe.training import steps_over_data, trains
-from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent, Trace
 from schedmate.agent.values import Value
 
@@ -70,13 +70,15 @@ def _from_one(bound: str) -> bool:
 
 
 def _counter(target: ast.expr) -> str:
-    if isinstance(target, ast.Name):
-        return target.id
-    if isinstance(target, ast.Tuple) and target.elts:
-        return _counter(target.elts[0])
-    if isinstance(target, ast.Attribute):
-        return target.attr
-    return ""
+    match target:
+        case ast.Name():
+            return target.id
+        case ast.Attribute():
+            return target.attr
+        case ast.Tuple(elts=[first, *_]):
+            return _counter(first)
+        case _:
+            return ""
 
 
 def _end(source: ast.expr) -> ast.expr:
@@ -91,6 +93,22 @@ def _end(source: ast.expr) -> ast.expr:
             return source if end is None or isinstance(end, ast.Constant) else end
         inner = inner.args[0]
     return source
+
+
+_ABOVE, _BELOW = (ast.Gt, ast.GtE), (ast.Lt, ast.LtE)
+
+
+def _counter_and_bound(
+    op: type[ast.cmpop], left: ast.expr, right: ast.expr, kind: str
+) -> tuple[ast.expr, ast.expr] | None:
+    """Which side of a comparison counts, and which is the bound; None where neither does."""
+    if kind == "stop":
+        if op in _ABOVE or op is ast.Eq:
+            return left, right
+        return (right, left) if op in _BELOW or op is ast.NotEq else None
+    if op in _BELOW or op is ast.NotEq:
+        return left, right
+    return (right, left) if op in _ABOVE else None
 
 
 def note_bound(
@@ -111,22 +129,16 @@ def note_bound(
         if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
             continue
         left, right = compare.left, compare.comparators[0]
-        op = compare.ops[0]
-        if isinstance(op, ast.Gt | ast.GtE | ast.Eq) == (kind == "stop"):
-            counter_node, bound_node = left, right
-        elif isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.NotEq):
-            counter_node, bound_node = (left, right) if kind != "stop" else (right, left)
-            if kind != "stop" and isinstance(op, ast.Gt | ast.GtE):
-                counter_node, bound_node = right, left
-        else:
+        sides = _counter_and_bound(type(compare.ops[0]), left, right, kind)
+        if sides is None:
             continue
+        counter_node, bound_node = sides
         if isinstance(bound_node, ast.BinOp) and ast.unparse(bound_node).endswith(" + 1"):
             # `epoch < epochs + 1` counts from one
             bound_node = bound_node.left
         with machine.uncertain():
             bound = machine.evaluate(bound_node, scope)
-        number = isinstance(bound.data, int | float) and not isinstance(bound.data, bool)
-        if number or isinstance(bound.data, Passes):
+        if bound.number is not None or passes.of(bound):
             frame = machine.frames[-1]
             trace.loops.append(
                 LoopEvent(
@@ -163,11 +175,10 @@ def _gives(last: ast.stmt) -> bool:
 
 
 def leaves_loop(body: Sequence[ast.stmt]) -> bool:
-    last = body[-1] if body else None
-    if isinstance(last, ast.Break | ast.Return):
-        return True
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit")
-    if isinstance(last, ast.Assign) and isinstance(last.value, ast.Constant):
-        return isinstance(last.value.value, bool)
-    return False
+    match body[-1] if body else None:
+        case ast.Break() | ast.Return() | ast.Assign(value=ast.Constant(value=bool())):
+            return True
+        case ast.Expr(value=ast.Call(func=func)):
+            return ast.unparse(func) in ("sys.exit", "exit", "quit")
+        case _:
+            return False

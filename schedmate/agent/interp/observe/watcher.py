@@ -96,17 +96,18 @@ class Watcher:
             self._use(value, 0)
 
     def _use(self, value: Value, depth: int) -> None:
-        data = value.data
-        if isinstance(data, Call | Instance):
-            self.trace.used[id(data)] += 1
-            if isinstance(data, Call) and data.callee is not None and "(" in data.path:
-                self._use(data.callee, 0)
-        elif isinstance(data, Symbol):
-            if data.base is not None and isinstance(data.base.data, Call):
-                self._use(data.base, 0)
-        elif isinstance(data, list | tuple) and len(data) <= 8 and depth < MAX_NESTED:
-            for item in data:
-                self._use(item, depth + 1)
+        match data := value.data:
+            case Instance():
+                self.trace.used[id(data)] += 1
+            case Call():
+                self.trace.used[id(data)] += 1
+                if data.callee is not None and "(" in data.path:
+                    self._use(data.callee, 0)
+            case Symbol(base=Value(data=Call()) as base):
+                self._use(base, 0)
+            case list() | tuple() if len(data) <= 8 and depth < MAX_NESTED:
+                for item in data:
+                    self._use(item, depth + 1)
 
     def enters(self, function: Function, site: Site) -> None:
         if function.cls is None or not classes.is_record(function.cls):
@@ -223,10 +224,12 @@ def _named(target: ast.expr) -> str | None:
 
 def _makes(node: ast.expr) -> bool:
     """Whether an expression makes something of what is called, or takes a part: `data[n:]`."""
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Slice)
-    if isinstance(node, ast.Dict):
-        return any(isinstance(value, ast.Call) for value in node.values)
-    return isinstance(node, ast.DictComp | ast.ListComp) and any(
-        isinstance(part, ast.Call) for part in ast.walk(node)
-    )
+    match node:
+        case ast.Subscript():
+            return type(node.slice) is ast.Slice
+        case ast.Dict():
+            return any(type(value) is ast.Call for value in node.values)
+        case ast.DictComp() | ast.ListComp():
+            return any(type(part) is ast.Call for part in ast.walk(node))
+        case _:
+            return False
