@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from schedmate.agent.interp.companions import Observer
 from schedmate.agent.interp.interpreter import Interpreter
 from schedmate.agent.interp.libs.catalogue import registry
-from schedmate.agent.interp.machine import Observer
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Module
 from schedmate.agent.interp.observe.watcher import Watcher
 from schedmate.agent.interp.source import Sources
@@ -49,7 +50,7 @@ class Deaf:
         return lambda *args: None
 
 
-def run(folder: Path, observer: Observer) -> dict[str, object]:
+def run(folder: Path, observer: Observer[Machine]) -> dict[str, object]:
     (folder / "main.py").write_text(PROGRAM)
     sources = Sources(folder, [folder], Repo(folder))
     argv = [Value("main.py"), Value("--epochs"), Value("7")]
