@@ -150,22 +150,22 @@ def kind(value: Value) -> Kind:
 
 def truth(value: Value) -> bool | None:
     """Whether `value` is true; None when that cannot be decided."""
-    return kind(value).truth(value)
+    return KINDS.get(type(value.data), ANYTHING).truth(value)
 
 
 def iterate(value: Value) -> list[Value] | None:
     """The items that iterating over `value` gives, None when they are not known."""
-    return kind(value).iterate(value)
+    return KINDS.get(type(value.data), ANYTHING).iterate(value)
 
 
 def plain_key(value: Value) -> Any:
     """`value` as a dict key, None when it is not known or not hashable."""
-    return kind(value).key(value)
+    return KINDS.get(type(value.data), ANYTHING).key(value)
 
 
 def copy_shallow(value: Value) -> Value:
     """A copy of a container or an object that shares its items."""
-    return kind(value).copy(value)
+    return KINDS.get(type(value.data), ANYTHING).copy(value)
 
 
 def several(value: Value) -> list[Value]:
