@@ -27,6 +27,7 @@ BUNDLED = {
     "gavel": "schedmate.schedulers.policies.gavel:Gavel",
     "pollux": "schedmate.schedulers.policies.pollux:Pollux",
     "sia": "schedmate.schedulers.policies.sia:Sia",
+    "elasticflow": "schedmate.schedulers.policies.elasticflow:ElasticFlow",
     "arena": "schedmate.schedulers.policies.arena:Arena",
     "horus": "schedmate.schedulers.policies.horus:Horus",
     "spot": "schedmate.schedulers.policies.spot:Spot",

@@ -16,12 +16,22 @@ from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.performance import Kind, Performance
 from schedmate.schedulers.parallelism.profile import Tables
 from schedmate.schedulers.policies.arena import Arena
-from schedmate.schedulers.policies.arena.scaling import Allocations, Size, launch, scale_up
+from schedmate.schedulers.policies.arena.objectives import (
+    Deadlines,
+    Fairness,
+    Objective,
+    Prospect,
+)
+from schedmate.schedulers.policies.arena.scaling import Allocations, Scaling, Size
+from schedmate.schedulers.policies.elasticflow import ElasticFlow
 from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.sia import Sia
+from schedmate.schedulers.policy import NEVER
 from schedmate.schedulers.sim.elastic.planned import (
     Belief,
     Costs,
+    Errors,
+    Freedom,
     PlannedPhysics,
     Submission,
     planned_workload,
@@ -46,37 +56,44 @@ SPEEDS: dict[Size, float] = {
 }
 
 
-def same(_: Job) -> dict[Size, float]:
-    return SPEEDS
-
-
-def once(_: Job) -> float:
-    return 1.0
+def scaling(now: Allocations, speeds: dict[Size, float] = SPEEDS) -> Scaling:
+    return Scaling(now, lambda _: Prospect(speeds), Objective())
 
 
 def test_a_job_is_launched_where_a_gpu_does_most() -> None:
     now = Allocations({"A40": 4, "A10": 4})
-    found = launch(job(0), same, now, 3, once)
-    assert found is not None
-    assert list(found.held.values()) == [("A40", 1)]
-    assert now.held == {}  # what was tried is not what is
+    assert scaling(now).launch(job(0), 3)
+    assert list(now.held.values()) == [("A40", 1)]
 
 
 def test_another_is_scaled_down_where_nothing_is_free() -> None:
     now = Allocations({"A40": 4, "A10": 0})
     first = job(0)
     now.set(first, ("A40", 4))
-    found = launch(job(1), same, now, 3, once)
-    assert found is not None
-    assert found.held[first] == ("A40", 2)
-    assert launch(job(1), same, now, 0, once) is None
+    assert not scaling(now).launch(job(1), 0)
+    assert now.held == {first: ("A40", 4)}  # what was tried is not what is
+    assert scaling(now).launch(job(1), 3)
+    assert now.held[first] == ("A40", 2)
 
 
 def test_the_last_gpu_of_a_job_is_never_taken() -> None:
     now = Allocations({"A40": 2, "A10": 0})
     for index in range(2):
         now.set(job(index), ("A40", 1))
-    assert launch(job(2), same, now, 10, once) is None
+    assert not scaling(now).launch(job(2), 10)
+
+
+def test_a_job_that_cannot_be_launched_leaves_everything_as_it_was() -> None:
+    now = Allocations({"A40": 8, "A10": 0})
+    for index in range(2):
+        now.set(job(index), ("A40", 4))
+    before = dict(now.held)
+    large = {("A40", 8): 1.0}
+    rules = Scaling(now, lambda one: Prospect(large if one.index == 9 else SPEEDS), Objective())
+    assert not rules.launch(job(9), 3)
+    assert now.held == before
+    assert now.free == {"A40": 0, "A10": 0}
+    assert rules.launch(job(3), 3)  # one that needs less is not given up with it
 
 
 def test_idle_gpus_go_to_whoever_gains_most() -> None:
@@ -85,7 +102,7 @@ def test_idle_gpus_go_to_whoever_gains_most() -> None:
     now.set(small, ("A40", 1))
     now.set(other, ("A10", 2))
     now.free["A10"] = 0
-    scale_up(same, now, 1, once, 0.1)
+    scaling(now).scale_up(1, 0.1)
     assert now.held[small] == ("A40", 2) or now.held[other][0] == "A40"
     gains = {
         small: SPEEDS[now.held[small]] - 1.0,
@@ -99,7 +116,7 @@ def test_jobs_that_are_being_moved_are_left_alone() -> None:
     one = job(0)
     now.set(one, ("A40", 1))
     now.pinned.add(one)
-    scale_up(same, now, 5, once, 0.1)
+    scaling(now).scale_up(5, 0.1)
     assert now.held[one] == ("A40", 1)
 
 
@@ -120,13 +137,49 @@ def test_nothing_is_given_twice_and_nobody_loses_everything(
         total[size[0]] += size[1]
         now.free[size[0]] += size[1]
         now.set(job(index), size)
-    found = launch(job(99), lambda _: options, now, depth, once) or now
-    scale_up(lambda _: options, found, depth, once, 0.1)
-    assert all(left >= 0 for left in found.free.values())
-    assert {one.index for one in found.held} >= set(range(len(held)))
+    rules = scaling(now, options)
+    for index in (97, 98, 99):
+        rules.launch(job(index), depth)
+    rules.scale_up(depth, 0.1)
+    assert all(left >= 0 for left in now.free.values())
+    assert {one.index for one in now.held} >= set(range(len(held)))
     for gpu_type, count in total.items():
-        used = sum(gpus for kind, gpus in found.held.values() if kind == gpu_type)
-        assert used + found.free[gpu_type] == count
+        used = sum(gpus for kind, gpus in now.held.values() if kind == gpu_type)
+        assert used + now.free[gpu_type] == count
+
+
+def test_only_sizes_on_which_a_deadline_is_met_are_offered() -> None:
+    one = Prospect(SPEEDS, left_s=1000, change_s=100, deadline_s=900)
+    assert set(Deadlines().sizes(one)) == {("A40", 2), ("A40", 4), ("A10", 4)}
+    # What it has needs no restart, and no margin: 1000 / 1.0 + 0 <= 1000.
+    held = Prospect(SPEEDS, ("A10", 2), left_s=1000, change_s=500, deadline_s=1000)
+    assert set(Deadlines().sizes(held)) == {("A40", 4), ("A10", 2)}
+    assert not Deadlines().sizes(Prospect(SPEEDS, left_s=1000, deadline_s=300))
+    assert Deadlines().sizes(Prospect(SPEEDS, left_s=1000)) == SPEEDS
+
+
+def test_fairness_serves_whoever_is_treated_worst() -> None:
+    now = Allocations({"A40": 6})
+    young, old = job(0), job(1)
+    for one in (young, old):
+        now.set(one, ("A40", 1))
+    now.free["A40"] = 1
+    ages = {young: 0.0, old: 5000.0}
+
+    def prospect(one: Job) -> Prospect:
+        return Prospect(SPEEDS, now.held[one], 1000, 1000, ages[one])
+
+    Scaling(now, prospect, Fairness()).scale_up(1, 0.1)
+    assert now.held == {young: ("A40", 1), old: ("A40", 2)}
+
+
+def test_with_the_time_left_a_job_that_ends_soon_is_not_moved() -> None:
+    short = Prospect(SPEEDS, ("A40", 1), left_s=300, change_s=330)
+    long = Prospect(SPEEDS, ("A40", 1), left_s=30_000, change_s=330)
+    change = ("A40", 1), ("A40", 2)
+    assert Objective().gain(short, *change) == Objective().gain(long, *change)
+    weighed = Objective(remaining=True)
+    assert weighed.gain(short, *change)[0] == 0.0 < weighed.gain(long, *change)[0]
 
 
 def test_jobs_that_wait_long_move_up_a_queue() -> None:
@@ -136,10 +189,10 @@ def test_jobs_that_wait_long_move_up_a_queue() -> None:
     assert policy.level(high, 0) == 1
 
 
-@pytest.mark.parametrize("settings", [{"queues": 0}, {"depth": -1}])
-def test_settings_that_cannot_be_are_refused(settings: dict[str, int]) -> None:
+@pytest.mark.parametrize("settings", [{"queues": 0}, {"depth": -1}, {"objective": "thruput"}])
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="policy arena"):
-        Arena(**settings)  # type: ignore[arg-type]
+        Arena(**settings)
 
 
 def rows(count: int, seed: int = 0) -> list[Submission]:
@@ -147,9 +200,17 @@ def rows(count: int, seed: int = 0) -> list[Submission]:
     return [Submission(draw.uniform(0, 7200), draw.uniform(300, 7200)) for _ in range(count)]
 
 
-def simulated(policy: Any, belief: Belief = "adaptive", *, rigid: bool = False) -> Any:
-    workload, kinds = planned_workload("drawn", rows(40), PERFORMANCE, 3, rigid=rigid)
-    physics = PlannedPhysics(workload, kinds, PERFORMANCE, CLUSTER, belief, Costs(profile_s=500))
+def simulated(
+    policy: Any,
+    belief: Belief = "adaptive",
+    freedom: Freedom = "both",
+    deadlines: tuple[float, float] | None = None,
+) -> Any:
+    workload, kinds = planned_workload(
+        "drawn", rows(40), PERFORMANCE, 3, freedom=freedom, deadlines=deadlines
+    )
+    costs, errors = Costs(profile_s=500), Errors()
+    physics = PlannedPhysics(workload, kinds, PERFORMANCE, CLUSTER, belief, costs, errors)
     simulation = Simulation(workload, policy, CLUSTER, physics=physics, observers=[physics])
     outcome = simulation.run()
     audit(workload, simulation.cluster, outcome)
@@ -157,23 +218,28 @@ def simulated(policy: Any, belief: Belief = "adaptive", *, rigid: bool = False) 
 
 
 @pytest.mark.parametrize(
-    ("policy", "belief"),
+    ("policy", "belief", "freedom"),
     [
-        (Arena(), "adaptive"),
-        (Arena(elastic=False), "adaptive"),
-        (Arena(hetero=False, remaining=True), "adaptive"),
-        (Arena(), "data-parallel"),
-        (Sia(profile_s=0, interval_s=300), "data-parallel"),
-        (Gavel(), "data-parallel"),
+        (Arena(), "adaptive", "both"),
+        (Arena(elastic=False), "adaptive", "type"),
+        (Arena(hetero=False, remaining=True), "adaptive", "count"),
+        (Arena(objective="fairness"), "adaptive", "both"),
+        (Arena(), "data-parallel", "both"),
+        (ElasticFlow(), "data-parallel", "count"),
+        (ElasticFlow(suspend=False), "adaptive", "both"),
+        (Sia(profile_s=0, interval_s=300), "bootstrapped", "both"),
+        (Gavel(), "data-parallel", "type"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_all_jobs_end_on_gpus_of_one_type(policy: Any, belief: Belief) -> None:
-    workload, outcome = simulated(policy, belief)
-    assert all(end > 0 for end in outcome.end)
+def test_all_jobs_end_on_gpus_of_one_type(policy: Any, belief: Belief, freedom: Freedom) -> None:
+    workload, outcome = simulated(policy, belief, freedom)
+    assert all(0 < end < NEVER for end in outcome.end)
     for segment in outcome.segments:
         types = {CLUSTER.nodes[node].gpu_type for node, _ in segment.allocation}
         assert len(types) == 1
+        wanted = workload.jobs[segment.job].gpu_type
+        assert wanted in ("", *types)
     done = dict.fromkeys(range(len(workload.jobs)), 0.0)
     for segment in outcome.segments:
         done[segment.job] += segment.work
@@ -181,11 +247,44 @@ def test_all_jobs_end_on_gpus_of_one_type(policy: Any, belief: Belief) -> None:
         assert work == pytest.approx(workload.columns["samples"][index])
 
 
-def test_elasticity_makes_the_cluster_do_more() -> None:
-    def makespan(policy: Arena) -> float:
-        return max(simulated(policy)[1].end)
+@pytest.mark.parametrize(
+    ("policy", "belief", "freedom"),
+    [
+        (Arena(), "adaptive", "both"),
+        (ElasticFlow(suspend=False), "data-parallel", "count"),
+        (Sia(profile_s=0, interval_s=300, suspend=False), "bootstrapped", "both"),
+        (Gavel(suspend=False), "data-parallel", "type"),
+        (Gavel(objective="max-sum", suspend=False), "adaptive", "type"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_job_that_was_admitted_is_never_suspended(
+    policy: Any, belief: Belief, freedom: Freedom
+) -> None:
+    _, outcome = simulated(policy, belief, freedom)
+    ends: dict[int, float] = {}
+    for segment in sorted(outcome.segments, key=lambda one: (one.job, one.start)):
+        assert ends.setdefault(segment.job, segment.start) == segment.start
+        ends[segment.job] = segment.end
 
-    assert makespan(Arena()) < makespan(Arena(elastic=False))
+
+def test_jobs_are_dropped_whose_deadlines_cannot_be_met_and_the_others_meet_theirs() -> None:
+    workload, outcome = simulated(Arena(objective="deadline"), deadlines=(0.5, 3.0))
+    ended = [job for job in workload.jobs if outcome.end[job.index] < NEVER]
+    assert 0 < len(ended) < len(workload.jobs)
+    met = [outcome.end[job.index] <= job.terms.deadline for job in ended]
+    # Throughputs are estimates: one that ends a little late is no surprise, many are.
+    assert sum(met) >= 0.9 * len(met)
+    _, blind = simulated(Arena(), deadlines=(0.5, 3.0))
+    in_time = sum(blind.end[job.index] <= job.terms.deadline for job in workload.jobs)
+    assert sum(met) > in_time
+
+
+def test_elasticity_makes_the_cluster_do_more() -> None:
+    def makespan(policy: Arena, freedom: Freedom) -> float:
+        return max(simulated(policy, freedom=freedom)[1].end)
+
+    assert makespan(Arena(), "both") < makespan(Arena(elastic=False), "type")
 
 
 def test_adaptive_parallelism_reaches_sizes_that_copies_do_not() -> None:

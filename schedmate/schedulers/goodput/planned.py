@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from schedmate.schedulers.goodput.agent import NEUTRAL, Agent, Limits, Shape
 from schedmate.schedulers.goodput.throughput import Floats
 
-Speeds = Mapping[tuple[str, int], float]
+Size = tuple[str, int]
+"""GPU type and number of GPUs."""
+
+Speeds = Mapping[Size, float]
 """Throughput by GPU type and number of GPUs [samples/s]; what is not there cannot run."""
+
+
+class Seen(NamedTuple):
+    """What a job's log said last of its progress."""
+
+    left: float
+    """Samples that it had left to do."""
+    at: float
+    """[s]; in the future while it restarts."""
+    speed: float
+    """[samples/s]; 0 while it waits."""
 
 
 class PlannedAgent(Agent):
     """An agent whose every throughput is known from the beginning, by GPU type and number."""
 
-    def __init__(self, speeds: Speeds, batch: int, restart_s: float) -> None:
+    def __init__(
+        self,
+        speeds: Speeds,
+        batch: int,
+        restart_s: float,
+        samples: float | None = None,
+        launch_s: float | None = None,
+    ) -> None:
         """
         Args:
             speeds: what the scheduler is to believe.
             batch: global batch size, which stays [samples].
             restart_s: what a change of GPUs costs [s].
+            samples: what it is to do in all, by its number of iterations; None: not said.
+            launch_s: what its first start costs, profiling included; None: `restart_s` [s].
         """
         types = {gpu_type for gpu_type, _ in speeds}
         super().__init__(
@@ -33,11 +58,27 @@ class PlannedAgent(Agent):
         )
         self.speeds = dict(speeds)
         self.models = dict.fromkeys(types, NEUTRAL)
+        self.launch_s = restart_s if launch_s is None else launch_s
+        self.samples = samples
+        self.seen = None if samples is None else Seen(samples, 0.0, 0.0)
 
     @property
     def most_replicas(self) -> int:
         """The most GPUs that were planned for."""
         return max((gpus for _, gpus in self.speeds), default=1)
+
+    def left(self, now: float) -> float | None:
+        """Samples left to do; None: nobody said how many iterations the job has."""
+        if self.seen is None:
+            return None
+        left, at, speed = self.seen
+        return max(0.0, left - speed * max(0.0, now - at))
+
+    def learn(self, size: Size, samples_s: float) -> None:
+        """What was measured on this size counts from now on [samples/s]."""
+        if self.speeds.get(size) != samples_s:
+            self.speeds[size] = samples_s
+            self._changed()
 
     def goodputs(self, shapes: tuple[Shape, ...]) -> Floats:
         """Iterations a second on each shape; 0 where the job cannot run."""
@@ -45,6 +86,11 @@ class PlannedAgent(Agent):
             [self.speeds.get((one.gpu_type, one.gpus), 0.0) / self.initial_batch for one in shapes]
         )
 
-    def options(self) -> Sequence[tuple[str, int]]:
+    def rate(self, gpus: int) -> float:
+        """Iterations a second on so many GPUs of the fastest type; not a number where unknown."""
+        found = [speed for (_, count), speed in self.speeds.items() if count == gpus]
+        return max(found, default=math.nan) / self.initial_batch
+
+    def options(self) -> Sequence[Size]:
         """(GPU type, GPUs) on which it runs, fewest GPUs first."""
         return sorted(self.speeds, key=lambda one: (one[1], one[0]))

@@ -6,6 +6,7 @@ data parallelism only see one stage that is copied to every GPU (section 5.1).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -47,6 +48,19 @@ class Performance:
 
     def __post_init__(self) -> None:
         self.planner = Planner(self.network)
+
+    def known(self) -> dict[tuple[str, Kind], Speeds]:
+        """What was worked out so far, to be kept."""
+        return {
+            (how, kind): speeds
+            for how, table in (("adaptive", self._adaptive), ("parallel", self._parallel))
+            for kind, speeds in table.items()
+        }
+
+    def adopt(self, known: Mapping[tuple[str, Kind], Speeds]) -> None:
+        """Take over what was kept of the same cluster."""
+        for (how, kind), speeds in known.items():
+            (self._adaptive if how == "adaptive" else self._parallel)[kind] = speeds
 
     def adaptive(self, kind: Kind) -> Speeds:
         """Throughput [samples/s] of the best plan by (GPU type, GPUs), where the model fits."""

@@ -13,10 +13,19 @@ from schedmate.schedulers.goodput.throughput import Floats
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.sia.configurations import of_size
-from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
+from schedmate.schedulers.policies.sia.placement import (
+    Placement,
+    Wish,
+    capacity_of,
+    decisions,
+    settled,
+)
 from schedmate.schedulers.policy import Decision, Policy, View
 
 OBJECTIVES = ("max-min", "max-sum")
+
+_FASTER = 1.1
+"""What a type has to be faster for a job that is never suspended to move there."""
 
 
 class Gavel(Policy):
@@ -27,18 +36,24 @@ class Gavel(Policy):
     one_pool = True
     interval_s: float
 
-    def __init__(self, objective: str = "max-min", interval_s: float = 360.0) -> None:
+    def __init__(
+        self, objective: str = "max-min", interval_s: float = 360.0, suspend: bool = True
+    ) -> None:
         """
         Args:
             objective: `max-min` fairness: of what each job gets, times its GPUs, over what an equal
                 share of every type would give it (section 4.1); `max-sum` of iterations a second.
             interval_s: length of a round [s].
+            suspend: whether jobs share GPUs over time, as published; without, a job that runs
+                keeps as many GPUs until it ends, and moves to a type that suits it better where
+                that has free ones.
         """
         require("scipy")
         if objective not in OBJECTIVES:
             raise UsageError(f"objective={objective} is none of {', '.join(OBJECTIVES)}.")
         self.objective = objective
         self.interval_s = interval_s
+        self.suspend = suspend
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
@@ -57,14 +72,53 @@ class Gavel(Policy):
         if shares is None:
             view.warn("the linear program was not solved: allocations kept")
             return []
+        order = self._by_priority(view, jobs, types, shares, speeds)
+        if not self.suspend:
+            return self._unsuspended(view, order, types, speeds)
         wishes = []
         given: set[int] = set()
-        for job, kind in self._by_priority(view, jobs, types, shares, speeds):
+        for job, kind in order:
             if job.index not in given and job.gpus <= capacity[types[kind]]:
                 capacity[types[kind]] -= job.gpus
                 given.add(job.index)
                 wishes.append(Wish(job, _shape(job, cluster, types[kind])))
         return decisions(view, Placement(view, wishes).placed, jobs)
+
+    def _unsuspended(
+        self, view: View, order: list[tuple[Job, int]], types: list[str], speeds: Floats
+    ) -> Sequence[Decision]:
+        """Who runs stays, or goes to where it is faster and GPUs are free; then others start."""
+        cluster = view.space.cluster
+        position = {job.index: place for place, job in enumerate(view.jobs())}
+        free = capacity_of(view)
+        now: dict[int, int] = {}
+        for job in view.running:
+            now[job.index] = kind = types.index(cluster.nodes[job.allocation[0][0]].gpu_type)
+            free[types[kind]] -= job.gpus
+        moved: set[int] = set()
+        running = [one for one in order if one[0].index in now and self._can_move(one[0], view)]
+        for job, kind in running:
+            held, row = now[job.index], speeds[position[job.index]]
+            better = row[kind] > row[held] * _FASTER
+            if job.index not in moved and better and free[types[kind]] >= job.gpus:
+                moved.add(job.index)
+                free[types[held]] += job.gpus
+                free[types[kind]] -= job.gpus
+                now[job.index] = kind
+        for job, kind in order:
+            if job.index not in now and free[types[kind]] >= job.gpus:
+                free[types[kind]] -= job.gpus
+                now[job.index] = kind
+        jobs = view.jobs()
+        wishes = [
+            Wish(job, _shape(job, cluster, types[now[job.index]]))
+            for job in jobs
+            if job.index in now
+        ]
+        return decisions(view, settled(view, wishes), jobs)
+
+    def _can_move(self, job: Job, view: View) -> bool:
+        return job.migratable and (job.agent is None or job.agent.restoring_until <= view.now)
 
     def _shares(self, worth: Floats, gpus: Floats, capacity: list[int]) -> Floats | None:
         """Part of time of each job on each type: (jobs, types); `worth` is that of all its time."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from schedmate.errors import UsageError
+from schedmate.errors import UsageError, did_you_mean
 from schedmate.schedulers.goodput.agent import Shape
-from schedmate.schedulers.goodput.planned import PlannedAgent
+from schedmate.schedulers.goodput.planned import PlannedAgent, Size
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policies.arena.scaling import (
-    Allocations,
-    Options,
-    Size,
-    launch,
-    scale_up,
-)
+from schedmate.schedulers.policies.arena.objectives import NEVER, OBJECTIVES, Prospect
+from schedmate.schedulers.policies.arena.scaling import Allocations, Scaling
 from schedmate.schedulers.policies.sia.configurations import of_size, shape_of
-from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
-from schedmate.schedulers.policy import Decision, Policy, View
+from schedmate.schedulers.policies.sia.placement import Wish, capacity_of, decisions, settled
+from schedmate.schedulers.policy import Decision, Drop, Policy, View
+from schedmate.schedulers.remaining import predicted_s, remaining_s
 
 
 class Arena(Policy):
@@ -29,6 +26,7 @@ class Arena(Policy):
 
     def __init__(
         self,
+        objective: str = "throughput",
         queues: int = 3,
         depth: int = 3,
         interval_s: float = 300.0,
@@ -40,6 +38,8 @@ class Arena(Policy):
     ) -> None:
         """
         Args:
+            objective: `throughput` (Equation 5); `deadline`: the same of jobs that meet theirs, the
+                others are dropped (Equation 6); `fairness` of finish times (Equation 7).
             queues: priority queues P; a job's is by its priority, the highest first.
             depth: search depth D: jobs that are scaled at most to launch one, and at most in all
                 where GPUs are idle.
@@ -49,11 +49,17 @@ class Arena(Policy):
                 no number.
             elastic: whether numbers of GPUs change; without, jobs get what they ask for.
             hetero: whether GPU types change; without, jobs stay on the type that they get first.
-            remaining: weigh gains by the time that jobs are estimated to have left, up to an hour:
-                what ends soon is not moved. Not in the paper.
+            remaining: weigh a gain by the part of a job's time left that it saves, restart
+                included: what ends soon is not moved. Not in the paper.
         """
         if queues < 1 or depth < 0:
             raise UsageError("policy arena: queues has to be at least 1 and depth at least 0.")
+        if objective not in OBJECTIVES:
+            raise UsageError(
+                f"policy arena: objective={objective} is none of {', '.join(OBJECTIVES)}"
+                f"{did_you_mean(objective, OBJECTIVES) or '.'}"
+            )
+        self.objective = objective
         self.queues = queues
         self.depth = depth
         self.interval_s = interval_s
@@ -70,72 +76,87 @@ class Arena(Policy):
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
+        objective = OBJECTIVES[self.objective](remaining=self.remaining)
         now = Allocations(dict(capacity_of(view)))
         for job in view.running:
             shape = shape_of(cluster, job.allocation)
             now.set(job, (shape.gpu_type, shape.gpus))
-            if job.agent is None or job.agent.restoring_until > view.now:
+            if job.agent is None or job.agent.restoring_until > view.now or not job.migratable:
                 now.pinned.add(job)
-        known: dict[Job, dict[Size, float]] = {}
+        known: dict[Job, Prospect] = {}
 
-        def options(job: Job) -> dict[Size, float]:
+        def prospect(job: Job) -> Prospect:
             if job not in known:
-                known[job] = self._options(job, now.held.get(job), view)
+                found = self._prospect(job, view)
+                known[job] = replace(found, speeds=objective.sizes(found))
             return known[job]
 
-        def weight(job: Job) -> float:
-            return self._weight(job, view.now)
-
-        now = self._launch(view, options, now, weight)
-        scale_up(options, now, self.depth, weight, self.least_gain)
+        lost: list[Decision] = []
+        if self.objective == "deadline" and view.can.drop:
+            lost = [
+                Drop(job, "it cannot meet its deadline")
+                for job in view.jobs()
+                if not prospect(job).speeds and prospect(job).deadline_s < NEVER
+            ]
+            for drop in lost:
+                now.set(drop.job, None)
+        gone = {drop.job.index for drop in lost}
+        scaling = Scaling(now, prospect, objective)
+        self._launch(view, scaling, gone)
+        scaling.scale_up(self.depth, self.least_gain)
+        # Powers of two, the largest first, leave no gaps between jobs: buddy allocation.
         wishes = [Wish(job, self._shape(view, size)) for job, size in now.held.items()]
-        placement = Placement(view, wishes)
-        if any(job.allocation for job in placement.unplaced):
-            view.warn("a round was skipped: a running job would have lost its GPUs")
-            return []
-        return decisions(view, placement.placed, list(now.held))
+        return [*lost, *decisions(view, settled(view, wishes), list(now.held))]
 
-    def _launch(
-        self, view: View, options: Options, now: Allocations, weight: Callable[[Job], float]
-    ) -> Allocations:
+    def _launch(self, view: View, scaling: Scaling, gone: set[int]) -> None:
         """Lines 6 to 9: by queue, then by submission; a blocked queue holds up those behind it."""
         waiting = sorted(
-            view.pending, key=lambda job: (self.level(job, view.now), job.submit_time, job.index)
+            (self.level(job, view.now), job.submit_time, job.index, job)
+            for job in view.pending
+            if job.index not in gone
         )
         blocked = self.queues + 1
-        for job in waiting:
-            level = self.level(job, view.now)
+        for level, _, _, job in waiting:
             if level > blocked:
                 break
-            found = launch(job, options, now, self.depth if self.elastic else 0, weight)
-            if found is None:
+            if not scaling.launch(job, self.depth if self.elastic else 0):
                 blocked = min(blocked, level)
-            else:
-                now = found
-        return now
 
-    def _options(self, job: Job, held: Size | None, view: View) -> dict[Size, float]:
-        """Throughput by size, over that of the size it asks for (or its best, where that fails)."""
+    def _prospect(self, job: Job, view: View) -> Prospect:
+        held, now = None, view.now
+        if job.allocation:
+            shape = shape_of(view.space.cluster, job.allocation)
+            held = (shape.gpu_type, shape.gpus)
+        deadline_s = NEVER if job.terms is None else job.terms.deadline - now
+        age_s = now - job.submit_time
         agent = job.agent
         if not isinstance(agent, PlannedAgent):
             view.warn("a job has no plans: it gets the GPUs that it asks for")
-            return {(one.gpu_type, one.gpus): 1.0 for one in of_size(job, view.space.cluster)}
+            sizes = {(one.gpu_type, one.gpus): 1.0 for one in of_size(job, view.space.cluster)}
+            left_s, total_s = remaining_s(job, now), predicted_s(job)
+            return Prospect(sizes, held, left_s, total_s, age_s, deadline_s=deadline_s)
         speeds = {
             size: speed
             for size, speed in agent.speeds.items()
             if (self.elastic or size[1] == job.gpus)
+            and job.gpu_type in ("", size[0])
             and (self.hetero or held is None or size[0] == held[0])
             and max(job.min_gpus, 1) <= size[1] <= max(job.max_gpus, job.gpus)
         }
         asked = [speed for size, speed in speeds.items() if size[1] == job.gpus]
         unit = max(asked or speeds.values(), default=1.0)
-        return {size: speed / unit for size, speed in speeds.items()}
-
-    def _weight(self, job: Job, now: float) -> float:
-        if not self.remaining or job.forecast is None:
-            return 1.0
-        left = job.forecast.duration_s - job.attained_s(now)
-        return max(0.05, min(1.0, left / 3600.0))
+        left, total = agent.left(now), agent.samples
+        began = job.allocation or job.service_s > 0
+        return Prospect(
+            {size: speed / unit for size, speed in speeds.items()},
+            held,
+            remaining_s(job, now) if left is None else left / unit,
+            predicted_s(job) if total is None else total / unit,
+            age_s,
+            agent.restart_s if began else agent.launch_s,
+            max(0.0, agent.restoring_until - now),
+            deadline_s,
+        )
 
     def _shape(self, view: View, size: Size) -> Shape:
         """On as few nodes as can hold it: jobs are on GPUs of one type, side by side."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import NamedTuple
 
+from schedmate.schedulers.goodput.planned import Size
 from schedmate.schedulers.model import Job
+from schedmate.schedulers.policies.arena.objectives import Objective, Prospect, Worth
 
-Size = tuple[str, int]
-"""GPU type and number of GPUs."""
+Prospects = Callable[[Job], Prospect]
 
 
 class Change(NamedTuple):
@@ -17,12 +19,10 @@ class Change(NamedTuple):
 
     job: Job
     size: Size
-    worth: float
+    freed: int
+    """GPUs of its present type that others can have then."""
+    worth: Worth
     """Gain of the objective; negative for a loss."""
-
-
-Options = Callable[[Job], dict[Size, float]]
-"""Throughput of a job by size, over that of the size it asks for."""
 
 
 @dataclass
@@ -50,88 +50,117 @@ class Allocations:
             left += besides[1]
         return size[1] <= left
 
-    def copy(self) -> Allocations:
-        """The same, to try something on."""
-        return Allocations(dict(self.free), dict(self.held), set(self.pinned))
 
+class Scaling:
+    """The launching and scaling of one round, on allocations that it changes."""
 
-def best_fit(job: Job, options: dict[Size, float], now: Allocations) -> Size | None:
-    """The size with the most throughput a GPU among those that are free, the largest of equals.
+    def __init__(self, now: Allocations, prospects: Prospects, objective: Objective) -> None:
+        self.now, self.prospects, self.objective = now, prospects, objective
+        self._shrinks: dict[tuple[Job, Size], list[Change]] = {}
+        # Whether a job can be launched depends on its smallest sizes alone: those that cannot be
+        # now, so that a long queue of jobs alike costs one attempt.
+        self._hopeless: set[tuple[Size, ...]] = set()
 
-    What is idle once everybody is launched goes to whoever gains most from it (`scale_up`).
-    """
-    fitting = [size for size in options if now.fits(size)]
-    return max(fitting, key=lambda size: (options[size] / size[1], size[1]), default=None)
+    def launch(self, job: Job, depth: int) -> bool:
+        """Launch `job`, after at most `depth` others were scaled down; false: nothing is changed.
 
+        At each step the job is scaled down whose loss is least for each GPU that it frees. None is
+        left without GPUs to run on: launched jobs run to completion and are never scaled to
+        nothing.
+        """
+        now, own = self.now, self.prospects(job)
+        least: dict[str, int] = {}
+        for gpu_type, gpus in own.speeds:
+            least[gpu_type] = min(gpus, least.get(gpu_type, gpus))
+        smallest = tuple(sorted(least.items()))
+        if not least or smallest in self._hopeless:
+            return False
+        undo: list[tuple[Job, Size]] = []
+        for step in range(depth + 1):
+            size = self._best_fit(own)
+            if size is not None:
+                now.set(job, size)
+                self._hopeless.clear()
+                return True
+            change = None
+            if step < depth and self._enough(least, depth - step):
+                change = max(
+                    self._smaller(least), key=lambda one: (one.worth, -one.job.index), default=None
+                )
+            if change is None:
+                break
+            undo.append((change.job, now.held[change.job]))
+            now.set(change.job, change.size)
+        for other, before in reversed(undo):
+            now.set(other, before)
+        self._hopeless.add(smallest)
+        return False
 
-def launch(
-    job: Job, options: Options, now: Allocations, depth: int, weight: Callable[[Job], float]
-) -> Allocations | None:
-    """The allocations with `job` launched, after at most `depth` others were scaled down.
+    def _best_fit(self, own: Prospect) -> Size | None:
+        """The size with the most throughput a GPU among those that are free, the largest of equals.
 
-    None where it cannot be: launched jobs run to completion and are never scaled to nothing.
-    """
-    trial = now.copy()
-    own = options(job)
-    for _ in range(depth + 1):
-        size = best_fit(job, own, trial)
-        if size is not None:
-            trial.set(job, size)
-            return trial
-        change = max(
-            _smaller(trial, options, {gpu_type for gpu_type, _ in own}, weight),
-            key=lambda one: (one.worth, -one.job.index),
-            default=None,
+        What is idle once everybody is launched goes to whoever gains most from it (`scale_up`).
+        """
+        speeds = own.speeds
+        fitting = [size for size in speeds if self.now.fits(size)]
+        return max(fitting, key=lambda size: (speeds[size] / size[1], size[1]), default=None)
+
+    def _enough(self, least: dict[str, int], depth: int) -> bool:
+        """Whether so many changes could free the GPUs that are needed of some type."""
+        freed: dict[str, list[int]] = {gpu_type: [] for gpu_type in least}
+        for change in self._smaller(least):
+            freed[self.now.held[change.job][0]].append(change.freed)
+        return any(
+            self.now.free.get(gpu_type, 0) + sum(nlargest(depth, freed[gpu_type])) >= gpus
+            for gpu_type, gpus in least.items()
         )
-        if change is None:
-            return None
-        trial.set(change.job, change.size)
-    return None
 
+    def _smaller(self, types: dict[str, int]) -> Iterator[Change]:
+        """Ways to free GPUs of the types: a job gets half of them, or as many of another type."""
+        now = self.now
+        for job, size in now.held.items():
+            if size[0] in types and job not in now.pinned:
+                for change in self._of_one(job, size):
+                    if change.size[0] == size[0] or now.fits(change.size):
+                        yield change
 
-def _smaller(
-    now: Allocations, options: Options, types: set[str], weight: Callable[[Job], float]
-) -> Iterator[Change]:
-    """Ways to free GPUs of the types: a job gets half of them, or as many of another type.
+    def _of_one(self, job: Job, size: Size) -> list[Change]:
+        found = self._shrinks.get((job, size))
+        if found is None:
+            gpu_type, gpus = size
+            one = self.prospects(job)
+            found = self._shrinks[job, size] = [
+                Change(job, other, freed, self.objective.loss(one, size, other, freed))
+                for other in one.speeds
+                if (freed := gpus - other[1] if other[0] == gpu_type else gpus) > 0
+                and (other == (gpu_type, gpus // 2) or (other[0] != gpu_type and other[1] <= gpus))
+            ]
+        return found
 
-    Their worth is the loss of the objective for each GPU that is freed.
-    """
-    for job, size in now.held.items():
-        gpu_type, gpus = size
-        if job in now.pinned or gpu_type not in types:
-            continue
-        speeds = options(job)
-        present = speeds.get(size, 0.0)
-        for other, speed in speeds.items():
-            freed = gpus - other[1] if other[0] == gpu_type else gpus
-            halved = other == (gpu_type, gpus // 2)
-            moved = other[0] != gpu_type and other[1] <= gpus and now.fits(other)
-            if freed > 0 and (halved or moved):
-                yield Change(job, other, weight(job) * (speed - present) / freed)
+    def scale_up(self, depth: int, least: float) -> None:
+        """Give idle GPUs to the jobs that gain most from them, at most `depth` times.
 
-
-def scale_up(
-    options: Options, now: Allocations, depth: int, weight: Callable[[Job], float], least: float
-) -> None:
-    """Give idle GPUs to the jobs that gain most from them, at most `depth` times.
-
-    A change has to gain at least the part `least` of the job's throughput.
-    """
-    for _ in range(depth):
-        best: Change | None = None
+        A change has to gain at least the part `least` of the job's throughput.
+        """
+        now = self.now
+        gains: list[Change] = []
         for job, size in now.held.items():
             if job in now.pinned:
                 continue
-            speeds = options(job)
-            present = speeds.get(size, 0.0)
-            for other, speed in speeds.items():
+            one = self.prospects(job)
+            enough = one.speeds.get(size, 0.0) * (1 + least)
+            for other, speed in one.speeds.items():
                 grown = other[0] != size[0] or other[1] == 2 * size[1]
-                if not grown or speed < present * (1 + least) or not now.fits(other, size):
-                    continue
-                change = Change(job, other, weight(job) * (speed - present))
-                if best is None or change.worth > best.worth:
-                    best = change
-        if best is None:
-            return
-        now.set(best.job, best.size)
-        now.pinned.add(best.job)
+                if grown and speed >= enough and now.fits(other, size):
+                    worth = self.objective.gain(one, size, other)
+                    if worth[0] > 0:
+                        gains.append(Change(job, other, 0, worth))
+        gains.sort(key=lambda change: change.worth, reverse=True)  # stable: first come first
+        for change in gains:
+            if depth == 0:
+                return
+            # What a change leaves free is offered in the next round: it opens no others in this.
+            if change.job not in now.pinned and now.fits(change.size, now.held[change.job]):
+                now.set(change.job, change.size)
+                now.pinned.add(change.job)
+                depth -= 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.model import Allocation, Job, gpus_in
-from schedmate.schedulers.policies.sia.configurations import groups
+from schedmate.schedulers.policies.sia.configurations import groups, shape_of
 from schedmate.schedulers.policy import Decision, Migrate, Preempt, Resize, Start, View
 from schedmate.schedulers.pools import lowest
 
@@ -51,9 +51,10 @@ class Placement:
         self.weight = [0] * len(self.free)
         self.placed: dict[int, Allocation] = {}
         self.unplaced: list[Job] = []
-        self._fill(wishes)
+        self.add(wishes)
 
-    def _fill(self, wishes: Iterable[Wish]) -> None:
+    def add(self, wishes: Iterable[Wish]) -> None:
+        """Find GPUs for more wishes, in what the earlier ones left free."""
         order = []
         for wish in wishes:
             stays = self._stays(wish)
@@ -135,6 +136,28 @@ class Placement:
             if not left:
                 return tuple(sorted(chosen))
         return None
+
+
+def settled(view: View, wishes: Iterable[Wish]) -> dict[int, Allocation]:
+    """GPUs for wishes of which none may cost a running job all of its own.
+
+    Where nodes have no room for all changes at once, everybody who runs stays as it is, and others
+    start where they can.
+    """
+    wishes = list(wishes)
+    placement = Placement(view, wishes, split=False)
+    if not any(job.allocation for job in placement.unplaced):
+        return placement.placed
+    view.warn("running jobs stayed as they were, as nodes had no room for all changes")
+    cluster = view.space.cluster
+    stay = [
+        Wish(wish.job, shape_of(cluster, wish.job.allocation), pinned=True)
+        for wish in wishes
+        if wish.job.allocation
+    ]
+    placement = Placement(view, stay, split=False)
+    placement.add(wish for wish in wishes if not wish.job.allocation)
+    return placement.placed
 
 
 def decisions(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]) -> list[Decision]:

@@ -10,14 +10,22 @@ import numpy as np
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.throughput import Floats
 from schedmate.schedulers.learned.packages import require
-from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.policies.sia.configurations import allowed, shape_of
-from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
+from schedmate.schedulers.policies.sia.placement import (
+    Placement,
+    Wish,
+    capacity_of,
+    decisions,
+    settled,
+)
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
 from schedmate.schedulers.policy import Decision, Policy, Profile, View
 
 _MOST = 3000.0
 """No cost is larger: what is worse counts as bad."""
+_KEPT = 100.0
+"""What it costs to suspend a job where none is to be: more than others can gain by it."""
 
 
 class Sia(Policy):
@@ -38,6 +46,7 @@ class Sia(Policy):
         solver_s: float = 5.0,
         decimals: int = 12,
         split: bool = False,
+        suspend: bool = True,
     ) -> None:
         """
         Args:
@@ -54,6 +63,7 @@ class Sia(Policy):
             decimals: costs are rounded to so many; the published simulator rounds to 2.
             split: spread a configuration over more nodes than it has, where odd sizes leave no room
                 for it, as the published simulator does; false: the job waits (section 3.3).
+            suspend: whether a running job may lose all its GPUs to others, as published.
         """
         require("scipy")
         self.p = p
@@ -64,6 +74,7 @@ class Sia(Policy):
         self.solver_s = solver_s
         self.decimals = decimals
         self.split = split
+        self.suspend = suspend
 
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
@@ -84,17 +95,14 @@ class Sia(Policy):
                 offered.append((job, shapes))
                 choices.append(self._choices(job, shapes, list(capacity), view))
         try:
-            chosen = solve(choices, list(capacity.values()), time_limit_s=self.solver_s)
+            chosen = self._solved(offered, choices, list(capacity.values()))
         except ProgramError as error:
             view.warn(f"allocations kept, as the integer program was not solved: {error}")
             return []
         for (job, shapes), one in zip(offered, chosen, strict=True):
             if one is not None:
                 wishes.append(Wish(job, shapes[one]))
-        placement = Placement(view, wishes, split=self.split)
-        if placement.unplaced:
-            view.warn("a job waited, as no nodes had room for the configuration chosen for it")
-        taken = placement.placed
+        taken = self._placed(view, wishes)
         measured = {
             index: tuple(sorted(sum((taken.pop(one, ()) for one in parts), ())))
             for index, (_, parts) in profiles.items()
@@ -106,6 +114,35 @@ class Sia(Policy):
             if measured[index]
         ]
         return found
+
+    def _solved(
+        self,
+        offered: list[tuple[Job, tuple[Shape, ...]]],
+        choices: list[list[Choice]],
+        room: list[int],
+    ) -> list[int | None]:
+        """The program's answer; where nobody is suspended, one that keeps all who run."""
+        if self.suspend:
+            return solve(choices, room, time_limit_s=self.solver_s)
+        runs = [bool(job.allocation) for job, _ in offered]
+        bound = [
+            [one._replace(cost=one.cost - _KEPT) for one in row] if kept else row
+            for kept, row in zip(runs, choices, strict=True)
+        ]
+        # The same absolute distance from the optimum, although costs are so much larger.
+        gap = 1e-4 * max(1, len(runs)) / (len(runs) + _KEPT * sum(runs) + 1)
+        chosen = solve(bound, room, time_limit_s=self.solver_s, gap=gap)
+        if any(kept and one is None for kept, one in zip(runs, chosen, strict=True)):
+            raise ProgramError("a running job would have been suspended")
+        return chosen
+
+    def _placed(self, view: View, wishes: list[Wish]) -> dict[int, Allocation]:
+        if not self.suspend:
+            return settled(view, wishes)
+        placement = Placement(view, wishes, split=self.split)
+        if placement.unplaced:
+            view.warn("a job waited, as no nodes had room for the configuration chosen for it")
+        return placement.placed
 
     def _profiles(
         self, jobs: list[Job], cluster: Cluster, capacity: dict[str, int], wishes: list[Wish]

@@ -4,25 +4,35 @@ As in Arena, section 5.1: submissions and durations are those of a trace; model,
 and GPU type are drawn for each job. A job's work is what it does in its duration on the GPUs that
 it asks for, with the best plan there. Every scheduler's jobs run with the best plan; the schedulers
 differ in what their jobs' agents tell them.
+
+The truth is the full cost model times a disturbance, one factor for each model, batch size, GPU
+type and number of GPUs, which no scheduler knows before it has profiled or tried that.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schedmate.errors import InputError
-from schedmate.schedulers.goodput.planned import PlannedAgent, Speeds
+from schedmate.schedulers.goodput.planned import PlannedAgent, Seen, Size, Speeds
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.parallelism.models import model
 from schedmate.schedulers.parallelism.performance import Kind, Performance
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.physics import FOREVER
+from schedmate.schedulers.terms import Terms
 
-Belief = Literal["adaptive", "data-parallel"]
+Belief = Literal["adaptive", "data-parallel", "bootstrapped"]
+"""What agents tell: throughput of the best plans, of data parallelism, or that of data parallelism
+on one GPU times their number, until the job has run there."""
+
+Freedom = Literal["rigid", "type", "count", "both"]
+"""What of a job's GPUs a scheduler chooses: nothing, their type, their number, both."""
 
 MODELS: tuple[tuple[str, tuple[int, ...]], ...] = (
     *((f"wide-resnet-{size}", (256, 512, 1024)) for size in ("0.5b", "1b", "2b", "4b")),
@@ -30,6 +40,13 @@ MODELS: tuple[tuple[str, tuple[int, ...]], ...] = (
     *((f"moe-{size}", (256, 512, 1024)) for size in ("0.69b", "1.3b", "2.4b")),
 )
 """Table 2, without the sizes that fit on no GPU type of the smaller clusters."""
+
+LARGER: tuple[tuple[str, tuple[int, ...]], ...] = (
+    *((f"wide-resnet-{size}", (256, 512, 1024)) for size in ("2b", "4b", "6.8b")),
+    *((f"gpt-{size}", (128, 256, 512)) for size in ("1.3b", "2.6b", "6.7b")),
+    *((f"moe-{size}", (256, 512, 1024)) for size in ("2.4b", "10b", "27b")),
+)
+"""Those of the cluster with newer GPUs, for which the paper scales models up."""
 
 SEQUENCE = 1024
 
@@ -44,6 +61,18 @@ class Costs:
     """Checkpoint and resume: under 5 minutes (section 5.8)."""
     profile_s: float = 0.0
     """Profiling before the first start; Arena 510 (8.5 minutes), on all GPUs 600 (section 2)."""
+    profile_gpu_s: float = 0.0
+    """Profiling that takes so much GPU time on the job's own GPUs, before the first start."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """By how much throughputs differ from what is known of them: parts, standard deviations."""
+
+    truth: float = 0.05
+    """Of what runs from the full cost model."""
+    profile: float = 0.05
+    """Of profiled plans from what runs; Arena: 3.1 to 8.3 % on 1 to 16 GPUs (section 5.5)."""
 
 
 class Submission(NamedTuple):
@@ -56,27 +85,46 @@ class Submission(NamedTuple):
 
 
 def planned_workload(
-    name: str, rows: Sequence[Submission], performance: Performance, seed: int, *, rigid: bool
+    name: str,
+    rows: Sequence[Submission],
+    performance: Performance,
+    seed: int,
+    *,
+    freedom: Freedom = "both",
+    models: Sequence[tuple[str, tuple[int, ...]]] = MODELS,
+    deadlines: tuple[float, float] | None = None,
 ) -> tuple[Workload, list[Kind]]:
     """The jobs of a trace with drawn models, and what each one trains.
 
-    `rigid`: they run on the GPU type and number that they ask for, as for FCFS; otherwise on any
-    type and number that their model fits on. Raises `InputError` where no model fits anywhere.
+    Args:
+        name: what the workload is called.
+        rows: submissions and durations.
+        performance: throughputs on the cluster.
+        seed: the same draws whatever the freedom.
+        freedom: what of a job's GPUs schedulers choose; the rest is as it asks for.
+        models: names and global batch sizes to draw from.
+        deadlines: each job is to end within its duration times a factor between these.
+
+    Raises `InputError` where no model fits anywhere.
     """
     draw = random.Random(seed)  # noqa: S311 - a simulation
     jobs, kinds = [], []
     work: list[float | None] = []
     for index, row in enumerate(sorted(rows)):
-        kind, speeds = _drawn(draw, performance)
+        kind, speeds = _drawn(draw, performance, models)
         sizes = sorted({gpus for _, gpus in speeds})
         wanted = row.gpus if row.gpus in sizes else draw.choice(sizes)
-        types = sorted(gpu for gpu, gpus in speeds if gpus == wanted)
-        gpu_type = draw.choice(types)
+        gpu_type = draw.choice(sorted(gpu for gpu, gpus in speeds if gpus == wanted))
         job = Job(f"job{index}", index, row.submit_s, wanted, name=kind.spec.name)
-        if rigid:
+        if freedom in ("rigid", "count"):
             job.gpu_type = gpu_type
-        else:
-            job.min_gpus, job.max_gpus = sizes[0], sizes[-1]
+        if freedom in ("count", "both"):
+            counts = [gpus for gpu, gpus in speeds if freedom == "both" or gpu == gpu_type]
+            job.min_gpus, job.max_gpus = min(counts), max(counts)
+        factor = draw.random()
+        if deadlines is not None:
+            factor = deadlines[0] + factor * (deadlines[1] - deadlines[0])
+            job.terms = Terms(deadline=row.submit_s + factor * row.duration_s)
         jobs.append(job)
         kinds.append(kind)
         work.append(row.duration_s * speeds[gpu_type, wanted])
@@ -85,14 +133,27 @@ def planned_workload(
     return workload, kinds
 
 
-def _drawn(draw: random.Random, performance: Performance) -> tuple[Kind, Speeds]:
+def _drawn(
+    draw: random.Random,
+    performance: Performance,
+    models: Sequence[tuple[str, tuple[int, ...]]],
+) -> tuple[Kind, Speeds]:
     for _ in range(100):
-        name, batches = draw.choice(MODELS)
+        name, batches = draw.choice(models)
         kind = Kind(model(name), draw.choice(batches), SEQUENCE, "bf16")
         speeds = performance.adaptive(kind)
         if speeds:
             return kind, speeds
     raise InputError("none of the models fits on any GPU type of this cluster")
+
+
+def disturbed(speeds: Speeds, kind: Kind, part: float, what: str) -> dict[Size, float]:
+    """Speeds times factors around 1: the same for the same kind, size and `what`."""
+    found = {}
+    for size, speed in speeds.items():
+        draw = random.Random(f"{what} {kind} {size}")  # noqa: S311 - a simulation
+        found[size] = speed * math.exp(draw.gauss(0.0, part)) if part else speed
+    return found
 
 
 class PlannedPhysics(Observer):
@@ -106,40 +167,51 @@ class PlannedPhysics(Observer):
         cluster: Cluster,
         belief: Belief,
         costs: Costs,
+        errors: Errors | None = None,
     ) -> None:
-        """`belief`: whether agents tell of adaptive or of data parallelism only."""
+        """`belief`: what agents tell; `errors`: None for none at all."""
+        errors = errors or Errors(0.0, 0.0)
         self.work: Sequence[float] = [one or 0.0 for one in workload.columns["samples"]]
         self.cluster, self.costs = cluster, costs
-        self.truth = [performance.adaptive(kind) for kind in kinds]
-        self._agents = []
-        for job, kind, truth in zip(workload.jobs, kinds, self.truth, strict=True):
-            told: Speeds = truth
-            if belief == "data-parallel":
-                told = {
-                    size: speed
-                    for size, speed in performance.data_parallel(kind).items()
-                    if size in truth
-                }
-                if not told:  # no type holds the whole model: what it asks for is all they know
-                    told = {size: 1.0 for size in truth if size[1] == job.gpus}
+        self.learns = belief == "bootstrapped"
+        self.truth: list[dict[Size, float]] = []
+        self._agents: list[PlannedAgent] = []
+        self._held: dict[int, tuple[str, float]] = {}
+        known: dict[Kind, tuple[dict[Size, float], dict[Size, float]]] = {}
+        for job, kind, samples in zip(workload.jobs, kinds, self.work, strict=True):
+            if kind not in known:
+                truth = disturbed(performance.adaptive(kind), kind, errors.truth, "truth")
+                known[kind] = truth, believed(performance, kind, truth, belief, errors)
+            truth, told = known[kind]
+            self.truth.append(truth)
+            if not any(_may_have(job, size) for size in told):
+                # No type that it may get holds the whole model: all they know is what it asks for.
+                told = {size: speed for size, speed in truth.items() if size[1] == job.gpus}
             cost = costs.search_s + costs.restore_s
-            self._agents.append(PlannedAgent(told, kind.batch, cost))
+            first = costs.search_s + costs.profile_s + costs.profile_gpu_s / job.gpus
+            self._agents.append(PlannedAgent(told, kind.batch, cost, samples, first))
 
     def pace(
         self, job: int, done: float, allocation: Allocation, partner: int | None
     ) -> tuple[float, float]:
         """Samples a second, until the end."""
-        gpu_type = self.cluster.nodes[allocation[0][0]].gpu_type
-        gpus = sum(mask.bit_count() for _, mask in allocation)
-        return self.truth[job].get((gpu_type, gpus), 0.0), FOREVER
+        size = self._size(allocation)
+        speed, agent = self.truth[job].get(size, 0.0), self._agents[job]
+        if self.learns and speed:
+            agent.learn(size, speed)
+        since = max(self.watch.now, agent.restoring_until)
+        agent.seen = Seen(self.work[job] - done, since, speed)
+        return speed, FOREVER
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
         """The search before each start; profiling before the first, restoring before the others."""
-        agent = self._agents[job]
-        seconds = self.costs.search_s
-        seconds += self.costs.restore_s if previous else self.costs.profile_s
+        agent, costs = self._agents[job], self.costs
+        seconds = costs.search_s
         if previous:
+            seconds += costs.restore_s
             agent.restarts += 1
+        else:
+            seconds += costs.profile_s + costs.profile_gpu_s / self._size(allocation)[1]
         agent.restoring_until = self.watch.now + seconds
         return seconds
 
@@ -151,4 +223,42 @@ class PlannedPhysics(Observer):
         """Its agent is there from the beginning."""
         agent = self._agents[job.index]
         agent.restarts, agent.restoring_until = 0, 0.0
+        agent.seen = Seen(self.work[job.index], 0.0, 0.0)
         job.agent = agent
+
+    def started(self, job: Job) -> None:
+        """Remember since when it holds its type."""
+        self._held[job.index] = self._size(job.allocation)[0], self.watch.now
+
+    def stopped(self, job: Job) -> None:
+        """It makes no progress while it waits."""
+        agent, now = self._agents[job.index], self.watch.now
+        agent.seen = Seen(agent.left(now) or 0.0, now, 0.0)
+        gpu_type, since = self._held.pop(job.index)
+        agent.held_s[gpu_type] = agent.held_s.get(gpu_type, 0.0) + now - since
+
+    def _size(self, allocation: Allocation) -> Size:
+        gpus = sum(mask.bit_count() for _, mask in allocation)
+        return self.cluster.nodes[allocation[0][0]].gpu_type, gpus
+
+
+def _may_have(job: Job, size: Size) -> bool:
+    return job.gpu_type in ("", size[0]) and (job.elastic or size[1] == job.gpus)
+
+
+def believed(
+    performance: Performance, kind: Kind, truth: Speeds, belief: Belief, errors: Errors
+) -> dict[Size, float]:
+    """What agents tell of a kind of job at first: what is not there cannot run, they say."""
+    if belief == "adaptive":
+        return disturbed(truth, kind, errors.profile, "profile")
+    copies = performance.data_parallel(kind)
+    copies = {size: speed for size, speed in copies.items() if size in truth}
+    copies = disturbed(copies, kind, errors.truth, "truth")
+    if belief == "data-parallel":
+        return copies
+    return {
+        (gpu_type, gpus): gpus * copies[gpu_type, 1]
+        for gpu_type, gpus in truth
+        if (gpu_type, 1) in copies
+    }

@@ -1,0 +1,135 @@
+"""The least GPUs with which jobs meet their deadlines (ElasticFlow, section 4.1).
+
+Time is cut into slots from now on, first as long as a round, then longer and longer: far away only
+totals matter. A job's share is found by progressive filling: the smallest number of GPUs which, as
+far as earlier deadlines leave them free, gets it done in time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from schedmate.schedulers.goodput.throughput import Floats
+from schedmate.schedulers.model import Job
+
+EVEN = 12
+"""Slots of the length of a round; each one after them is longer than the one before."""
+GROWTH = 1.25
+MOST = 200
+"""Slots at most: more than a year ahead in rounds of a second."""
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """A job within the GPUs of one type."""
+
+    job: Job
+    sizes: tuple[int, ...]
+    """Numbers of GPUs on which it runs, ascending."""
+    speeds: tuple[float, ...]
+    """Progress a second on each."""
+    left: float
+    """What it has left to do; infinity: not known."""
+    deadline_s: float = math.inf
+    """Time until its deadline [s]."""
+    held: int = 0
+    """GPUs that it has."""
+    change_s: float = 0.0
+    """What giving it another number of GPUs costs [s]."""
+    pinned: bool = False
+    """Whether it is being started or moved, and stays as it is."""
+
+    def speed(self, gpus: int) -> float:
+        """Progress a second on so many GPUs; 0 where it does not run on them."""
+        return self.speeds[self.sizes.index(gpus)] if gpus in self.sizes else 0.0
+
+    def larger(self, gpus: int) -> int:
+        """The next larger number of GPUs on which it runs; 0: there is none."""
+        return next((size for size in self.sizes if size > gpus), 0)
+
+    def rest_s(self, gpus: int) -> float:
+        """Time that it needs on so many GPUs from now on [s]."""
+        speed = self.speed(gpus)
+        if speed <= 0:
+            return math.inf
+        return self.left / speed + (0.0 if gpus == self.held else self.change_s)
+
+
+def slots(interval_s: float, horizon_s: float) -> Floats:
+    """Where slots end, from now until at least the horizon [s]."""
+    ends, length, at = [], interval_s, 0.0
+    while at < horizon_s and len(ends) < MOST:
+        at += length
+        ends.append(at)
+        if len(ends) >= EVEN:
+            length *= GROWTH
+    return np.array(ends or [interval_s])
+
+
+class Share(NamedTuple):
+    """What a job is promised."""
+
+    gpus: int
+    """At most so many at a time: the minimum satisfactory share."""
+    plan: Floats
+    """In each slot."""
+
+
+def share(demand: Demand, free: Floats, ends: Floats) -> Share | None:
+    """The minimum satisfactory share within the GPUs that are free in each slot.
+
+    None: no number of GPUs gets it done by its deadline.
+    """
+    starts = np.concatenate([[0.0], ends[:-1]])
+    lengths = np.clip(np.minimum(ends, demand.deadline_s) - starts, 0.0, None)
+    sizes, speeds = np.array([0, *demand.sizes]), np.array([0.0, *demand.speeds])
+    for gpus in demand.sizes:
+        place = np.searchsorted(sizes, np.minimum(gpus, free), side="right") - 1
+        useful = lengths.copy()
+        first = int(np.argmax(place > 0))
+        if sizes[place[first]] != demand.held:
+            useful[first] -= demand.change_s
+        done = np.cumsum(speeds[place] * useful)
+        if done[-1] >= demand.left * (1 - 1e-9):
+            last = int(np.searchsorted(done, demand.left * (1 - 1e-9)))
+            plan = sizes[place].astype(float)
+            plan[last + 1 :] = 0.0
+            return Share(gpus, plan)
+    return None
+
+
+def shares(demands: Iterable[Demand], capacity: int, ends: Floats) -> dict[int, Share | None]:
+    """The shares of jobs by their position, by ascending deadline; None: it misses its own."""
+    free = np.full(len(ends), float(capacity))
+    found: dict[int, Share | None] = {}
+    for one in sorted(demands, key=lambda one: (one.deadline_s, one.job.index)):
+        found[one.job.index] = promised = share(one, free, ends)
+        if promised is not None:
+            free -= promised.plan
+    return found
+
+
+def admit(
+    known: Sequence[Demand], new: Sequence[Demand], capacity: int, ends: Floats
+) -> tuple[dict[int, Share | None], list[Demand]]:
+    """Shares of all who are admitted, and the new jobs that cannot be.
+
+    A new job is admitted where it meets its deadline and makes nobody else miss one.
+    """
+    admitted = list(known)
+    found = shares(admitted, capacity, ends)
+    refused = []
+    for one in new:
+        trial = shares([*admitted, one], capacity, ends)
+        broken = any(trial[index] is None for index, share in found.items() if share is not None)
+        if broken or trial[one.job.index] is None:
+            refused.append(one)
+        else:
+            admitted.append(one)
+            found = trial
+    return found, refused
