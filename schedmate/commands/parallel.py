@@ -48,26 +48,30 @@ def predict(
     """Predict the iteration time and memory of plans given by hand.
 
     With --json one line a plan: iteration_s, max_memory_bytes and the parts they are made of. Of
-    several plans, one that cannot be predicted gets a line with its error, and the exit code is 3.
+    several plans, one that cannot be predicted, or a line that is no plan, gets a line with its
+    error, and the exit code is 3.
     """
-    from schedmate.schedulers.parallelism.plan import read_plans
+    from schedmate.schedulers.parallelism.plan import NoPlan, plans_in
     from schedmate.schedulers.parallelism.predict import Predictor
 
-    given = list(read_plans(plans))
+    given = list(plans_in(plans))
     predictor = Predictor(network(profile, between_nodes, device))
+    found: list[tuple[str, Prediction | InputError]] = []
     with progress("predicting", len(given)) as step:
-        found: list[Prediction | InputError] = []
         for done, one in enumerate(given, 1):
+            name = one.place if isinstance(one, NoPlan) else one.id
             try:
-                found.append(predictor.predict(one))
+                if isinstance(one, NoPlan):
+                    raise one.error
+                found.append((name, predictor.predict(one)))
             except InputError as error:
                 if len(given) == 1:
                     raise
-                found.append(error)
-            step(done, one.id)
-    for number, (one, answer) in enumerate(zip(given, found, strict=True)):
+                found.append((name, error))
+            step(done, name)
+    for number, (name, answer) in enumerate(found):
         if as_json:
-            failed = {"id": one.id, "error": str(answer)}
+            failed = {"id": name, "error": str(answer)}
             typer.echo(dumps(failed if isinstance(answer, InputError) else answer.document()))
             continue
         if number:
@@ -76,7 +80,7 @@ def predict(
             typer.echo(clean(answer))
         else:
             _show(answer)
-    if any(isinstance(answer, InputError) for answer in found):
+    if any(isinstance(answer, InputError) for _, answer in found):
         raise typer.Exit(INPUT)
 
 

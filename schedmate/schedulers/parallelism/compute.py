@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from schedmate.errors import InputError
 from schedmate.schedulers.parallelism import operators as ops
 from schedmate.schedulers.parallelism.devices import DeviceSpec, canonical
-from schedmate.schedulers.parallelism.kernels import both_times, calibration
+from schedmate.schedulers.parallelism.fitting import fitted
+from schedmate.schedulers.parallelism.kernels import Shares, both_times, calibration
 from schedmate.schedulers.parallelism.models import ModelSpec
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.operators import Sizes
@@ -27,7 +29,7 @@ class LayerTimes:
     blocks: list[Times]
     head: Times
     source: str
-    """`profile` or `device model`."""
+    """`profile`, `device model`, or `fitted device model` where a kernel table was given."""
 
     def stage(self, first: int, count: int) -> Times:
         """Forward and backward time of `count` layers from layer `first`: 0 is the embedding."""
@@ -42,6 +44,22 @@ class Compute:
     network: Network
     notes: set[str] = field(default_factory=set)
     _known: dict[tuple[ModelSpec, str, Sizes, int], LayerTimes] = field(default_factory=dict)
+
+    @cached_property
+    def _fitted(self) -> dict[str, Shares]:
+        """What GPU types reach of their datasheets by the kernel tables that were given."""
+        rows = self.network.tables.kernels
+        if not rows:
+            return {}
+        names = {canonical(row.get("device") or "") for row in rows}
+        return fitted(rows, {name: spec for name in names if (spec := self._spec(name))})
+
+    def _spec(self, gpu: str) -> DeviceSpec | None:
+        """A GPU type of a table, which may have types that nobody asks for."""
+        try:
+            return self.network.spec(gpu)
+        except InputError:
+            return None
 
     def layers(self, spec: ModelSpec, gpu: str, sizes: Sizes, per_node: int) -> LayerTimes:
         """The times of a model's layers on one GPU type, with `per_node` GPUs a node."""
@@ -106,12 +124,13 @@ class Compute:
 
     def _modelled(self, spec: ModelSpec, gpu: str, sizes: Sizes, per_node: int) -> LayerTimes:
         device = self.network.spec(gpu)
+        shares = self._fitted.get(canonical(gpu))
         known: dict[tuple[object, ...], Times] = {}
         times = []
         for layer, operators in enumerate(ops.all_layers(spec, sizes)):
             kind = tuple(operators)
             if kind not in known:
-                known[kind] = _sum(device, operators, sizes)
+                known[kind] = _sum(device, operators, sizes, shares)
             forward, backward = known[kind]
             there, back = ops.tensor_reduces(spec, layer)
             reduce = 0.0
@@ -119,11 +138,14 @@ class Compute:
                 size = ops.output_bytes(spec, layer, sizes)
                 reduce = self.network.tensor_reduce(gpu, sizes.tensor, size, per_node)
             times.append((forward + there * reduce, backward + back * reduce))
-        return LayerTimes(times[0], times[1:-1], times[-1], "device model")
+        source = "device model" if shares is None else "fitted device model"
+        return LayerTimes(times[0], times[1:-1], times[-1], source)
 
 
-def _sum(device: DeviceSpec, operators: Iterable[ops.Operator], sizes: Sizes) -> Times:
-    times = [both_times(device, operator, sizes.precision) for operator in operators]
+def _sum(
+    device: DeviceSpec, operators: Iterable[ops.Operator], sizes: Sizes, shares: Shares | None
+) -> Times:
+    times = [both_times(device, operator, sizes.precision, shares) for operator in operators]
     return sum(one for one, _ in times), sum(one for _, one in times)
 
 

@@ -32,15 +32,19 @@ class DeviceSpec:
     """What one GPU sends within its node, one way [bytes/s]."""
     source: str = ""
 
+    def runs_as(self, precision: str) -> str:
+        """The precision in which matrix products of `precision` run here.
+
+        A GPU without units for fp8 runs it as bf16; one without units for 16 bits or tf32 as fp32.
+        """
+        found = precision
+        if found == "fp8" and found not in self.peaks:
+            found = "bf16"
+        return found if found in self.peaks else "fp32"
+
     def peak(self, precision: str) -> float:
-        """Peak of matrix products [FLOP/s]; that of fp32 where there are no units for it."""
-        if precision in self.peaks:
-            return self.peaks[precision]
-        if precision == "fp8":
-            return self.peak("bf16")
-        if precision == "bf16" and "fp16" in self.peaks:
-            return self.peaks["fp16"] if "tf32" in self.peaks else self.peaks["fp32"]
-        return self.peaks["fp32"]
+        """Peak of matrix products [FLOP/s]; see `runs_as` where there are no units for it."""
+        return self.peaks[self.runs_as(precision)]
 
     def roofline(self, intensity: float, precision: str) -> float:
         """R of Equation 2: attainable speed [FLOP/s] at an intensity [FLOP/byte]."""

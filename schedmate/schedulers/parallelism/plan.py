@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -184,7 +184,11 @@ class Plan(BaseModel):
         return self.global_batch // (self.micro_batch * self.data)
 
     def spec(self) -> tuple[ModelSpec, list[str]]:
-        """The model, and notes on it; raises `InputError` where the layers do not add up to it."""
+        """The model, and notes on it.
+
+        Raises `InputError` where the layers do not add up to it, or a tensor degree does not divide
+        its heads.
+        """
         spec, notes = named_or_sized(self.model, self.model_sizes)
         layers = sum(stage.layers for stage in self.stages)
         if layers != spec.layers:
@@ -193,6 +197,13 @@ class Plan(BaseModel):
                 f"{self.title()}: its stages have {layers} layers, but {spec.name} has "
                 f"{spec.layers}{made_of}"
             )
+        for replica in (replica for stage in self.stages for replica in stage.kinds()):
+            if spec.kind == "transformer" and spec.heads % replica.tensor:
+                raise InputError(
+                    f"{self.title()}: the {spec.heads} attention heads of {spec.name} cannot be "
+                    f"divided among {replica.tensor} tensor-parallel GPUs: choose a degree that "
+                    "divides them"
+                )
         return spec, notes
 
     def title(self) -> str:
@@ -235,7 +246,26 @@ def check(**values: str) -> tuple[str, ...]:
 def read_plans(path: Path) -> Iterator[Plan]:
     """The plans of a file: one JSON object, an array of them, or JSON lines.
 
-    Raises `InputError` for a file that cannot be read or does not hold plans.
+    Raises `InputError` for a file that cannot be read, or at the first thing that is no plan.
+    """
+    for one in plans_in(path):
+        if isinstance(one, NoPlan):
+            raise one.error
+        yield one
+
+
+class NoPlan(NamedTuple):
+    """What stands in a file where a plan should be."""
+
+    place: str
+    """`line 3`, or `plan 3` of an array."""
+    error: InputError
+
+
+def plans_in(path: Path) -> Iterator[Plan | NoPlan]:
+    """The same, with what is no plan in its place.
+
+    Raises `InputError` for a file that cannot be read or holds nothing.
     """
     try:
         text = path.read_text("utf-8")
@@ -248,27 +278,34 @@ def read_plans(path: Path) -> Iterator[Plan]:
         return
     except RecursionError:
         raise InputError(f"{path}: nested too deep to be a plan") from None
-    if isinstance(whole, list):
-        if not whole:
-            raise InputError(
-                f"{path}: no plans in it: a plan is a JSON object, or one on each line"
-            )
-        for number, document in enumerate(whole, 1):
-            yield parse_plan(document, f"{path}, plan {number}")
-    else:
+    if not isinstance(whole, list):
         yield parse_plan(whole, str(path))
+        return
+    if not whole:
+        raise InputError(f"{path}: no plans in it: a plan is a JSON object, or one on each line")
+    for number, document in enumerate(whole, 1):
+        yield _parsed(document, path, f"plan {number}")
 
 
-def _lines(text: str, path: Path) -> Iterator[Plan]:
+def _lines(text: str, path: Path) -> Iterator[Plan | NoPlan]:
     found = 0
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         found += 1
+        place = f"line {number}"
         try:
             document = json.loads(line)
         except (ValueError, RecursionError):
-            raise InputError(f"{path}, line {number}: not JSON") from None
-        yield parse_plan(document, f"{path}, line {number}")
+            yield NoPlan(place, InputError(f"{path}, {place}: not JSON"))
+        else:
+            yield _parsed(document, path, place)
     if not found:
         raise InputError(f"{path}: empty: a plan is a JSON object, or one on each line")
+
+
+def _parsed(document: Any, path: Path, place: str) -> Plan | NoPlan:
+    try:
+        return parse_plan(document, f"{path}, {place}")
+    except InputError as error:
+        return NoPlan(place, error)

@@ -94,6 +94,7 @@ class Predictor:
             said = [*said, *unsure]
         else:
             parts, source, bottleneck = self._pipeline(plan, spec, layout)
+            said = [*said, *self._lacking(plan, source)]
         memory, why_not = self._memory(plan, spec)
         return Prediction(
             plan,
@@ -106,6 +107,22 @@ class Predictor:
             not why_not,
             why_not,
         )
+
+    def _lacking(self, plan: Plan, source: str) -> list[str]:
+        """What is to be said of GPU types that have no units for the plan's precision."""
+        if "device model" not in source:
+            return []
+        found = []
+        for gpu in sorted({one.gpu_type for stage in plan.stages for one in stage.kinds()}):
+            device = self.network.spec(gpu)
+            instead = device.runs_as(plan.precision)
+            if instead != plan.precision:
+                other = "; fp16 is faster there" if "fp16" in device.peaks else ""
+                found.append(
+                    f"{device.name} has no units for {plan.precision}: its matrix products are "
+                    f"priced as {instead}{other if instead == 'fp32' else ''}"
+                )
+        return found
 
     def _pipeline(
         self, plan: Plan, spec: ModelSpec, layout: _Layout
