@@ -3,7 +3,7 @@
     python benchmarks/parallel_schedulers.py PART --data DIR --kept FOLDER [--seeds 1,2,...]
 
 PART is one of the tables below, or `trial`: seeds 0 and 9 to 13, on which settings were looked at.
-DIR has the traces (philly/philly.csv, helios/venus_jobs.csv.gz, alibaba/gpu-v2020/pai_sample.csv.gz).
+DIR has philly/philly.csv, helios/venus_jobs.csv.gz and alibaba/gpu-v2020/pai_sample.csv.gz.
 Finished runs are kept in FOLDER.
 
 small      244 jobs in a row of Philly that came within about six hours, on 32 A40 and 32 A10
@@ -16,7 +16,7 @@ deadlines  `small`, each job due 0.5 to 1.5 times its duration after its submiss
 objectives `small` under Arena's objectives
 parts      `small` without parts of Arena (section 5.7)
 settings   `small` under other P and D (section 5.8)
-remaining  `small` and `venus`, gains weighed by the time that jobs have left
+remaining  `small` and `large`, gains weighed by the time that jobs have left
 
 Real of it: submissions, run times (at most 6 h in `small` and `large`, 24 h elsewhere; section 5.1
 draws iteration counts). Drawn, as in section 5.1: model, batch size, GPUs, GPU type. A job's work
@@ -412,9 +412,11 @@ def main() -> None:
     parser.add_argument("part")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--kept", type=Path, required=True)
-    parser.add_argument("--seeds", default="1,2,3,4,5,6,7,8")
+    parser.add_argument("--seeds")
     given = parser.parse_args()
-    runs = Runs(given.data, given.kept, [int(one) for one in given.seeds.split(",")])
+    few = given.part in ("venus", "pai", "philly")
+    seeds = (given.seeds or ("1,2,3" if few else "1,2,3,4,5,6,7,8")).split(",")
+    runs = Runs(given.data, given.kept, [int(one) for one in seeds])
     if given.part in PLACES:
         against(runs, given.part)
     elif given.part == "suspended":
@@ -429,7 +431,7 @@ def main() -> None:
     elif given.part == "settings":
         variants(runs, "settings", "small", settings())
     elif given.part == "remaining":
-        for name in ("small", "venus"):
+        for name in ("small", "large"):
             made = {"remaining": scheduler("", remaining=True)}
             variants(runs, f"remaining_{name}", name, made)
     elif given.part == "trial":
