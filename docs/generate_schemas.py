@@ -260,6 +260,31 @@ class ParallelModels(TypedDict):
     models: list[ParallelModel]
 
 
+class ParallelCollective(TypedDict):
+    """A primitive among `ranks` devices: the line latency_s [s] + bytes / bandwidth [bytes/s].
+
+    `error` is the mean relative error of the line, `interpolated` that of interpolation between
+    measured volumes where the one in question is left out; `bandwidth` is null where time does not
+    grow with the volume.
+    """
+
+    gpu: str
+    precision: str
+    primitive: str
+    ranks: int
+    points: int
+    latency_s: float
+    bandwidth: float | None
+    error: float
+    interpolated: float
+
+
+class ParallelCollectives(TypedDict):
+    """Output of `schedmate parallel collectives --json`."""
+
+    collectives: list[ParallelCollective]
+
+
 class Checkpoint(TypedDict):
     """Output of `schedmate recover checkpoint --json`; without one only `found`, false."""
 
@@ -306,6 +331,7 @@ PARTS: dict[str, Any] = {
     "kubernetes-doctor": Doctor,
     "kubernetes-plan": FailurePlan,
     "ledger": Ledger,
+    "parallel-collectives": ParallelCollectives,
     "parallel-devices": ParallelDevices,
     "parallel-models": ParallelModels,
     "parallel-planning": ParallelPlanning,

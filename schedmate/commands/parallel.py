@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from schedmate.commands.options import JsonOption
+from schedmate.commands.parallel_collectives import collectives
 from schedmate.commands.parallel_options import (
     DeviceOption,
     NetworkOption,
@@ -29,6 +30,7 @@ app = typer.Typer(
     help="How to split a large model over GPUs, and what it takes.",
 )
 
+app.command()(collectives)
 
 DEGREES = (1, 2, 4)
 MOST = 10**6

@@ -74,6 +74,26 @@ def test_predict_prints_a_line_of_json_for_each_plan(cli: Cli, tmp_path: Path) -
     assert "its stages have 14 layers" in second["error"]
 
 
+def test_a_line_that_is_no_plan_gets_its_error_and_the_others_their_answers(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "plans.jsonl"
+    lines = [json.dumps(PLAN), "{not json", '{"id": "x"}', json.dumps({**PLAN, "id": "last"})]
+    path.write_text("\n".join(lines))
+    result = cli("parallel", "predict", str(path), "--json")
+    assert result.code == INPUT
+    found = list(map(json.loads, result.out.splitlines()))
+    assert ["error" in one for one in found] == [False, True, True, False]
+    assert [one["id"] for one in found] == ["one", "line 2", "line 3", "last"]
+    assert "line 2: not JSON" in found[1]["error"]
+    assert "line 3: global_batch: Field required" in found[2]["error"]
+    text = cli("parallel", "predict", str(path))
+    assert text.code == INPUT
+    assert "line 2: not JSON" in text.out
+    path.write_text("[1, " + json.dumps(PLAN) + "]")
+    assert cli("parallel", "predict", str(path), "--json").out.count('"iteration_s"') == 1
+
+
 def test_predict_reads_profiles(cli: Cli, tmp_path: Path) -> None:
     tables.write(tmp_path, tables.layers("A100", precision="bf16"))
     plan = {
