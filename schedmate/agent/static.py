@@ -284,7 +284,7 @@ def assemble(
     domain = task.find(trace, settings, name, data, said, outside.domain(plan))
     if domain is not None:
         put("model_config", "task_type", domain[0])
-    for key, candidate in extras.architecture(settings).items():
+    for key, candidate in extras.architecture(trace, settings).items():
         put("model_config", key, candidate)
     found = length.find(trace, settings, plan)
     if found is not None:

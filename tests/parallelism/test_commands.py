@@ -143,6 +143,57 @@ def test_plan_reads_the_model_from_source_code(cli: Cli, tmp_path: Path) -> None
     assert (plan["global_batch"], plan["sequence"]) == (128, 2048)
 
 
+LLAMA = """
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+config = LlamaConfig(
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+)
+arguments = TrainingArguments(output_dir="out", max_steps=1000, bf16=True)
+model = LlamaForCausalLM(config)
+Trainer(model=model, args=arguments).train()
+"""
+
+
+def test_plan_reads_a_configuration_that_is_made_in_the_program(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LLAMA)
+    result = cli(
+        *("parallel", "plan", str(tmp_path), "-c", "python train.py", "--gpus", "16", "--json")
+    )
+    assert result.code == OK
+    document = json.loads(result.out)
+    # Mistral-7B has these sizes: gated, with grouped queries, and no table shared with the head.
+    assert document["parameters"] == pytest.approx(7.24e9, rel=0.01)
+    sizes = document["best"]["plan"]["model_sizes"]
+    assert {"kv_heads": 8, "ffn": 14336, "gated": True, "tied": False}.items() <= sizes.items()
+
+
+def test_grouped_queries_and_experts_of_a_command_reach_the_plan(cli: Cli, tmp_path: Path) -> None:
+    more = (
+        'parser.add_argument("--num-query-groups", type=int, default=1)\n    '
+        'parser.add_argument("--num-experts", type=int, default=None)\n    '
+    )
+    program = PROGRAM.replace("args = parser", more + "args = parser")
+    (tmp_path / "pretrain.py").write_text(program)
+    sizes = "--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024"
+    command = f"python pretrain.py {sizes} --global-batch-size 64"
+    plain, grouped, experts = (
+        json.loads(
+            cli("parallel", "plan", str(tmp_path), "--command", command + extra, "--json").out
+        )
+        for extra in ("", " --num-query-groups 4", " --num-experts 8")
+    )
+    assert "kv_heads" not in plain["best"]["plan"]["model_sizes"]
+    assert grouped["best"]["plan"]["model_sizes"]["kv_heads"] == 4
+    assert grouped["parameters"] < plain["parameters"] < experts["parameters"]
+    assert experts["best"]["plan"]["model_sizes"]["experts"] == 8
+
+
 def test_exported_arguments_come_back_through_analyze(cli: Cli, tmp_path: Path) -> None:
     exported = cli("parallel", "export", str(write(tmp_path, PLAN)), "--to", "megatron")
     assert exported.code == OK

@@ -9,6 +9,7 @@ from schedmate.agent.fields import called
 from schedmate.agent.fields.candidates import (
     Candidate,
     Setting,
+    argument,
     best,
     is_number,
     named,
@@ -111,16 +112,32 @@ def _of_section(settings: list[Setting]) -> list[Candidate]:
     ]
 
 
-def architecture(settings: list[Setting]) -> dict[str, Candidate]:
-    """Sizes of the model that settings state as plain numbers."""
+_CONFIGURATION = re.compile(r"transformers\.(\w+\.)*\w+Config")
+"""What a model of Hugging Face's is made from, where its sizes are given in the program."""
+
+
+_SWITCHED_ON = {"n_kv_head", "n_experts"}
+"""Sizes of what a program may also do without: the default of an option is no sign of it."""
+
+
+def architecture(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
+    """Sizes of the model that settings, or the configuration it is made from, state as numbers."""
     found: dict[str, Candidate] = {}
+    made = [event for event in trace.calls if _CONFIGURATION.fullmatch(event.path)]
     for field, aliases in rules("names")["architecture"].items():
         usable = [
             (rank, setting)
             for rank, setting in named(settings, aliases)
             if is_number(setting.value) and setting.value.data > 0
         ]
-        chosen = best(_candidates(field, usable))
+        options = _candidates(field, usable)
+        if field in _SWITCHED_ON:
+            options = [one for one in options if one.origin and one.origin.source != "default"]
+        for event in made:
+            value = argument(event, list(aliases))
+            if value is not None and is_number(value) and value.data > 0:
+                options.append(Candidate(value.data, value.origin, 78.0))
+        chosen = best(options)
         if chosen is not None:
             found[field] = chosen
     return found

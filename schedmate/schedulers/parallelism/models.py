@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -163,7 +163,9 @@ _SIZES = {
     "hidden": ("hidden", "hidden_size", "d_model", "n_embd", "dim"),
     "blocks": ("layers", "num_layers", "n_layer", "num_hidden_layers", "n_layers", "blocks"),
     "heads": ("heads", "num_attention_heads", "n_head", "n_heads", "num_heads"),
-    "kv_heads": ("kv_heads", "num_key_value_heads", "num_query_groups", "n_kv_heads"),
+    "kv_heads": (
+        *("kv_heads", "n_kv_head", "num_key_value_heads", "num_query_groups", "n_kv_heads"),
+    ),
     "ffn": ("ffn", "intermediate_size", "ffn_hidden_size", "d_ff", "n_inner"),
     "vocabulary": ("vocabulary", "vocab_size", "padded_vocab_size"),
     "positions": ("positions", "max_position_embeddings", "n_positions"),
@@ -246,10 +248,14 @@ def named_or_sized(
 def from_metadata(metadata: WorkloadMetadata) -> ModelSpec:
     """The model that a job trains, from what `schedmate analyze` found.
 
+    What sizes leave open (gated or not, norms, attention) is that of the architecture by its name.
     Raises `InputError` where neither sizes nor a known name are there.
     """
-    section = metadata.sections()["model_config"]
+    section = dict(metadata.sections()["model_config"])
     name = section.get("model_name") or ""
+    wide, hidden = section.get("d_ff"), section.get("d_model")
+    if isinstance(wide, int) and isinstance(hidden, int) and wide < hidden / 8:
+        del section["d_ff"]  # a placeholder: no feed-forward network is so narrow
     try:
         sized = from_sizes(section, name)
     except InputError as without:
@@ -262,7 +268,23 @@ def from_metadata(metadata: WorkloadMetadata) -> ModelSpec:
     known = models().get(name)
     if known and (known.hidden, known.blocks) == (sized.hidden, sized.blocks):
         return known
-    return sized
+    usual = ModelSpec("")
+    stated = {
+        key: value
+        for key, value in _architecture(name).items()
+        if getattr(sized, key) == getattr(usual, key)
+    }
+    return replace(sized, **stated)
+
+
+def _architecture(name: str) -> dict[str, Any]:
+    """What is usual of the family that a model is of by its name; empty: it names none."""
+    document = data.load("schedulers/parallelism/models.yaml")
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    for pattern, family in document["architectures"]:
+        if re.search(pattern, plain):
+            return dict(document["families"][family])
+    return {}
 
 
 def _whole(what: str, value: Any, least: int) -> int:
