@@ -16,6 +16,7 @@ deadlines  `small`, each job due 0.5 to 1.5 times its duration after its submiss
 objectives `small` under Arena's objectives
 parts      `small` without parts of Arena (section 5.7)
 settings   `small` under other P and D (section 5.8)
+speed      decision times where a day of PAI comes within an hour, on 1,280 GPUs
 remaining  `small` and `large`, gains weighed by the time that jobs have left
 
 Real of it: submissions, run times (at most 6 h in `small` and `large`, 24 h elsewhere; section 5.1
@@ -101,7 +102,8 @@ PLACES = {
     "large": Place("16x8:H100-80,16x16:L20", LARGER, 6 * 3600.0),
     **dict.fromkeys(("venus", "pai", "philly"), Place(SIMULATED, MODELS, 24 * 3600.0)),
 }
-DAYS = {"venus": (26, 28, 36, 49), "pai": (28, 31, 45, 51)}
+PLACES["speed"] = PLACES["pai"]
+DAYS = {"venus": (26, 28, 36, 49), "pai": (28, 31, 45, 51), "speed": (28, 31, 45, 51)}
 
 
 class Scheduler(NamedTuple):
@@ -383,6 +385,22 @@ def variants(runs: Runs, part: str, name: str, made: dict[str, Scheduler], **met
     record(f"parallel_schedulers_{part}", table, seeds=list(runs.seeds), **meta)
 
 
+def speed(runs: Runs) -> None:
+    """Decision times of Arena under several depths."""
+    table = []
+    for depth in (1, 3, 5, 10):
+        found = runs.of(f"D = {depth}", "speed", scheduler("", depth=depth))
+        table.append(
+            {
+                "D": depth,
+                "mean ms": f"{max(one['decision'] for one in found):.1f}",
+                "longest ms": f"{max(one['longest decision'] for one in found):.0f}",
+                "jobs": ", ".join(f"{one['jobs']:,}" for one in found),
+            }
+        )
+    record("parallel_schedulers_speed", table, seeds=list(runs.seeds))
+
+
 def parts() -> dict[str, Scheduler]:
     """Arena without parts of it, and with more."""
     profiled = Costs(PRUNED_S, profile_gpu_s=FULL_PROFILE_GPU_S)
@@ -414,10 +432,10 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, required=True)
     parser.add_argument("--seeds")
     given = parser.parse_args()
-    few = given.part in ("venus", "pai", "philly")
+    few = given.part in (*DAYS, "philly")
     seeds = (given.seeds or ("1,2,3" if few else "1,2,3,4,5,6,7,8")).split(",")
     runs = Runs(given.data, given.kept, [int(one) for one in seeds])
-    if given.part in PLACES:
+    if given.part in PLACES and given.part != "speed":
         against(runs, given.part)
     elif given.part == "suspended":
         against(runs, "small", suspend=True)
@@ -430,6 +448,8 @@ def main() -> None:
         variants(runs, "parts", "small", parts())
     elif given.part == "settings":
         variants(runs, "settings", "small", settings())
+    elif given.part == "speed":
+        speed(runs)
     elif given.part == "remaining":
         for name in ("small", "large"):
             made = {"remaining": scheduler("", remaining=True)}

@@ -96,6 +96,26 @@ def test_a_job_that_cannot_be_launched_leaves_everything_as_it_was() -> None:
     assert rules.launch(job(3), 3)  # one that needs less is not given up with it
 
 
+def test_a_job_is_launched_on_more_gpus_where_they_are_idle_and_worth_it() -> None:
+    for least, size in ((0.3, ("A40", 4)), (0.5, ("A40", 2)), (0.9, ("A40", 1))):
+        now = Allocations({"A40": 8, "A10": 0})
+        rules = scaling(now)
+        assert rules.launch(job(0), 3)
+        rules.enlarge(least)
+        assert list(now.held.values()) == [size]  # twice the GPUs gain 80 %, then 33 %
+
+
+def test_only_what_is_launched_now_is_enlarged() -> None:
+    now = Allocations({"A40": 4, "A10": 0})
+    running = job(0)
+    now.set(running, ("A40", 1))
+    rules = scaling(now)
+    assert rules.launch(job(1), 3)
+    rules.enlarge(0.1)
+    assert now.held[running] == ("A40", 1)
+    assert sum(gpus for _, gpus in now.held.values()) == 3
+
+
 def test_idle_gpus_go_to_whoever_gains_most() -> None:
     now = Allocations({"A40": 3, "A10": 0})
     small, other = job(0), job(1)

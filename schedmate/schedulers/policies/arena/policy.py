@@ -32,6 +32,7 @@ class Arena(Policy):
         interval_s: float = 300.0,
         promote_s: float = 3600.0,
         least_gain: float = 0.1,
+        launch_gain: float = 0.3,
         elastic: bool = True,
         hetero: bool = True,
         remaining: bool = False,
@@ -47,6 +48,9 @@ class Arena(Policy):
             promote_s: a job that waits this long moves up a queue [s]; the paper gives no number.
             least_gain: part of its throughput that a job must gain to be moved; the paper gives
                 no number.
+            launch_gain: part of its throughput that a job must gain from twice the GPUs to be
+                launched on so many, where they are idle; the paper does not say how large jobs are
+                launched.
             elastic: whether numbers of GPUs change; without, jobs get what they ask for.
             hetero: whether GPU types change; without, jobs stay on the type that they get first.
             remaining: weigh a gain by the part of a job's time left that it saves, restart
@@ -65,6 +69,7 @@ class Arena(Policy):
         self.interval_s = interval_s
         self.promote_s = promote_s
         self.least_gain = least_gain
+        self.launch_gain = launch_gain
         self.elastic = elastic
         self.hetero = hetero
         self.remaining = remaining
@@ -103,6 +108,8 @@ class Arena(Policy):
         gone = {drop.job.index for drop in lost}
         scaling = Scaling(now, prospect, objective)
         self._launch(view, scaling, gone)
+        if self.elastic:
+            scaling.enlarge(self.launch_gain)
         scaling.scale_up(self.depth, self.least_gain)
         # Powers of two, the largest first, leave no gaps between jobs: buddy allocation.
         wishes = [Wish(job, self._shape(view, size)) for job, size in now.held.items()]

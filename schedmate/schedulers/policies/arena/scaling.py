@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from heapq import nlargest
+from heapq import heappop, heappush, nlargest
 from typing import NamedTuple
 
 from schedmate.schedulers.goodput.planned import Size
@@ -60,6 +60,7 @@ class Scaling:
         # Whether a job can be launched depends on its smallest sizes alone: those that cannot be
         # now, so that a long queue of jobs alike costs one attempt.
         self._hopeless: set[tuple[Size, ...]] = set()
+        self.launched: list[Job] = []
 
     def launch(self, job: Job, depth: int) -> bool:
         """Launch `job`, after at most `depth` others were scaled down; false: nothing is changed.
@@ -80,6 +81,7 @@ class Scaling:
             size = self._best_fit(own)
             if size is not None:
                 now.set(job, size)
+                self.launched.append(job)
                 self._hopeless.clear()
                 return True
             change = None
@@ -136,6 +138,32 @@ class Scaling:
                 and (other == (gpu_type, gpus // 2) or (other[0] != gpu_type and other[1] <= gpus))
             ]
         return found
+
+    def enlarge(self, least: float) -> None:
+        """Give idle GPUs to the jobs that are launched now, while it costs them no restart.
+
+        Again and again to whoever gains most for each GPU, if that is at least the part `least` of
+        its throughput for each doubling.
+        """
+        now = self.now
+        heap: list[tuple[float, int, Size, Job]] = []
+        for job in self.launched:
+            self._offer(heap, job, least)
+        while heap:
+            _, _, size, job = heappop(heap)
+            held = now.held[job]
+            if now.fits(size, held):
+                now.set(job, size)
+                self._offer(heap, job, least)
+
+    def _offer(self, heap: list[tuple[float, int, Size, Job]], job: Job, least: float) -> None:
+        """Twice the GPUs of a job, for each type that has them."""
+        one, held = self.prospects(job), self.now.held[job]
+        for size, speed in one.speeds.items():
+            if size[1] == 2 * held[1] and speed >= one.speeds[held] * (1 + least):
+                worth = self.objective.gain(one, held, size)[0]
+                if worth > 0 and self.now.fits(size, held):
+                    heappush(heap, (-worth / held[1], job.index, size, job))
 
     def scale_up(self, depth: int, least: float) -> None:
         """Give idle GPUs to the jobs that gain most from them, at most `depth` times.

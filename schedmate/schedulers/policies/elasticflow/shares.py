@@ -62,7 +62,8 @@ class Demand:
 
 def slots(interval_s: float, horizon_s: float) -> Floats:
     """Where slots end, from now until at least the horizon [s]."""
-    ends, length, at = [], interval_s, 0.0
+    ends: list[float] = []
+    length, at = interval_s, 0.0
     while at < horizon_s and len(ends) < MOST:
         at += length
         ends.append(at)
