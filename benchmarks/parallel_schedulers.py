@@ -17,7 +17,7 @@ objectives `small` under Arena's objectives
 parts      `small` without parts of Arena (section 5.7)
 settings   `small` under other P and D (section 5.8)
 speed      decision times where a day of PAI comes within an hour, on 1,280 GPUs
-remaining  `small` and `large`, gains weighed by the time that jobs have left
+remaining  `small` and `venus`, gains weighed by the time that jobs have left
 
 Real of it: submissions, run times (at most 6 h in `small` and `large`, 24 h elsewhere; section 5.1
 draws iteration counts). Drawn, as in section 5.1: model, batch size, GPUs, GPU type. A job's work
@@ -451,7 +451,7 @@ def main() -> None:
     elif given.part == "speed":
         speed(runs)
     elif given.part == "remaining":
-        for name in ("small", "large"):
+        for name in ("small", "venus"):
             made = {"remaining": scheduler("", remaining=True)}
             variants(runs, f"remaining_{name}", name, made)
     elif given.part == "trial":

@@ -155,9 +155,9 @@ def _scaled(demands: list[Demand], least: dict[int, int], capacity: int) -> dict
 
 
 def _return(one: Demand, now: int, gpus: int) -> float:
-    """Marginal return: the GPU time that a job needs less with more GPUs, by its part of all [].
+    """Marginal return: the part of its GPU time that a job saves on more GPUs.
 
-    It is negative where throughput grows by less than the number of GPUs.
+    It is negative where throughput grows by less than the number of GPUs does.
     """
     before, after = now / one.speed(now), gpus / one.speed(gpus)
     return 1.0 - after / before
