@@ -56,7 +56,10 @@ class Scaling:
 
     def __init__(self, now: Allocations, prospects: Prospects, objective: Objective) -> None:
         self.now, self.prospects, self.objective = now, prospects, objective
-        self._shrinks: dict[tuple[Job, Size], list[Change]] = {}
+        # Of those who can be scaled down, how: in a full cluster they are few.
+        self._shrinks: dict[Job, list[Change]] = {}
+        for one, size in now.held.items():
+            self._remember(one, size)
         # Whether a job can be launched depends on its smallest sizes alone: those that cannot be
         # now, so that a long queue of jobs alike costs one attempt.
         self._hopeless: set[tuple[Size, ...]] = set()
@@ -80,21 +83,21 @@ class Scaling:
         for step in range(depth + 1):
             size = self._best_fit(own)
             if size is not None:
-                now.set(job, size)
+                self._give(job, size)
                 self.launched.append(job)
                 self._hopeless.clear()
                 return True
             change = None
-            if step < depth and self._enough(least, depth - step):
-                change = max(
-                    self._smaller(least), key=lambda one: (one.worth, -one.job.index), default=None
-                )
+            if step < depth:
+                ways = list(self._smaller(least))
+                if self._enough(ways, least, depth - step):
+                    change = max(ways, key=lambda one: (one.worth, -one.job.index))
             if change is None:
                 break
             undo.append((change.job, now.held[change.job]))
-            now.set(change.job, change.size)
+            self._give(change.job, change.size)
         for other, before in reversed(undo):
-            now.set(other, before)
+            self._give(other, before)
         self._hopeless.add(smallest)
         return False
 
@@ -107,37 +110,47 @@ class Scaling:
         fitting = [size for size in speeds if self.now.fits(size)]
         return max(fitting, key=lambda size: (speeds[size] / size[1], size[1]), default=None)
 
-    def _enough(self, least: dict[str, int], depth: int) -> bool:
-        """Whether so many changes could free the GPUs that are needed of some type."""
+    def _enough(self, ways: list[Change], least: dict[str, int], depth: int) -> bool:
+        """Whether so many of these changes could free the GPUs that are needed of some type."""
         freed: dict[str, list[int]] = {gpu_type: [] for gpu_type in least}
-        for change in self._smaller(least):
+        for change in ways:
             freed[self.now.held[change.job][0]].append(change.freed)
         return any(
-            self.now.free.get(gpu_type, 0) + sum(nlargest(depth, freed[gpu_type])) >= gpus
+            bool(freed[gpu_type])
+            and self.now.free.get(gpu_type, 0) + sum(nlargest(depth, freed[gpu_type])) >= gpus
             for gpu_type, gpus in least.items()
         )
 
     def _smaller(self, types: dict[str, int]) -> Iterator[Change]:
         """Ways to free GPUs of the types: a job gets half of them, or as many of another type."""
         now = self.now
-        for job, size in now.held.items():
-            if size[0] in types and job not in now.pinned:
-                for change in self._of_one(job, size):
-                    if change.size[0] == size[0] or now.fits(change.size):
+        for job, changes in self._shrinks.items():
+            gpu_type = now.held[job][0]
+            if gpu_type in types:
+                for change in changes:
+                    if change.size[0] == gpu_type or now.fits(change.size):
                         yield change
 
-    def _of_one(self, job: Job, size: Size) -> list[Change]:
-        found = self._shrinks.get((job, size))
-        if found is None:
-            gpu_type, gpus = size
+    def _give(self, job: Job, size: Size) -> None:
+        self.now.set(job, size)
+        self._remember(job, size)
+
+    def _remember(self, job: Job, size: Size) -> None:
+        """Keep how a job could be scaled down from this size."""
+        gpu_type, gpus = size
+        found = []
+        if job not in self.now.pinned:
             one = self.prospects(job)
-            found = self._shrinks[job, size] = [
+            found = [
                 Change(job, other, freed, self.objective.loss(one, size, other, freed))
                 for other in one.speeds
                 if (freed := gpus - other[1] if other[0] == gpu_type else gpus) > 0
                 and (other == (gpu_type, gpus // 2) or (other[0] != gpu_type and other[1] <= gpus))
             ]
-        return found
+        if found:
+            self._shrinks[job] = found
+        else:
+            self._shrinks.pop(job, None)
 
     def enlarge(self, least: float) -> None:
         """Give idle GPUs to the jobs that are launched now, while it costs them no restart.
