@@ -390,19 +390,14 @@ def variants(runs: Runs, part: str, name: str, made: dict[str, Scheduler], **met
 
 
 def speed(runs: Runs) -> None:
-    """Decision times of Arena under several depths."""
-    table = []
-    for depth in (1, 3, 5, 10):
-        found = runs.of(f"D = {depth}", "speed", scheduler("", depth=depth))
-        table.append(
-            {
-                "D": depth,
-                "mean ms": f"{max(one['decision'] for one in found):.1f}",
-                "longest ms": f"{max(one['longest decision'] for one in found):.0f}",
-                "jobs": ", ".join(f"{one['jobs']:,}" for one in found),
-            }
-        )
-    record("parallel_schedulers_speed", table, seeds=list(runs.seeds))
+    """Decision times of Arena."""
+    found = runs.of("Arena", "speed", scheduler("Arena"))
+    row = {
+        "mean ms": f"{max(one['decision'] for one in found):.1f}",
+        "longest ms": f"{max(one['longest decision'] for one in found):.0f}",
+        "jobs": ", ".join(f"{one['jobs']:,}" for one in found),
+    }
+    record("parallel_schedulers_speed", [row], seeds=list(runs.seeds))
 
 
 def parts() -> dict[str, Scheduler]:
@@ -455,9 +450,10 @@ def main() -> None:
     elif given.part == "speed":
         speed(runs)
     elif given.part == "remaining":
-        for name in ("small", "venus"):
-            made = {"remaining": scheduler("", remaining=True)}
-            variants(runs, f"remaining_{name}", name, made)
+        made = {"remaining": scheduler("", remaining=True)}
+        variants(runs, "remaining_small", "small", made)
+        days = Runs(given.data, given.kept, (1, 2))
+        variants(days, "remaining_venus", "venus", made)
     elif given.part == "trial":
         trial = Runs(given.data, given.kept, TRIALS)
         for title in (*BASELINES, "Arena"):
