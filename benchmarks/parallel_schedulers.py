@@ -8,7 +8,7 @@ Finished runs are kept in FOLDER.
 
 small      244 jobs in a row of Philly that came within about six hours, on 32 A40 and 32 A10
 large      the same on 128 H100 and 256 L20, larger models
-venus, pai a day of Helios Venus (days 28, 36, 49) and of PAI (31, 45, 51) on 1,280 GPUs of 4 types
+venus, pai a day of Helios Venus (days 28, 36, 49) and of PAI (31, 45, 51), by seed, on 1,280 GPUs
 philly     a week of Philly on 1,280 GPUs
 suspended  `small` with baselines as published, which suspend jobs; in all other tables nobody does
 deadlines  `small`, each job due 0.5 to 1.5 times its duration after its submission (as ElasticFlow
