@@ -83,15 +83,36 @@ class Board:
         """A job has come, with its `forecast` where there is one."""
         self.view.now = now
         self.view.submitted.append(now)
+        self.view.asked.append(self.view.asked[-1] + job.gpus)
         self._wait(job)
 
-    def resume(self, job: Job, allocation: Allocation, now: float, since: float) -> bool:
-        """A job runs already, since `since` [s]; False: its GPUs are not free."""
+    def resume(
+        self,
+        job: Job,
+        allocation: Allocation,
+        now: float,
+        since: float,
+        partner: Job | None = None,
+    ) -> bool:
+        """A job runs already, since `since` [s], on the GPUs of `partner` if there is one, which
+        runs alone so far; False: its GPUs are not free."""
         self.view.now = now
+        if partner is not None:
+            self._join(job, partner, since)
+            return True
         if not self.view.space.take(job, allocation, any_size=True):
             return False
         self._run(job, allocation, since)
         return True
+
+    def withdraw(self, job: Job, now: float) -> list[Decision]:
+        """A job is not to be started for now, wherever it was; see `ended`."""
+        return self.ended(job, now)
+
+    def rejoin(self, job: Job, now: float) -> None:
+        """A job that was withdrawn waits again, or one that came before the board was made."""
+        self.view.now = now
+        self._wait(job)
 
     def ended(self, job: Job, now: float) -> list[Decision]:
         """A job has left its GPUs for good; what can be sent now that others waited for."""
@@ -312,11 +333,7 @@ class Board:
             job.profiling = isinstance(decision, Profile)
             self._run(job, allocation, view.now)
         elif isinstance(decision, Pack):
-            partner = decision.partner
-            view.running.remove(partner)
-            job.partner, partner.partner = partner, job
-            self._rank(partner)
-            self._run(job, partner.allocation, view.now)
+            self._join(job, decision.partner, view.now)
         elif isinstance(decision, Migrate | Resize):
             overlap = isinstance(decision, Migrate) and decision.overlap
             allocation = self._instead(job, decision.allocation, actual)
@@ -391,6 +408,12 @@ class Board:
         if self.view.holders is not None:
             self.view.holders.add(job)
         self._rank(job)
+
+    def _join(self, job: Job, partner: Job, since: float) -> None:
+        self.view.running.remove(partner)
+        job.partner, partner.partner = partner, job
+        self._rank(partner)
+        self._run(job, partner.allocation, since)
 
     def _off(self, job: Job) -> None:
         """The job holds its allocation no more; its GPUs are somebody else's matter."""

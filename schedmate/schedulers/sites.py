@@ -16,6 +16,7 @@ class Sites:
         self._labels: dict[tuple[str, str], int] = {}
         self._switches: dict[str, int] = {}
         self._switch_of = [node.switch for node in nodes]
+        self._named = {node.name: 1 << position for position, node in enumerate(nodes)}
         for position, node in enumerate(nodes):
             for label in node.labels:
                 self._labels[label] = self._labels.get(label, 0) | 1 << position
@@ -32,6 +33,8 @@ class Sites:
             found &= ~self._held.nodes(group)
         if constraints.group:
             found &= ~self._shunned.nodes(constraints.group)
+        for name in constraints.without:
+            found &= ~self._named.get(name, 0)
         return found
 
     def switches(self) -> Iterable[int]:

@@ -33,6 +33,8 @@ class Constraints:
     its own group has each of its pods on a node of its own."""
     within_switch: bool = False
     """Whether all of it must be below one switch."""
+    without: frozenset[str] = frozenset()
+    """Nodes, by name, that it must not be put on: one that may be faulty for it."""
 
     @property
     def apart(self) -> bool:

@@ -1,0 +1,62 @@
+"""What the queue needs of whoever gives it GPUs: nodes, and runners on them that hold some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+
+class NodeSeen(NamedTuple):
+    """One node that is there now."""
+
+    id: str
+    """Its own for as long as it lives: a node that comes back has another."""
+    name: str
+    gpus: int
+    gpu_type: str = ""
+    cpus: float = 0
+    memory_mb: float = 0
+
+
+class SeatDeadError(Exception):
+    """The runner's process has ended for certain."""
+
+
+class SeatSilentError(Exception):
+    """The runner does not answer: it, its node or the network may be gone."""
+
+
+class Backend(Protocol):
+    """Starts runners (`Runner`) on nodes and calls them without waiting.
+
+    A handle stands for a runner, a reference for a call; both are the backend's own.
+    """
+
+    def nodes(self) -> list[NodeSeen]:
+        """The nodes with GPUs that are alive."""
+        ...
+
+    def create(self, name: str, node: str, gpus: float) -> Any:
+        """A runner on a node that will hold so many of its GPUs; it need not be there yet."""
+        ...
+
+    def found(self) -> dict[str, Any]:
+        """The runners that are there already, by name: of a queue that was restarted."""
+        ...
+
+    def call(self, handle: Any, method: str, *arguments: Any) -> Any:
+        """Call a method of a runner; gives the reference of the answer."""
+        ...
+
+    def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Those that have an answer; waits for one at least, or the time [s]."""
+        ...
+
+    def answer(self, reference: Any) -> Any:
+        """The answer of a ready call. Raises `SeatDeadError`, `SeatSilentError`, or what the
+        method raised."""
+        ...
+
+    def kill(self, handle: Any) -> None:
+        """End a runner, and with it what it runs."""
+        ...

@@ -1,0 +1,464 @@
+"""Decisions to runs on seats, and what comes of runs back to the board and the store."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from schedmate.schedulers.board import Board
+from schedmate.schedulers.live.queue.jobs import profile_of
+from schedmate.schedulers.live.queue.options import Options
+from schedmate.schedulers.live.queue.orders import orders_of
+from schedmate.schedulers.live.queue.requests import SIGNALS, Place, StoredJob, StoredRun
+from schedmate.schedulers.live.queue.runner import Order
+from schedmate.schedulers.live.queue.seats import (
+    SIGKILL,
+    Ended,
+    Event,
+    Lost,
+    NotStarted,
+    Seats,
+    Started,
+)
+from schedmate.schedulers.live.queue.store import Store
+from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.observer import Observer
+from schedmate.schedulers.policy import (
+    Decision,
+    Drop,
+    Evict,
+    Migrate,
+    Pack,
+    Policy,
+    Preempt,
+    Profile,
+    Resize,
+)
+from schedmate.schedulers.pools import lowest
+
+STOPPED = {Preempt: "PREEMPTED", Evict: "EVICTED", Migrate: "MOVED", Resize: "RESIZED"}
+CANCEL, LIMIT, PROFILED = "CANCELLED", "TIMEOUT", "PROFILED"
+LONGEST_PAUSE_S = 300.0
+
+
+class Carrying:
+    """The hands of the queue."""
+
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        seats: Seats,
+        options: Options,
+        observers: Sequence[Observer],
+        clock: Callable[[], float],
+    ) -> None:
+        self.store, self.policy, self.seats, self.options = store, policy, seats, options
+        self.observers = tuple(observers)
+        self._clock = clock
+        self.board: Board | None = None
+        self.places: dict[str, int] = {}
+        """Positions of nodes on the board, by id."""
+        self.jobs: dict[int, Job] = {}
+        """All that wait or run, by id."""
+        self.runs: dict[int, StoredRun] = {}
+        """What has GPUs, or is about to, by the job's id."""
+        self._gone: set[str] = set()
+        self._outside: dict[int, float] = {}
+        """Jobs that the policy does not see for now, and until when [s since epoch]."""
+        self._unadvised: set[int] = set()
+        self._flights: dict[int, Decision] = {}
+        """Decisions to start something, by run."""
+        self._stops: dict[int, Decision | str] = {}
+        """Why runs were told to stop, by run."""
+        self._limits: dict[int, tuple[float, str]] = {}
+        self._failed_starts: dict[int, int] = {}
+        self._dirty = True
+
+    # -- decisions ---------------------------------------------------------------
+
+    def carry_out(self, decisions: Sequence[Decision]) -> None:
+        """Begin to carry out decisions, and those that follow."""
+        waiting = deque(decisions)
+        while waiting:
+            waiting.extend(self._carry_out(waiting.popleft()))
+
+    def _carry_out(self, decision: Decision) -> Sequence[Decision]:
+        job, board = decision.job, self.board
+        assert board is not None
+        run = self.runs.get(job.index)
+        if isinstance(decision, Preempt | Evict | Migrate | Resize):
+            assert run is not None
+            self._stop(run, decision, isinstance(decision, Evict) and not decision.grace_s)
+            return ()
+        if isinstance(decision, Drop):
+            if run is not None:
+                self._stop(run, decision)
+                return ()
+            self.store.change(job.index, state="CANCELLED", why=decision.why or "dropped")
+            self._forget(job)
+            return board.accept(decision, self._clock())
+        if isinstance(decision, Pack):
+            host = self.runs.get(decision.partner.index)
+            if host is None or host.id in self._stops:
+                return board.refuse(decision, "the partner has left", self._clock())
+            self._start(job, decision, decision.partner.allocation, host)
+        else:
+            self._start(job, decision, decision.allocation)
+        return ()
+
+    def _start(
+        self, job: Job, decision: Decision, allocation: Allocation, host: StoredRun | None = None
+    ) -> None:
+        stored = self.store.job(job.index)
+        assert stored is not None
+        assert self.board is not None
+        ids = {position: id_ for id_, position in self.places.items()}
+        nodes = self.board.cluster.nodes
+        share = job.share if job.share < 1.0 else None
+        places = (
+            host.places
+            if host is not None
+            else tuple(
+                Place(ids[node], nodes[node].name, share or mask.bit_count())
+                for node, mask in allocation
+            )
+        )
+        kind = "profile" if isinstance(decision, Profile) else "run"
+        folder = str(self.options.logs / str(job.index))
+        beside = None if host is None else host.id
+        run = self.store.begin(stored, kind, places, folder, self._clock(), beside)
+        self.runs[job.index] = run
+        self._flights[run.id] = decision
+        self.seats.launch(
+            run.id,
+            [(place.node, place.gpus) for place in places],
+            self.orders(stored, run),
+            beside,
+        )
+
+    def orders(self, stored: StoredJob, run: StoredRun) -> list[Order]:
+        """The commands of a run, by rank."""
+        return orders_of(stored, run, self.options)
+
+    def _stop(self, run: StoredRun, why: Decision | str, at_once: bool = False) -> None:
+        stored = self.store.job(run.job)
+        assert stored is not None
+        self._stops[run.id] = why
+        request = stored.request
+        number, grace_s = SIGNALS[request.signal], request.grace_s
+        self.seats.stop(run.id, *((SIGKILL, 0.0) if at_once else (number, grace_s)))
+
+    def cancel(self, stored: StoredJob) -> None:
+        """Somebody has cancelled a job."""
+        run, job = self.runs.get(stored.id), self.jobs[stored.id]
+        if run is not None:
+            self._stop(run, CANCEL)
+            return
+        self.store.change(stored.id, state="CANCELLED", why="cancelled")
+        if self.board is not None and stored.id not in self._outside:
+            self.carry_out(self.board.ended(job, self._clock()))
+        self._forget(job)
+
+    def enforce_limits(self) -> None:
+        """Stop what has had its time."""
+        now = self._clock()
+        for run_id in [one for one, (at, _) in self._limits.items() if at <= now]:
+            _, why = self._limits.pop(run_id)
+            for run in self.runs.values():
+                if run.id == run_id and run_id not in self._stops:
+                    self._stop(run, why)
+
+    def watch_over(self, job: Job, run: StoredRun, profile_s: float = 0.0) -> None:
+        """From now on a run that has started has a limit, and observers see it."""
+        started = run.started or self._clock()
+        if profile_s:
+            self._limits[run.id] = (started + profile_s, PROFILED)
+        elif job.time_limit_s is not None:
+            self._limits[run.id] = (started + job.time_limit_s - job.service_s, LIMIT)
+        for observer in self.observers:
+            observer.started(job)
+        if job.partner is not None:
+            for observer in self.observers:
+                observer.packed(job.partner)
+
+    # -- the board and those that are not on it --------------------------------------
+
+    def leave_out(self, job: Job, until: float) -> None:
+        """The policy does not see a waiting job until then."""
+        self._outside[job.index] = until
+        if self.board is not None:
+            self.carry_out(self.board.withdraw(job, self._clock()))
+
+    def let_in(self, job: Job) -> None:
+        """It does from now on."""
+        self._dirty = True
+        if self.board is not None:
+            self.board.rejoin(job, self._clock())
+
+    def _forget(self, job: Job) -> None:
+        self.jobs.pop(job.index, None)
+        self._outside.pop(job.index, None)
+        self._unadvised.discard(job.index)
+        self._failed_starts.pop(job.index, None)
+
+    # -- events -----------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Something has happened to a run."""
+        run = self.store.run(event.run)
+        if run is None or run.state == "ended" or run.job not in self.runs:
+            return
+        self._dirty = True
+        if isinstance(event, Started):
+            self._started(run, event)
+        elif isinstance(event, NotStarted):
+            self._not_started(run, event.why)
+        elif isinstance(event, Ended):
+            self._ended(run, event.report)
+        else:
+            self._lost(run, event)
+
+    def _started(self, run: StoredRun, event: Started) -> None:
+        assert self.board is not None
+        job, decision = self.jobs[run.job], self._flights.pop(run.id)
+        self._failed_starts.pop(job.index, None)
+        self.store.started(run.id, event.at)
+        run = self.runs[job.index] = run._replace(state="running", started=event.at)
+        if run.id in self._stops:
+            self.carry_out(self.board.accept(decision, self._clock()))
+            return
+        if isinstance(decision, Pack) and not self._runs_alone(decision.partner):
+            # its partner has just left: the GPUs are those of this job alone
+            allocation = self._allocation_of(run)
+            self.carry_out(self.board.refuse(decision, "the partner has left", self._clock()))
+            self.board.withdraw(job, self._clock())
+            if not self.board.resume(job, allocation, self._clock(), event.at):
+                self.board.rejoin(job, self._clock())
+                self._stop(run, decision, at_once=True)
+                return
+        else:
+            self.carry_out(self.board.accept(decision, self._clock()))
+        limit_s = decision.limit_s if isinstance(decision, Profile) else 0.0
+        self.watch_over(job, run, limit_s)
+
+    def _runs_alone(self, job: Job) -> bool:
+        return bool(job.allocation) and job.partner is None
+
+    def _allocation_of(self, run: StoredRun) -> Allocation:
+        assert self.board is not None
+        free = self.board.view.space.free
+        parts = [(self.places[place.node], int(place.gpus)) for place in run.places]
+        return tuple(sorted((node, lowest(free[node], gpus)) for node, gpus in parts))
+
+    def _not_started(self, run: StoredRun, why: str) -> None:
+        job, decision = self.jobs[run.job], self._flights.pop(run.id)
+        del self.runs[job.index]
+        stop = self._stops.pop(run.id, None)
+        now, board = self._clock(), self.board
+        assert board is not None
+        if stop == CANCEL:
+            self.store.ended(run.id, CANCEL, now, {}, state="CANCELLED", why="cancelled")
+            self.carry_out(board.ended(job, now))
+            self._forget(job)
+            return
+        tries = self._failed_starts[job.index] = self._failed_starts.get(job.index, 0) + 1
+        pause_s = min(self.options.again_s * 2.0 ** (tries - 1), LONGEST_PAUSE_S)
+        self.store.ended(run.id, "REFUSED", now, {"why": why}, why=why, not_before=now + pause_s)
+        if isinstance(decision, Migrate | Resize):
+            self.carry_out(board.accept(decision, now))
+            self.carry_out(board.stopped(job, now))
+        else:
+            self.carry_out(board.refuse(decision, why, now))
+        self.leave_out(job, now + pause_s)
+
+    def _ended(self, run: StoredRun, report: dict[str, Any]) -> None:
+        why = report.get("why")
+        if why in ("lease", "runner", "supervisor"):
+            self._lost(run, Lost(run.id, _LOST[why], 0.0))
+            return
+        job, stop = self.jobs[run.job], self._stops.pop(run.id, None)
+        at = float(report.get("ended") or self._clock())
+        self._take_off(job, run, at, report)
+        if why == "exited" or stop is None:
+            self._over(job, run, at, report)
+        elif stop == PROFILED:
+            self._put_back(job, run, at, report, PROFILED, profiled=True)
+            assert self.board is not None
+            self._tell_stopped(job)
+            self.carry_out(self.board.profiled(job, job.profile, self._clock()))
+        elif isinstance(stop, str) or isinstance(stop, Drop):
+            outcome = stop if isinstance(stop, str) else CANCEL
+            text = {LIMIT: "its time limit was reached", CANCEL: "cancelled"}[outcome]
+            self._leave(job, run, at, report, outcome, text)
+        else:
+            self._stopped(job, run, at, report, stop)
+
+    def _take_off(self, job: Job, run: StoredRun, at: float, report: dict[str, Any]) -> None:
+        """What every end of a run has in common; the board is told by the caller."""
+        del self.runs[job.index]
+        self._limits.pop(run.id, None)
+        flight = self._flights.pop(run.id, None)
+        if flight is not None and self.board is not None:
+            self.carry_out(self.board.accept(flight, self._clock()))
+        use = profile_of(report.get("use"))
+        if use is not None:
+            job.profile = use
+
+    def _over(self, job: Job, run: StoredRun, at: float, report: dict[str, Any]) -> None:
+        """The command has ended by itself."""
+        if report.get("exit_code") == 0:
+            self._leave(job, run, at, report, "COMPLETED", "")
+            return
+        number = report.get("signal")
+        words = f"signal {number}" if number else f"exit code {report.get('exit_code')}"
+        self._leave(job, run, at, report, "FAILED", words)
+
+    def _leave(
+        self, job: Job, run: StoredRun, at: float, report: dict[str, Any], outcome: str, why: str
+    ) -> None:
+        """The job is over, unless somebody puts it back."""
+        self._store_end(job, run, at, report, outcome, state=outcome, why=why)
+        partner = job.partner
+        if self.board is not None:
+            self.carry_out(self.board.ended(job, self._clock()))
+        for observer in self.observers:
+            if outcome == "COMPLETED":
+                observer.ended(job)
+            else:
+                observer.failed(job, again=False)
+        self._tell_unpacked(partner)
+        self._forget(job)
+
+    def _stopped(
+        self, job: Job, run: StoredRun, at: float, report: dict[str, Any], decision: Decision
+    ) -> None:
+        """A decision has taken the job off its GPUs."""
+        board = self.board
+        assert board is not None
+        counts = {
+            "preemptions": job.preemptions + isinstance(decision, Preempt),
+            "evictions": job.evictions + isinstance(decision, Evict),
+        }
+        self._put_back(job, run, at, report, STOPPED[type(decision)], **counts)
+        partner = job.partner
+        self._tell_stopped(job)
+        if decision not in board.in_flight():
+            self.carry_out(board.stopped(job, self._clock()))
+        elif isinstance(decision, Migrate | Resize):
+            self._start(job, decision, decision.allocation)
+        else:
+            self.carry_out(board.accept(decision, self._clock()))
+        self._tell_unpacked(partner)
+
+    def _put_back(
+        self,
+        job: Job,
+        run: StoredRun,
+        at: float,
+        report: dict[str, Any],
+        outcome: str,
+        **values: Any,
+    ) -> None:
+        self._store_end(job, run, at, report, outcome, state="PENDING", **values)
+
+    def _store_end(
+        self,
+        job: Job,
+        run: StoredRun,
+        at: float,
+        report: dict[str, Any],
+        outcome: str,
+        **values: Any,
+    ) -> None:
+        service_s = job.service_s + max(0.0, at - (run.started or at))
+        use = (
+            None
+            if job.profile is None
+            else dict(zip(("gpu_util", "memory_util", "memory_mb"), job.profile[:3], strict=True))
+        )
+        self.store.ended(run.id, outcome, at, report, service_s=service_s, profile=use, **values)
+
+    def _lost(self, run: StoredRun, event: Lost) -> None:
+        """The cluster has lost a run: it is started again where that is safe."""
+        job, now = self.jobs[run.job], self._clock()
+        stop = self._stops.pop(run.id, None)
+        flight = self._flights.pop(run.id, None)
+        self.runs.pop(job.index, None)
+        self._limits.pop(run.id, None)
+        stored = self.store.job(job.index)
+        losses = 1 + (stored.losses if stored is not None else 0)
+        job.failures += 1
+        report = {"why": event.why}
+        over = stop in (CANCEL, LIMIT) or isinstance(stop, Drop)
+        outcome = "LOST"
+        if over:
+            outcome = stop if isinstance(stop, str) else CANCEL
+        elif losses > self.options.most_losses:
+            outcome, over = "NODE_FAIL", True
+        partner, board = job.partner, self.board
+        state = outcome if over else "PENDING"
+        self._store_end(
+            job,
+            run,
+            now,
+            report,
+            outcome,
+            state=state,
+            losses=losses,
+            why=event.why,
+            not_before=event.safe_at,
+        )
+        if board is not None:
+            if flight is not None and isinstance(flight, Migrate | Resize):
+                self.carry_out(board.accept(flight, now))
+            elif flight is not None:
+                self.carry_out(board.refuse(flight, event.why, now))
+            self.carry_out(board.ended(job, now))
+        for observer in self.observers:
+            observer.failed(job, again=not over)
+        self._tell_unpacked(partner)
+        if over:
+            self._forget(job)
+        elif event.safe_at > now:
+            self._outside[job.index] = event.safe_at
+        else:
+            self.let_in(job)
+
+    def missing(self, run: StoredRun) -> None:
+        """A run that is on no seat: what it has left behind says whether it has ended."""
+        reports = []
+        for order in range(len(run.places)):
+            try:
+                reports.append(json.loads((Path(run.folder) / f"rank{order}.json").read_text()))
+            except (OSError, ValueError):
+                reports.append(None)
+        known = [one for one in reports if one is not None]
+        if len(known) == len(reports):
+            failed = [one for one in known if one.get("exit_code") != 0]
+            started = run.started or known[0].get("started") or run.decided
+            self._ended(run._replace(started=started), failed[0] if failed else known[-1])
+            return
+        safe_at = self._clock() + self.options.lease_s
+        self._lost(run, Lost(run.id, "the cluster was restarted", safe_at))
+
+    # -- observers -----------------------------------------------------------------------
+
+    def _tell_stopped(self, job: Job) -> None:
+        for observer in self.observers:
+            observer.stopped(job)
+
+    def _tell_unpacked(self, partner: Job | None) -> None:
+        if partner is not None and partner.allocation:
+            for observer in self.observers:
+                observer.unpacked(partner)
+
+
+_LOST = {
+    "lease": "its runner was not heard of for the time of its lease",
+    "runner": "its runner was killed",
+    "supervisor": "its supervisor was killed",
+}

@@ -1,0 +1,303 @@
+"""The queue: jobs from the store, a policy over a `Board`, commands on seats.
+
+`Controller.tick` does everything, from one thread; others only write to the store. Whoever is
+killed meanwhile: what was decided is in the store, what runs is on the seats, and `recover` puts
+the two together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from schedmate.schedulers.board import Board
+from schedmate.schedulers.live.queue.backend import NodeSeen
+from schedmate.schedulers.live.queue.carrying import Carrying
+from schedmate.schedulers.live.queue.jobs import job_of
+from schedmate.schedulers.live.queue.options import Options
+from schedmate.schedulers.live.queue.requests import OVER, StoredJob, StoredRun
+from schedmate.schedulers.live.queue.seats import Seats
+from schedmate.schedulers.live.queue.store import Store
+from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
+from schedmate.schedulers.observer import Observer
+from schedmate.schedulers.policy import NEVER, Policy
+from schedmate.schedulers.pools import lowest
+
+WEEK_S = 8 * 86_400.0
+"""How far back submissions are known to the forecast of load [s]."""
+LOOK_S = 0.5
+"""Between two looks at the nodes [s]."""
+
+
+class Controller(Carrying):
+    """One queue on one cluster; the `Watch` of its observers."""
+
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        seats: Seats,
+        options: Options,
+        *,
+        forecasts: Callable[[], Mapping[int, Forecast | None]] | None = None,
+        observers: Sequence[Observer] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`forecasts` gives what is said of jobs by now, None for one of which nothing can be said;
+        without it no job waits for that."""
+        super().__init__(store, policy, seats, options, observers, clock)
+        self._forecasts = forecasts
+        self._change = 0
+        self._counted = 0
+        self._drains: set[str] = set()
+        self._looked = 0.0
+        self._round = 0.0
+        self._wakes: list[tuple[float, int, Observer, Job]] = []
+        self.decided_s = 0.0
+        """How long the last decision took [s]."""
+        for observer in observers:
+            observer.attach(self)
+
+    # -- what observers may do ------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The clock [s since epoch]."""
+        return self._clock()
+
+    def wake(self, observer: Any, job: Job, at: float) -> None:
+        """See `Watch.wake`."""
+        heappush(self._wakes, (at, len(self._wakes) + job.index * 1000, observer, job))
+
+    def changed(self, job: Job | None = None) -> None:
+        """See `Watch.changed`."""
+        self._dirty = True
+        if job is not None and self.board is not None:
+            self.board.changed(job, self.now)
+
+    # -- one step -----------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Take up what runs already, after a restart of this process or of the cluster."""
+        self._see_nodes()
+        found = self.seats.adopt()
+        for run in self.store.open_runs():
+            nodes = [place.node for place in run.places]
+            if set(nodes) <= set(found.get(run.id, ())):
+                self._take_up(run, nodes)
+            else:
+                self._look_for(run)
+        self.seats.stray({run.id for run in self.runs.values()})
+        self._change = self.store.last_change()
+        for stored in self.store.jobs():
+            if stored.id not in self.jobs:
+                self._arrive(stored)
+
+    def tick(self, timeout_s: float) -> None:
+        """Handle what has happened, wait for something at most so long [s], and decide."""
+        for event in self.seats.poll(timeout_s):
+            self.handle(event)
+        if time.monotonic() - self._looked >= LOOK_S:
+            self._looked = time.monotonic()
+            self._see_nodes()
+        self._see_changes()
+        self._see_forecasts()
+        self._see_times()
+        self._decide()
+
+    def _decide(self) -> None:
+        board, now = self.board, self.now
+        if board is None:
+            return
+        every = self.policy.interval_s
+        due = self._dirty or board.next_change() <= now
+        if every is not None:
+            if now < self._round:
+                return
+            self._round = now + every
+            due = due or self.policy.rounds
+        if not due:
+            return
+        self._dirty = False
+        began = time.perf_counter()
+        decisions = board.decide(now)
+        self.decided_s = time.perf_counter() - began
+        self.carry_out(decisions)
+
+    # -- nodes ----------------------------------------------------------------------
+
+    def _see_nodes(self) -> None:
+        seen = {node.id: node for node in self.seats.nodes()}
+        known = set(self.places)
+        drains = self.store.drains()
+        if set(seen) - known - self._gone:
+            if self.board is None or not self.board.in_flight():
+                self._build(seen)
+        if self.board is None:
+            return
+        for id_ in known - set(seen) - self._gone:
+            self._gone.add(id_)
+            self._dirty = True
+            # what ran there ends as its seats are found to be gone
+            self.board.down(self.places[id_], self.now)
+        for name in self._drains ^ set(drains):
+            for id_, position in self.places.items():
+                if self.board.cluster.nodes[position].name == name and id_ not in self._gone:
+                    self._dirty = True
+                    if name in drains:
+                        self.board.drain(position, self.now)
+                    else:
+                        self.board.up(position, self.now)
+        self._drains = set(drains)
+
+    def _build(self, seen: Mapping[str, NodeSeen]) -> None:
+        """A board of the nodes that are there, with all that waits and runs."""
+        nodes = sorted(seen.values(), key=lambda one: (one.name, one.id))
+        cluster = Cluster(
+            tuple(Node(one.name, one.gpus, one.gpu_type, one.cpus, one.memory_mb) for one in nodes)
+        )
+        running = [job for job in self.jobs.values() if job.allocation]
+        before = {job.index: job.partner for job in running}
+        since = {job.index: job.started for job in running}
+        where = {job.index: self._ids_of(job.allocation) for job in running}
+        self.board = Board(cluster, self.policy, self.options.can, self.options.late_s)
+        self.places = {one.id: position for position, one in enumerate(nodes)}
+        self._gone, self._drains, self._dirty = set(), set(), True
+        view = self.board.view
+        for self._counted, submitted, gpus in self.store.submissions(self.now - WEEK_S):
+            view.submitted.append(submitted)
+            view.asked.append(view.asked[-1] + max(1, int(gpus)))
+        for job in self.jobs.values():
+            job.settle()
+            job.allocation, job.partner = (), None
+        for job in running:
+            partner = before[job.index]
+            host = partner if partner is not None and partner.allocation else None
+            self._place(job, where[job.index], since[job.index], host)
+        for job in self.jobs.values():
+            if not job.allocation and job.index not in self.runs and job.index not in self._outside:
+                self.board.rejoin(job, self.now)
+
+    def _ids_of(self, allocation: Allocation) -> list[tuple[str, int]]:
+        ids = {position: id_ for id_, position in self.places.items()}
+        return [(ids[node], mask.bit_count()) for node, mask in allocation]
+
+    def _place(
+        self, job: Job, where: Sequence[tuple[str, int]], since: float, host: Job | None
+    ) -> None:
+        """A job that runs already gets as many GPUs of these nodes on the board."""
+        assert self.board is not None
+        free = self.board.view.space.free
+        parts = []
+        for id_, gpus in where:
+            position = self.places.get(id_)
+            if position is None or (host is None and free[position].bit_count() < gpus):
+                return  # its node is gone: its seat will be found to be so too
+            parts.append((position, lowest(free[position], gpus)))
+        allocation = host.allocation if host is not None else tuple(sorted(parts))
+        self.board.resume(job, allocation, self.now, since, host)
+
+    # -- after a restart -----------------------------------------------------------------
+
+    def _take_up(self, run: StoredRun, nodes: list[str]) -> None:
+        stored = self.store.job(run.job)
+        assert stored is not None
+        at = run.started or run.decided
+        if run.state == "starting":
+            self.store.started(run.id, at)
+            run = run._replace(state="running", started=at)
+        job = self._know(stored)
+        self.runs[job.index] = run
+        self.seats.resume(run.id, nodes, self.orders(stored, run), at)
+        if self.board is not None:
+            hosts = [self.jobs[id_] for id_, one in self.runs.items() if one.id == run.beside]
+            where = [(place.node, max(1, int(place.gpus))) for place in run.places]
+            host = hosts[0] if hosts and hosts[0].allocation else None
+            self._place(job, where, at, host)
+        self.watch_over(job, run)
+
+    def _look_for(self, run: StoredRun) -> None:
+        """A run that is on no seat: it has ended meanwhile, or was lost."""
+        stored = self.store.job(run.job)
+        assert stored is not None
+        self._know(stored)
+        self.runs[run.job] = run
+        self.missing(run)
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def _know(self, stored: StoredJob) -> Job:
+        job = self.jobs.get(stored.id)
+        if job is None:
+            job = self.jobs[stored.id] = job_of(stored)
+        return job
+
+    def _see_changes(self) -> None:
+        self._change, changes = self.store.changes(self._change)
+        for stored in changes:
+            if stored.state in OVER:
+                continue
+            if stored.cancelled:
+                self._know(stored)
+                self.cancel(stored)
+            elif stored.state == "PENDING" and stored.id not in self.runs:
+                if (before := self.jobs.get(stored.id)) is None:
+                    self._arrive(stored)
+                elif stored.held != (self._outside.get(stored.id) == NEVER):
+                    self._outside.pop(stored.id, None)
+                    if stored.held:
+                        self.leave_out(before, NEVER)
+                    else:
+                        self.let_in(before)
+
+    def _arrive(self, stored: StoredJob) -> None:
+        job = self._know(stored)
+        waits = self._forecasts is not None and stored.queued + self.options.advise_s > self.now
+        if self.board is not None and stored.id > self._counted:
+            view, self._counted = self.board.view, stored.id
+            view.submitted.append(stored.submitted)
+            view.asked.append(view.asked[-1] + job.gpus)
+        for observer in self.observers:
+            observer.submitted(job)
+        until = stored.not_before
+        if stored.held:
+            until = NEVER
+        elif waits:
+            until = max(until, stored.queued + self.options.advise_s)
+            self._unadvised.add(job.index)
+        if until > self.now:
+            self._outside[job.index] = until
+        else:
+            self.let_in(job)
+
+    def _see_forecasts(self) -> None:
+        if self._forecasts is None:
+            return
+        for id_, forecast in self._forecasts().items():
+            job = self.jobs.get(id_)
+            if job is None:
+                continue
+            if forecast is not None and forecast != job.forecast:
+                job.forecast = forecast
+                self.changed(job)
+            if id_ in self._unadvised:
+                self._unadvised.discard(id_)
+                if self._outside.get(id_, 0.0) < NEVER:
+                    stored = self.store.job(id_)
+                    if stored is not None and stored.not_before <= self.now:
+                        self._outside.pop(id_, None)
+                        self.let_in(job)
+
+    def _see_times(self) -> None:
+        now = self.now
+        for id_ in [one for one, until in self._outside.items() if until <= now]:
+            del self._outside[id_]
+            self._unadvised.discard(id_)
+            self.let_in(self.jobs[id_])
+        while self._wakes and self._wakes[0][0] <= now:
+            _, _, observer, job = heappop(self._wakes)
+            if job.index in self.jobs:
+                observer.woken(job)
+        self.enforce_limits()

@@ -1,0 +1,45 @@
+"""What the queue is told about itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from schedmate.schedulers.terms import Capabilities
+
+CAN = Capabilities(pin=False, overlap=False, borrow=False)
+"""GPUs of a node are alike, jobs are moved by stopping them, and there are no virtual clusters to
+borrow from."""
+
+
+class Options(NamedTuple):
+    """Settings of a queue; times in [s]."""
+
+    folder: Path
+    """Logs, and how commands ended; on a file system that all nodes share."""
+    lease_s: float = 60.0
+    """A command whose runner the queue does not reach for so long ends; so long it is not started
+    elsewhere when its node is lost."""
+    keep_s: float = 30.0
+    """How long a runner is kept for the next job."""
+    start_s: float = 120.0
+    """How long Ray may take to give GPUs that should be free."""
+    advise_s: float = 10.0
+    """How long a new job waits for its estimate."""
+    again_s: float = 5.0
+    """Pause before a start that failed is tried again, doubled each time."""
+    most_losses: int = 10
+    """Times a job is started again after the cluster has lost it."""
+    late_s: float = 180.0
+    """After which a decision that has not been carried out counts as late."""
+    can: Capabilities = CAN
+
+    @property
+    def logs(self) -> Path:
+        """A folder for each job."""
+        return self.folder / "logs"
+
+    @property
+    def claims(self) -> Path:
+        """Locks of jobs."""
+        return self.folder / "claims"

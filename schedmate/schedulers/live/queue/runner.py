@@ -1,0 +1,208 @@
+"""Runs commands on one set of GPUs: what a worker of the cluster does for the queue.
+
+A runner lives where the GPUs are (on Ray: an actor that holds them) and knows no policy. Each call
+from the queue is a heartbeat; without one the commands end with their lease (`supervise.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from schedmate.schedulers.live.claims import ClaimedError, claim
+from schedmate.schedulers.live.queue import supervise
+from schedmate.schedulers.live.queue.meter import Meter
+
+BEAT_S = 0.2
+"""Least time between two heartbeats that are passed on [s]."""
+
+
+class Order(NamedTuple):
+    """One command to be run."""
+
+    run: int
+    """The number of the run in the queue's store."""
+    rank: int
+    """Of this node among the nodes of the run."""
+    job: str
+    """What all runs of the job have in common: a name that is its own on every cluster."""
+    command: str
+    cwd: str
+    env: dict[str, str]
+    log: str
+    report: str
+    """The file in which it is written how the command ended."""
+    claims: str
+    """The folder of locks, on a file system that the nodes share."""
+    lease_s: float
+
+    @property
+    def mark(self) -> str:
+        """By which the processes of this command are known."""
+        return f"{self.job}/{self.run}/{self.rank}"
+
+
+class News(NamedTuple):
+    """A command has ended, or could not be started."""
+
+    run: int
+    rank: int
+    report: dict[str, Any]
+    """`exit_code`, `signal`, `why` (exited, told, lease, runner), `started`, `ended` [s since
+    epoch], `left`: processes that could not be killed; `use`: means of what was measured."""
+
+
+class Runner:
+    """Commands on the same GPUs: one, or two that share them."""
+
+    def __init__(self, gpus: list[str] | None = None, meter: tuple[str, ...] | None = None) -> None:
+        """`gpus` are the ids of the GPUs, `meter` the command that measures them (`Meter`)."""
+        self.gpus = gpus or []
+        self._meter = Meter(meter, self.gpus)
+        self._running: dict[int, _Running] = {}
+        self._ended: dict[tuple[int, int], News] = {}
+        self._lock = threading.Condition()
+
+    def describe(self) -> dict[str, Any]:
+        """What this is: its process, GPUs, and the runs that it has or has news of."""
+        self._beat()
+        runs = {*self._running, *(run for run, _ in self._ended)}
+        return {"pid": os.getpid(), "gpus": self.gpus, "runs": sorted(runs)}
+
+    def start(self, order: Order) -> dict[str, Any]:
+        """Start a command; the same order again changes nothing.
+
+        The answer has `started` [s since epoch], or `refused`: why it must not be started.
+        """
+        with self._lock:
+            self._beat()
+            known = self._running.get(order.run)
+            if known is None:
+                known = _Running(order, self.gpus)
+                if known.refused:
+                    return {"refused": known.refused}
+                self._running[order.run] = known
+                threading.Thread(target=self._follow, args=(known,), daemon=True).start()
+                self._meter.watch(list(self._running))
+        return {"started": known.started}
+
+    def wait(self, timeout_s: float, seen: Sequence[int] = ()) -> list[News]:
+        """What has ended; waits until something has, or the time is up.
+
+        The same is said again until it is `seen`: whoever asked may not have had the answer.
+        """
+        self._beat()
+        with self._lock:
+            for key in [one for one in self._ended if one[0] in seen]:
+                del self._ended[key]
+            self._lock.wait_for(lambda: bool(self._ended), timeout_s)
+            return list(self._ended.values())
+
+    def stop(self, run: int, number: int = signal.SIGTERM, grace_s: float = 0.0) -> None:
+        """Send a signal to the processes of a run, and kill them after the grace time [s]."""
+        self._beat()
+        known = self._running.get(run)
+        if known is not None:
+            known.say(f"stop {int(number)} {grace_s}")
+
+    def use(self, run: int) -> dict[str, float] | None:
+        """Means of what was measured while a run had the GPUs to itself; see `Meter`."""
+        self._beat()
+        return self._meter.use(run)
+
+    def _beat(self) -> None:
+        for known in list(self._running.values()):
+            known.beat()
+
+    def _follow(self, known: _Running) -> None:
+        report = known.ended()
+        with self._lock:
+            report["use"] = self._meter.use(known.order.run)
+            self._running.pop(known.order.run, None)
+            self._meter.watch(list(self._running))
+            run, rank = known.order.run, known.order.rank
+            self._ended[run, rank] = News(run, rank, report)
+            self._lock.notify_all()
+
+
+class _Running:
+    """A supervisor and the lock of its job, which it and the command hold with us."""
+
+    def __init__(self, order: Order, gpus: list[str]) -> None:
+        self.order, self.refused, self.started = order, "", 0.0
+        self._held = ExitStack()
+        self._beaten = 0.0
+        lock = self._claim()
+        if lock is None:
+            return
+        for file in (order.log, order.report):
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(gpus), **order.env}
+        environment[supervise.MARK] = order.mark
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", supervise.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=(lock,),
+            env={},
+        )
+        self.say(json.dumps({**order._asdict(), "mark": order.mark, "env": environment}))
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        self.started = json.loads(said)["started"] if said else time.time()
+
+    def _claim(self) -> int | None:
+        """The lock of the job, with nothing of its earlier runs alive; None: that cannot be had."""
+        order = self.order
+        left = supervise.kill_marked(order.job, order.run)
+        if not left:
+            try:
+                return self._held.enter_context(
+                    claim(Path(order.claims), f"{order.job}.{order.rank}")
+                )
+            except ClaimedError:
+                pass
+        self.refused = "processes of an earlier run of the job still live" + (
+            f" on {os.uname().nodename}: {', '.join(map(str, left))}" if left else " elsewhere"
+        )
+        return None
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        if now - self._beaten >= BEAT_S:
+            self._beaten = now
+            self.say("beat")
+
+    def say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError, ValueError):  # it has ended
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+
+    def ended(self) -> dict[str, Any]:
+        """How the command ended, once it has."""
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        self._process.wait()
+        if not said:
+            # the supervisor was killed, and the command with it; what that started may live on
+            supervise.kill_marked(self.order.mark)
+        self._held.close()
+        self._process.stdout.close()
+        if said:
+            report: dict[str, Any] = json.loads(said)
+            return report
+        return {"exit_code": None, "signal": signal.SIGKILL, "why": "supervisor"} | {
+            "started": self.started,
+            "ended": time.time(),
+        }

@@ -1,0 +1,273 @@
+"""The jobs of the queue and their runs, in one SQLite file that survives whoever is killed.
+
+What is decided is written before it is done, and what came of it afterwards, so that a queue that
+was killed knows what to look for. One process writes; its threads share one connection.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+from schedmate.errors import InputError
+from schedmate.schedulers.live.queue.requests import (
+    OVER,
+    Place,
+    Request,
+    State,
+    StoredJob,
+    StoredRun,
+)
+from schedmate.sqlite import Connection
+
+FINAL = tuple(sorted(OVER))
+_JOB = ", ".join(StoredJob._fields)
+_RUN = ", ".join(StoredRun._fields)
+
+
+class Store:
+    """One file. Raises `InputError` when it cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._db = sqlite3.connect(
+                path, factory=Connection, timeout=30.0, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.executescript(files(__package__).joinpath("schema.sql").read_text("utf-8"))
+        except (sqlite3.Error, OSError) as error:
+            raise InputError(f"cannot open the queue's file {path}: {error}.") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """All that is changed within is one transaction."""
+        with self._lock, self._db:
+            yield
+
+    # -- jobs ----------------------------------------------------------------
+
+    def submit(self, mark: str, request: Request, at: float) -> int:
+        """Keep a job; the same mark twice is one job. Gives its id."""
+        with self.writing():
+            self._db.execute(
+                "INSERT OR IGNORE INTO jobs (mark, request, submitted, queued, changed) "
+                "VALUES (?, ?, ?, ?, (SELECT coalesce(max(changed), 0) + 1 FROM jobs))",
+                (mark, request.model_dump_json(), at, at),
+            )
+            ((id_,),) = self._rows("SELECT id FROM jobs WHERE mark = ?", (mark,))
+            return int(id_)
+
+    def job(self, id_: int) -> StoredJob | None:
+        """One job; None: there is none of this id."""
+        return next(iter(self._jobs("id = ?", (id_,))), None)
+
+    def jobs(self, *, over: bool = False, limit: int = 1_000_000) -> list[StoredJob]:
+        """Those in the queue, in order of submission; with `over` the last of the others."""
+        if over:
+            marks = ", ".join("?" * len(FINAL))
+            where = f"state IN ({marks}) ORDER BY id DESC LIMIT ?"
+            return self._jobs(where, (*FINAL, limit))[::-1]
+        return self._jobs("state IN ('PENDING', 'RUNNING') ORDER BY id LIMIT ?", (limit,))
+
+    def last_change(self) -> int:
+        """The number of the last thing that was asked."""
+        ((last,),) = self._rows("SELECT coalesce(max(changed), 0) FROM jobs")
+        return int(last)
+
+    def changes(self, after: int) -> tuple[int, list[StoredJob]]:
+        """Jobs that somebody has asked something of since the change of this number, and the
+        number of the last one."""
+        with self._lock:
+            last = self.last_change()
+            if last == after:
+                return after, []
+            return last, self._jobs("changed > ? ORDER BY id", (after,))
+
+    def change(self, id_: int, *, asked: bool = False, **values: Any) -> None:
+        """Set fields of a job; `asked` when it is for the queue to notice."""
+        made = {
+            name: json.dumps(value)
+            if name in ("exclude", "profile") and value is not None
+            else value
+            for name, value in values.items()
+        }
+        sets = [f"{name} = ?" for name in made]
+        if asked:
+            sets.append("changed = (SELECT max(changed) + 1 FROM jobs)")
+        with self.writing():
+            self._db.execute(
+                f"UPDATE jobs SET {', '.join(sets)} WHERE id = ?",  # noqa: S608 - our own names
+                (*made.values(), id_),
+            )
+
+    def requeue(self, id_: int, exclude: Sequence[str], at: float, why: str, resume: str) -> bool:
+        """Put a job that is over back into the queue; False when it is not over."""
+        with self.writing():
+            job = self.job(id_)
+            if job is None or job.state not in OVER:
+                return False
+            self.change(
+                id_,
+                asked=True,
+                state="PENDING",
+                restarts=job.restarts + 1,
+                queued=max(at, float(int(job.queued) + 1)),
+                exclude=sorted({*job.exclude, *exclude}),
+                service_s=0.0,
+                cancelled=0,
+                why=why,
+                resume=resume,
+            )
+            return True
+
+    def submissions(self, since: float) -> list[tuple[int, float, float]]:
+        """Jobs since a time: id, when it was submitted [s since epoch], GPUs that it asked for."""
+        return self._rows(
+            "SELECT id, submitted, json_extract(request, '$.gpus') FROM jobs "
+            "WHERE submitted >= ? ORDER BY id",
+            (since,),
+        )
+
+    def counts(self) -> dict[State, int]:
+        """Jobs by state."""
+        return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
+
+    # -- runs ----------------------------------------------------------------
+
+    def begin(
+        self,
+        job: StoredJob,
+        kind: str,
+        places: Iterable[Place],
+        folder: str,
+        at: float,
+        beside: int | None = None,
+    ) -> StoredRun:
+        """A run is about to be started; `folder` gets its number."""
+        with self.writing():
+            ((number,),) = self._rows("SELECT count(*) FROM runs WHERE job = ?", (job.id,))
+            made = self._db.execute(
+                "INSERT INTO runs (job, restart, number, kind, places, beside, folder, decided) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(job.id, job.restarts, number, kind, json.dumps(list(places)), beside),
+                    *(f"{folder}/{number}", at),
+                ),
+            )
+            return self._runs("id = ?", (made.lastrowid,))[0]
+
+    def started(self, run: int, at: float) -> None:
+        """It runs, and with it its job."""
+        with self.writing():
+            self._db.execute(
+                "UPDATE runs SET state = 'running', started = ? WHERE id = ?", (at, run)
+            )
+            self._db.execute(
+                "UPDATE jobs SET state = 'RUNNING', why = '' "
+                "WHERE id = (SELECT job FROM runs WHERE id = ?)",
+                (run,),
+            )
+
+    def ended(
+        self, run: int, outcome: str, at: float, report: dict[str, Any], **values: Any
+    ) -> None:
+        """It is over; `values` are what becomes of its job, in the same transaction."""
+        with self.writing():
+            self._db.execute(
+                "UPDATE runs SET state = 'ended', ended = ?, outcome = ?, report = ? WHERE id = ?",
+                (at, outcome, json.dumps(report), run),
+            )
+            ((job,),) = self._rows("SELECT job FROM runs WHERE id = ?", (run,))
+            self.change(job, **values)
+
+    def run(self, id_: int) -> StoredRun | None:
+        """One run."""
+        return next(iter(self._runs("id = ?", (id_,))), None)
+
+    def open_runs(self) -> list[StoredRun]:
+        """Runs that are not known to be over."""
+        return self._runs("state <> 'ended' ORDER BY id", ())
+
+    def runs_of(self, job: int) -> list[StoredRun]:
+        """All runs of a job, in order."""
+        return self._runs("job = ? ORDER BY id", (job,))
+
+    def final_runs(self, since: float) -> list[StoredRun]:
+        """Runs that ended a submission of their job, since a time [s since epoch]."""
+        marks = ", ".join("?" * len(FINAL))
+        return self._runs(f"ended >= ? AND outcome IN ({marks}) ORDER BY ended", (since, *FINAL))
+
+    # -- nodes -----------------------------------------------------------------
+
+    def drains(self) -> dict[str, str]:
+        """Nodes that are out of service, by name, with the reason."""
+        return dict(self._rows("SELECT node, reason FROM drains"))
+
+    def drain(self, node: str, reason: str, at: float) -> None:
+        """Take a node out of service; jobs on it go on."""
+        with self.writing():
+            self._db.execute("INSERT OR IGNORE INTO drains VALUES (?, ?, ?)", (node, reason, at))
+
+    def undrain(self, node: str) -> None:
+        """Put it back."""
+        with self.writing():
+            self._db.execute("DELETE FROM drains WHERE node = ?", (node,))
+
+    # -- rows ------------------------------------------------------------------
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(sql, values).fetchall()
+
+    def _jobs(self, where: str, values: Sequence[Any]) -> list[StoredJob]:
+        rows = self._rows(f"SELECT {_JOB} FROM jobs WHERE {where}", values)  # noqa: S608
+        return [_job(row) for row in rows]
+
+    def _runs(self, where: str, values: Sequence[Any]) -> list[StoredRun]:
+        rows = self._rows(f"SELECT {_RUN} FROM runs WHERE {where}", values)  # noqa: S608
+        return [_run(row) for row in rows]
+
+
+def new_mark() -> str:
+    """A name for a job that no other has, on any cluster."""
+    return uuid4().hex
+
+
+def _job(row: tuple[Any, ...]) -> StoredJob:
+    one = StoredJob._make(row)
+    return one._replace(
+        request=Request.model_validate_json(row[2]),
+        held=bool(one.held),
+        cancelled=bool(one.cancelled),
+        profiled=bool(one.profiled),
+        exclude=tuple(json.loads(row[9])),
+        profile=None if one.profile is None else json.loads(row[10]),
+    )
+
+
+def _run(row: tuple[Any, ...]) -> StoredRun:
+    one = StoredRun._make(row)
+    places = tuple(Place(*place) for place in json.loads(row[6]))
+    return one._replace(places=places, report=json.loads(row[13]))

@@ -1,0 +1,67 @@
+"""Seats without Ray: runners in this process, their calls in threads; nodes can be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from schedmate.schedulers.live.queue.backend import NodeSeen, SeatDeadError
+from schedmate.schedulers.live.queue.runner import Runner
+
+
+class ThreadBackend:
+    """A `Backend` whose runners are objects; its commands are real processes."""
+
+    def __init__(self, *nodes: int, meter: tuple[str, ...] = ()) -> None:
+        self.meter = meter
+        self.alive = [NodeSeen(f"id{n}", f"node{n}", gpus) for n, gpus in enumerate(nodes)]
+        self.runners: dict[str, Runner] = {}
+        self.held: dict[str, list[str]] = {}
+        self.dead: set[int] = set()
+        self.pool = ThreadPoolExecutor(32)
+        self.created = 0
+
+    def nodes(self) -> list[NodeSeen]:
+        return list(self.alive)
+
+    def create(self, name: str, node: str, gpus: float) -> Any:
+        self.created += 1
+        (seen,) = [one for one in self.alive if one.id == node]
+        taken = {gpu for one, some in self.held.items() if f".{node}." in one for gpu in some}
+        free = [str(gpu) for gpu in range(seen.gpus) if str(gpu) not in taken]
+        self.held[name] = free[: max(1, int(gpus))]
+        runner = self.runners[name] = Runner(self.held[name], self.meter)
+        return runner
+
+    def found(self) -> dict[str, Any]:
+        return dict(self.runners)
+
+    def call(self, handle: Any, method: str, *arguments: Any) -> Future[Any]:
+        if id(handle) in self.dead:
+            failed: Future[Any] = Future()
+            failed.set_exception(SeatDeadError("it was killed"))
+            return failed
+        return self.pool.submit(getattr(handle, method), *arguments)
+
+    def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
+        return list(wait(references, timeout_s, FIRST_COMPLETED).done)
+
+    def answer(self, reference: Any) -> Any:
+        return reference.result()
+
+    def kill(self, handle: Any) -> None:
+        """Its commands end because their pipe is closed, as when its process dies."""
+        self.dead.add(id(handle))
+        for name, one in list(self.runners.items()):
+            if one is handle:
+                del self.runners[name], self.held[name]
+        for running in list(handle._running.values()):
+            running._process.stdin.close()
+
+    def lose(self, node: str) -> None:
+        """A node dies, with its runners."""
+        self.alive = [one for one in self.alive if one.id != node]
+        for name, runner in list(self.runners.items()):
+            if f".{node}." in name:
+                self.kill(runner)
