@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from schedmate.schedulers.live.queue.backend import NodeSeen, SeatDeadError
+from schedmate.schedulers.live.queue.backend import NodeSeen, SeatDeadError, SeatMethodError
 from schedmate.schedulers.live.queue.runner import Runner
 
 
@@ -48,7 +48,12 @@ class ThreadBackend:
         return list(wait(references, timeout_s, FIRST_COMPLETED).done)
 
     def answer(self, reference: Any) -> Any:
-        return reference.result()
+        try:
+            return reference.result()
+        except SeatDeadError:
+            raise
+        except Exception as error:
+            raise SeatMethodError(str(error)) from error
 
     def kill(self, handle: Any) -> None:
         """Its commands end because their pipe is closed, as when its process dies."""

@@ -26,6 +26,10 @@ class SeatSilentError(Exception):
     """The runner does not answer: it, its node or the network may be gone."""
 
 
+class SeatMethodError(Exception):
+    """What a runner was asked to do has failed there: a disk is full, a folder cannot be made."""
+
+
 class Backend(Protocol):
     """Starts runners (`Runner`) on nodes and calls them without waiting.
 
@@ -53,8 +57,8 @@ class Backend(Protocol):
         ...
 
     def answer(self, reference: Any) -> Any:
-        """The answer of a ready call. Raises `SeatDeadError`, `SeatSilentError`, or what the
-        method raised."""
+        """The answer of a ready call. Raises `SeatDeadError`, `SeatSilentError`, or
+        `SeatMethodError` for what the method raised."""
         ...
 
     def kill(self, handle: Any) -> None:

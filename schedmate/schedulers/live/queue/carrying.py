@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.live.queue.jobs import profile_of
 from schedmate.schedulers.live.queue.options import Options
-from schedmate.schedulers.live.queue.orders import orders_of
+from schedmate.schedulers.live.queue.orders import orders_of, report_of
 from schedmate.schedulers.live.queue.requests import SIGNALS, Place, StoredJob, StoredRun
 from schedmate.schedulers.live.queue.runner import Order
 from schedmate.schedulers.live.queue.seats import (
@@ -431,9 +430,9 @@ class Carrying:
     def missing(self, run: StoredRun) -> None:
         """A run that is on no seat: what it has left behind says whether it has ended."""
         reports = []
-        for order in range(len(run.places)):
+        for rank in range(len(run.places)):
             try:
-                reports.append(json.loads((Path(run.folder) / f"rank{order}.json").read_text()))
+                reports.append(json.loads(report_of(run, rank).read_text()))
             except (OSError, ValueError):
                 reports.append(None)
         known = [one for one in reports if one is not None]

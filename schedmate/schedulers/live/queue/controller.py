@@ -77,6 +77,16 @@ class Controller(Carrying):
         if job is not None and self.board is not None:
             self.board.changed(job, self.now)
 
+    # -- what is to be seen ---------------------------------------------------
+
+    def outside(self, id_: int) -> float | None:
+        """Until when the policy does not see a job [s since epoch]; None: it does."""
+        return self._outside.get(id_)
+
+    def is_unadvised(self, id_: int) -> bool:
+        """Whether a job waits for its estimate."""
+        return id_ in self._unadvised
+
     # -- one step -----------------------------------------------------------------
 
     def recover(self) -> None:

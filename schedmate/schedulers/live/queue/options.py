@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from schedmate.schedulers.live.queue.requests import StoredJob
 from schedmate.schedulers.terms import Capabilities
 
 CAN = Capabilities(pin=False, overlap=False, borrow=False)
 """GPUs of a node are alike, jobs are moved by stopping them, and there are no virtual clusters to
 borrow from."""
+
+
+def unchanged(stored: StoredJob) -> str:
+    """The command as it was submitted: it finds its newest checkpoint by itself."""
+    return stored.request.spec.command or ""
 
 
 class Options(NamedTuple):
@@ -33,6 +40,8 @@ class Options(NamedTuple):
     late_s: float = 180.0
     """After which a decision that has not been carried out counts as late."""
     can: Capabilities = CAN
+    resume: Callable[[StoredJob], str] = unchanged
+    """The command with which a job goes on that has run before."""
 
     @property
     def logs(self) -> Path:

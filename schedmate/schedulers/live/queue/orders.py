@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from schedmate.errors import SchedmateError
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.requests import StoredJob, StoredRun
 from schedmate.schedulers.live.queue.runner import Order
@@ -18,7 +17,7 @@ def orders_of(stored: StoredJob, run: StoredRun, options: Options) -> list[Order
     spec = stored.request.spec
     assert spec.command is not None
     assert spec.repo is not None
-    command = stored.resume or spec.command
+    command = options.resume(stored) if run.number else spec.command
     count = len(run.places)
     gpus = sum(place.gpus for place in run.places)
     names = ",".join(place.name for place in run.places)
@@ -45,7 +44,7 @@ def orders_of(stored: StoredJob, run: StoredRun, options: Options) -> list[Order
             cwd=spec.repo,
             env={**common, "SCHEDMATE_NODE_RANK": str(rank)},
             log=str(log_of(run, rank)),
-            report=f"{run.folder}/rank{rank}.json",
+            report=str(report_of(run, rank)),
             claims=str(options.claims),
             lease_s=options.lease_s,
         )
@@ -58,19 +57,9 @@ def log_of(run: StoredRun, rank: int = 0) -> Path:
     return Path(run.folder) / f"rank{rank}.log"
 
 
-def resumed_command(stored: StoredJob) -> str:
-    """The command with which a job goes on from its newest complete checkpoint; empty: as it was."""
-    from schedmate.recovery.checkpoints import newest, resumed
-
-    folder, command = stored.request.checkpoints, stored.request.spec.command
-    if folder is None or command is None:
-        return ""
-    place = Path(stored.request.spec.repo or "/") / folder
-    try:
-        saved = newest(place)
-        return "" if saved is None else resumed(command, saved)[0]
-    except (SchedmateError, OSError):
-        return ""
+def report_of(run: StoredRun, rank: int) -> Path:
+    """The file in which it is written how a command of a run ended."""
+    return Path(f"{run.folder}.rank{rank}.json")
 
 
 def shell_words(command: list[str]) -> str:

@@ -91,8 +91,6 @@ class StoredJob(NamedTuple):
     """It does not start earlier [s since epoch]."""
     why: str
     """What happened to it last, in words."""
-    resume: str
-    """The command with which it goes on; empty: that of the request."""
 
 
 class StoredRun(NamedTuple):

@@ -17,7 +17,6 @@ CREATE TABLE IF NOT EXISTS jobs (
     service_s REAL NOT NULL DEFAULT 0,
     not_before REAL NOT NULL DEFAULT 0,
     why TEXT NOT NULL DEFAULT '',
-    resume TEXT NOT NULL DEFAULT '',
     changed INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs (state);

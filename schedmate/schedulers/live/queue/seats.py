@@ -17,6 +17,7 @@ from schedmate.schedulers.live.queue.backend import (
     Backend,
     NodeSeen,
     SeatDeadError,
+    SeatMethodError,
     SeatSilentError,
 )
 from schedmate.schedulers.live.queue.runner import News, Order
@@ -128,6 +129,10 @@ class Seats:
         found = self._backend.nodes()
         self._alive = {node.id: node for node in found}
         return found
+
+    def alive(self) -> list[NodeSeen]:
+        """The nodes as `nodes` has seen them last."""
+        return list(self._alive.values())
 
     def adopt(self, timeout_s: float = 10.0) -> dict[int, list[str]]:
         """Find the seats that are there already; gives the nodes on which each run is."""
@@ -266,6 +271,10 @@ class Seats:
         except SeatSilentError as error:
             self._silent(seat, kind, run, str(error))
             return
+        except SeatMethodError as error:
+            if kind != "start":
+                return
+            answer = {"refused": str(error)}
         seat.silent_since = None
         if kind == "describe":
             seat.ready, seat.idle_since = True, time.monotonic()

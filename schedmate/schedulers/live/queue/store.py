@@ -122,7 +122,7 @@ class Store:
                 (*made.values(), id_),
             )
 
-    def requeue(self, id_: int, exclude: Sequence[str], at: float, why: str, resume: str) -> bool:
+    def requeue(self, id_: int, exclude: Sequence[str], at: float, why: str) -> bool:
         """Put a job that is over back into the queue; False when it is not over."""
         with self.writing():
             job = self.job(id_)
@@ -138,7 +138,6 @@ class Store:
                 service_s=0.0,
                 cancelled=0,
                 why=why,
-                resume=resume,
             )
             return True
 

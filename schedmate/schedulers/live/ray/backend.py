@@ -1,0 +1,170 @@
+"""Runners as Ray actors: each holds whole GPUs of one node, or a part of one, as Ray's resource.
+
+Actors are detached and named, so that they outlive the queue and are found again. One actor runs
+one job, or the two that share its GPUs: what an actor holds cannot change later, and Ray divides
+single GPUs only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from schedmate.errors import InputError, require
+from schedmate.schedulers.live.queue.backend import (
+    NodeSeen,
+    SeatDeadError,
+    SeatMethodError,
+    SeatSilentError,
+)
+from schedmate.schedulers.live.queue.runner import Runner
+
+NAMESPACE = "schedmate"
+CALLS_AT_ONCE = 4
+"""Calls that one runner serves at the same time: one waits for news."""
+TYPE = "accelerator_type:"
+
+
+class RayRunner(Runner):
+    """A runner that asks Ray for its GPUs."""
+
+    def __init__(self, meter: tuple[str, ...] | None) -> None:
+        import ray
+
+        super().__init__([str(gpu) for gpu in ray.get_gpu_ids()], meter)
+
+
+class RayBackend:
+    """Actors of the Ray cluster that this process is connected to (`queue.backend.Backend`)."""
+
+    def __init__(self, prefix: str, meter: tuple[str, ...] | None = None) -> None:
+        """`prefix`: how the names of this queue's actors begin; `meter`: see `Meter`."""
+        import ray
+
+        self._prefix, self._meter = prefix, meter
+        self._actor = ray.remote(RayRunner)
+
+    def nodes(self) -> list[NodeSeen]:
+        """See `Backend.nodes`."""
+        import ray
+
+        found, names = [], set()
+        for node in ray.nodes():
+            resources = node["Resources"]
+            if not node["Alive"] or resources.get("GPU", 0) < 1:
+                continue
+            name = str(node["NodeName"])
+            if name in names:  # several on one machine
+                name = f"{name}-{node['NodeID'][:6]}"
+            names.add(name)
+            types = [key.removeprefix(TYPE) for key in resources if key.startswith(TYPE)]
+            found.append(
+                NodeSeen(
+                    node["NodeID"],
+                    name,
+                    int(resources["GPU"]),
+                    types[0] if types else "",
+                    float(resources.get("CPU", 0)),
+                    float(resources.get("memory", 0)) / 2**20,
+                )
+            )
+        return found
+
+    def create(self, name: str, node: str, gpus: float) -> Any:
+        """See `Backend.create`."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return self._actor.options(
+            name=name,
+            namespace=NAMESPACE,
+            lifetime="detached",
+            num_gpus=gpus,
+            num_cpus=0,
+            max_concurrency=CALLS_AT_ONCE,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        ).remote(self._meter)
+
+    def found(self) -> dict[str, Any]:
+        """See `Backend.found`."""
+        import ray
+
+        handles = {}
+        for one in ray.util.list_named_actors(all_namespaces=True):
+            if one["namespace"] == NAMESPACE and one["name"].startswith(f"{self._prefix}."):
+                try:
+                    handles[one["name"]] = ray.get_actor(one["name"], namespace=NAMESPACE)
+                except ValueError:  # it has just ended
+                    continue
+        return handles
+
+    def call(self, handle: Any, method: str, *arguments: Any) -> Any:
+        """See `Backend.call`."""
+        return getattr(handle, method).remote(*arguments)
+
+    def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
+        """See `Backend.ready`."""
+        import ray
+
+        some, _ = ray.wait(list(references), num_returns=1, timeout=timeout_s)
+        if some and len(references) > 1:
+            some, _ = ray.wait(list(references), num_returns=len(references), timeout=0)
+        return list(some)
+
+    def answer(self, reference: Any) -> Any:
+        """See `Backend.answer`."""
+        import ray
+
+        try:
+            return ray.get(reference)
+        except (ray.exceptions.ActorUnavailableError, ray.exceptions.GetTimeoutError) as error:
+            raise SeatSilentError(_first_line(error)) from None
+        except ray.exceptions.RayTaskError as error:  # what the method raised
+            raise SeatMethodError(_first_line(error.cause or error)) from None
+        except ray.exceptions.RayError as error:
+            raise SeatDeadError(_first_line(error)) from None
+
+    def kill(self, handle: Any) -> None:
+        """See `Backend.kill`."""
+        import ray
+
+        ray.kill(handle, no_restart=True)
+
+
+def prepare() -> None:
+    """What has to be set before Ray is imported. Raises `MissingExtraError` without Ray."""
+    require("schedmate ray", "ray", "ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # else a cluster on 127.0.0.1 is looked for at the address of the machine
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+
+def connect(address: str) -> None:
+    """Connect this process to a Ray cluster: `auto`, `HOST:PORT` or `ray://HOST:PORT`.
+
+    Raises `InputError` when there is none.
+    """
+    prepare()
+    import ray
+
+    from schedmate.ray_tasks import _reachable
+
+    _reachable(address)
+    try:
+        ray.init(
+            address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level="ERROR",
+            ignore_reinit_error=True,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"no Ray cluster at {address}: {_first_line(error)}; start one with `ray start "
+            "--head`, or try `schedmate ray up --local 2x4`."
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
