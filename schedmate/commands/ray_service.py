@@ -195,6 +195,10 @@ class Service:
         """Who this is."""
         return {"name": self.setup.name, "pid": os.getpid(), "policy": self.setup.policy}
 
+    def counted(self) -> dict[str, int]:
+        """What the Metric Tracker has done for jobs that share GPUs."""
+        return {} if self.tracker is None else dict(self.tracker.counts)
+
     def submit(self, mark: str, request: str) -> int:
         """Keep a job (`Request` as JSON) and give its id; the same mark is the same job."""
         return self.store.submit(mark, Request.model_validate_json(request), time.time())

@@ -15,7 +15,7 @@ from typing import Any
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.live.queue.backend import NodeSeen
 from schedmate.schedulers.live.queue.carrying import Carrying
-from schedmate.schedulers.live.queue.jobs import job_of
+from schedmate.schedulers.live.queue.jobs import job_of, profile_of
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.requests import OVER, StoredJob, StoredRun
 from schedmate.schedulers.live.queue.seats import Seats
@@ -27,6 +27,8 @@ from schedmate.schedulers.pools import lowest
 
 WEEK_S = 8 * 86_400.0
 """How far back submissions are known to the forecast of load [s]."""
+MEASURE_S = 2.0
+"""Between two questions what a job uses of which that is not known yet [s]."""
 LOOK_S = 0.5
 """Between two looks at the nodes [s]."""
 
@@ -52,7 +54,7 @@ class Controller(Carrying):
         self._change = 0
         self._counted = 0
         self._drains: set[str] = set()
-        self._looked = 0.0
+        self._looked = self._measure_at = 0.0
         self._round = 0.0
         self._wakes: list[tuple[float, int, Observer, Job]] = []
         self.decided_s = 0.0
@@ -311,3 +313,20 @@ class Controller(Carrying):
             if job.index in self.jobs:
                 observer.woken(job)
         self.enforce_limits()
+        self._see_use(now)
+
+    def _see_use(self, now: float) -> None:
+        """While a job runs, what it uses can be seen, if anything measures it."""
+        uses, self.seats.uses = self.seats.uses, {}
+        for run in list(self.runs.values()) if now >= self._measure_at or uses else ():
+            job = self.jobs[run.job]
+            if job.profile is not None or run.state != "running":
+                continue
+            use = profile_of(uses.get(run.id))
+            if use is not None:
+                job.profile = use
+                self.changed(job)
+            elif now >= self._measure_at:
+                self.seats.use(run.id)
+        if now >= self._measure_at:
+            self._measure_at = now + MEASURE_S

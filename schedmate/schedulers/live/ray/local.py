@@ -42,6 +42,7 @@ class LocalCluster:
                 "node_name": "head",
                 "num_cpus": 1,
                 "num_gpus": 0,
+                "resources": {"head": 1},
                 "include_dashboard": False,
                 "object_store_memory": 100 * MB,
             },
