@@ -76,7 +76,7 @@ KINDS = [
 ]
 EVERY = 2
 """Steps from one line of a log to the next."""
-TRAIN = '''\
+TRAIN = """\
 import argparse
 
 import torch
@@ -108,7 +108,7 @@ def main():
 
 
 main()
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -262,9 +262,7 @@ def prepare(folder: Path, table: dict[str, float]) -> tuple[Path, tuple[str, ...
         (Path(__file__).parent / "_ray_training.py").read_text()
     )
     python = repository / "bin" / "python"
-    python.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -I -S {repository}/bin/training.py "$@"\n'
-    )
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {repository}/bin/training.py "$@"\n')
     python.chmod(0o755)
     models = {
         name: {
@@ -471,9 +469,7 @@ def simulate(seed: int, name: str) -> dict[str, float]:
     profiles: list[Profile | None] = [
         Profile(util(one.model), util(one.model) / 2, 4000.0) for one in planned
     ]
-    made = Workload(
-        "ray", jobs, [one.duration_s for one in planned], profiles, metadata=metadata
-    )
+    made = Workload("ray", jobs, [one.duration_s for one in planned], profiles, metadata=metadata)
     parameters = replace(
         HONEST, restart_s=start_s, restart_large_s=start_s, checkpoint_s=5.0, interference=Pairs()
     )
@@ -484,9 +480,7 @@ def simulate(seed: int, name: str) -> dict[str, float]:
         parts = policy.equip(World(made, None, None, seed))
         logs = SameLogs(made, seed)
         observers = [
-            one
-            for one in parts.observers
-            if not isinstance(one, SimulatedLogs | PackingTracker)
+            one for one in parts.observers if not isinstance(one, SimulatedLogs | PackingTracker)
         ]
         tracker = PackingTracker(logs, baseline=policy.baseline, seed=seed)
         parts = parts._replace(observers=(*observers, logs, tracker))

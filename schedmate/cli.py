@@ -37,6 +37,7 @@ COMMANDS = (
     "parallel",
     "slurm",
     "k8s",
+    "ray",
     "serve",
     "fleet",
     "doctor",

@@ -1,4 +1,4 @@
-"""Recovery on the queue of `schedmate ray`: recovery.yaml's rules and guards, the queue's actions."""
+"""Recovery on the queue of `schedmate ray`: rules and guards of recovery.yaml, the queue's acts."""
 
 from __future__ import annotations
 

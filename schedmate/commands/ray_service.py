@@ -1,4 +1,4 @@
-"""The queue actor: everything that runs on the head of a Ray cluster, and what clients ask of it."""
+"""The queue actor: what runs on the head of a Ray cluster, and what clients ask of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schedmate.schedulers.live.queue.backend import Backend, NodeSeen
 from schedmate.schedulers.live.queue.controller import Controller
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.orders import log_of
-from schedmate.schedulers.live.queue.requests import OVER, Request
+from schedmate.schedulers.live.queue.requests import OVER, Request, StoredJob
 from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store
 from schedmate.schedulers.live.queue.why import reasons, starts
@@ -119,7 +119,7 @@ class Service:
         while not self._ends.is_set():
             try:
                 self.queue.tick(TICK_S)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - one bad step ends no queue
                 # the next step may do: what is stored and what runs is unharmed
                 _log.exception("a step of the queue has failed")
                 self.problems = [*self.problems, f"{type(error).__name__}: {error}"][-20:]
@@ -127,7 +127,7 @@ class Service:
             self._nodes = list(self.queue.seats.alive())
             asked, self._asked = self._asked, []
             for done, answer in asked:
-                answer |= self._seen()
+                answer.update(self._seen())
                 done.set()
 
     def _advise(self) -> None:
@@ -214,9 +214,10 @@ class Service:
                 found.append(id_)
         return found
 
-    def look(self) -> dict[str, Any]:
-        """The queue as it is now: nodes, jobs, why they wait, when they will start and end."""
-        done, answer = threading.Event(), {}
+    def look(self, ended: int = 0) -> dict[str, Any]:
+        """The queue as it is now (`QueueDocument`), and so many of the last jobs that are over."""
+        done = threading.Event()
+        answer: dict[str, Any] = {"ended": [_row(one) for one in self._over(ended)]}
         self._asked.append((done, answer))
         if not done.wait(ANSWER_S):
             raise TimeoutError("the queue is busy")
@@ -256,12 +257,13 @@ class Service:
         with suppress(SchedmateError):
             self._stack.close()
 
+    def _over(self, count: int) -> list[StoredJob]:
+        return self.store.jobs(over=True, limit=count) if count else []
+
     def _seen(self) -> dict[str, Any]:
         """By the thread that schedules, so that nothing changes meanwhile."""
         queue = self.queue
-        etas = {
-            id_: at + eta for id_, (at, eta) in self._progress.items() if eta is not None
-        }
+        etas = {id_: at + eta for id_, (at, eta) in self._progress.items() if eta is not None}
         why, begins = reasons(queue), starts(queue, etas)
         drains = self.store.drains()
         free: dict[str, int] = {}
@@ -272,16 +274,7 @@ class Service:
         for stored in self.store.jobs():
             job, run = queue.jobs.get(stored.id), queue.runs.get(stored.id)
             forecast = None if job is None else job.forecast
-            spec = stored.request.spec
-            row: dict[str, Any] = {
-                "job": stored.id,
-                "name": spec.name,
-                "user": spec.user,
-                "command": spec.command,
-                "gpus": stored.request.gpus,
-                "state": stored.state,
-                "submitted": stored.submitted,
-                "restarts": stored.restarts,
+            row = _row(stored) | {
                 "estimate_s": None if forecast is None else forecast.duration_s,
                 "why": why.get(stored.id, ""),
                 "nodes": [] if run is None else [place.name for place in run.places],
@@ -313,6 +306,21 @@ class Service:
             ],
             "jobs": jobs,
         }
+
+
+def _row(stored: StoredJob) -> dict[str, Any]:
+    spec = stored.request.spec
+    return {
+        "job": stored.id,
+        "name": spec.name,
+        "user": spec.user,
+        "command": spec.command,
+        "gpus": stored.request.gpus,
+        "state": stored.state,
+        "submitted": stored.submitted,
+        "restarts": stored.restarts,
+        "why": stored.why,
+    }
 
 
 def prefix_of(name: str) -> str:

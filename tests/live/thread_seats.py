@@ -19,6 +19,8 @@ class ThreadBackend:
         self.runners: dict[str, Runner] = {}
         self.held: dict[str, list[str]] = {}
         self.dead: set[int] = set()
+        self.asked: dict[Future[Any], int] = {}
+        """Whose answer each is: of a runner that is dead there is none."""
         self.pool = ThreadPoolExecutor(32)
         self.created = 0
 
@@ -38,20 +40,18 @@ class ThreadBackend:
         return dict(self.runners)
 
     def call(self, handle: Any, method: str, *arguments: Any) -> Future[Any]:
-        if id(handle) in self.dead:
-            failed: Future[Any] = Future()
-            failed.set_exception(SeatDeadError("it was killed"))
-            return failed
-        return self.pool.submit(getattr(handle, method), *arguments)
+        future = self.pool.submit(getattr(handle, method), *arguments)
+        self.asked[future] = id(handle)
+        return future
 
     def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
         return list(wait(references, timeout_s, FIRST_COMPLETED).done)
 
     def answer(self, reference: Any) -> Any:
+        if self.asked.pop(reference) in self.dead:
+            raise SeatDeadError("it was killed")
         try:
             return reference.result()
-        except SeatDeadError:
-            raise
         except Exception as error:
             raise SeatMethodError(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""The queue as the reconcile loop sees it: a `ClusterAdapter` whose scheduler is schedmate itself."""
+"""The queue as the reconcile loop sees it: a `ClusterAdapter` over the store."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _ended(stored: StoredJob, run: StoredRun, runs: Sequence[StoredRun]) -> Ende
         user=spec.user,
         command=spec.command,
         launch=spec.launch,
-        state=run.outcome,  # type: ignore[arg-type]
+        state=run.outcome,
         submit_time=queued,
         start_time=own[0].started if own else None,
         end_time=run.ended,

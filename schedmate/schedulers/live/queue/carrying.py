@@ -289,7 +289,7 @@ class Carrying:
             assert self.board is not None
             self._tell_stopped(job)
             self.carry_out(self.board.profiled(job, job.profile, self._clock()))
-        elif isinstance(stop, str) or isinstance(stop, Drop):
+        elif isinstance(stop, str | Drop):
             outcome = stop if isinstance(stop, str) else CANCEL
             text = {LIMIT: "its time limit was reached", CANCEL: "cancelled"}[outcome]
             self._leave(job, run, at, report, outcome, text)

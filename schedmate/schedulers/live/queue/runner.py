@@ -199,6 +199,8 @@ class _Running:
             supervise.kill_marked(self.order.mark)
         self._held.close()
         self._process.stdout.close()
+        with suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
         if said:
             report: dict[str, Any] = json.loads(said)
             return report

@@ -390,7 +390,7 @@ class Seats:
         """A seat is gone, with all that it ran."""
         # A runner that is known to be dead takes its commands along; one on a node that is gone,
         # or that says nothing, may run them until its lease is over.
-        known_dead = certain and seat.node in self._alive
+        known_dead = certain and seat.node in {node.id for node in self.nodes()}
         safe_at = time.time() + (0.0 if known_dead else self._lease_s)
         self._drop(seat)
         for gang in [self._gangs[run] for run in sorted(seat.runs) if run in self._gangs]:

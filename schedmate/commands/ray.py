@@ -1,0 +1,303 @@
+"""`schedmate ray`: a queue for training jobs on a Ray cluster, with any of the policies."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.commands.options import JsonOption, PlainOption
+from schedmate.commands.ray_client import DEFAULT, AddressOption, Client, NameOption
+from schedmate.commands.ray_up import down, up
+from schedmate.errors import InputError, UsageError
+from schedmate.plain import dumps
+from schedmate.terminal import say
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.live.queue.requests import Request
+
+FOLLOW_S = 0.5
+
+app = typer.Typer(
+    help="A queue for training jobs on a Ray cluster (extra `ray`).", no_args_is_help=True
+)
+app.command()(up)
+
+
+@app.command()
+def submit(
+    repo: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="REPO [-- COMMAND ...]",
+            help="Directory of the job's source code, in which it is run; on all nodes the same.",
+            show_default=False,
+        ),
+    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", help="The launch command, as typed in REPO.")
+    ] = None,
+    working_dir: Annotated[
+        Path | None,
+        typer.Option("--working-dir", help="REPO, as `ray job submit` calls it.", metavar="DIR"),
+    ] = None,
+    gpus: Annotated[
+        float, typer.Option(min=0.01, help="GPUs over all nodes; 0.5: half of one.")
+    ] = 1.0,
+    min_gpus: Annotated[
+        int, typer.Option(min=0, help="Fewest GPUs of an elastic job; with --max-gpus.")
+    ] = 0,
+    max_gpus: Annotated[int, typer.Option(min=0, help="Most GPUs of an elastic job.")] = 0,
+    gpu_type: Annotated[str | None, typer.Option(help="GPU model, for example A100.")] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(help="Time with GPUs after which it is stopped: 36h, 1-12:00:00."),
+    ] = None,
+    job_name: Annotated[str | None, typer.Option("--job-name", help="What people call it.")] = None,
+    priority: Annotated[int, typer.Option(min=-1000, max=1000, help="Higher goes first.")] = 0,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="A variable of the command's."),
+    ] = None,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory of its checkpoints: when it is started again, the command names the "
+            "newest complete one.",
+        ),
+    ] = None,
+    signal: Annotated[
+        str,
+        typer.Option(help="TERM, INT, USR1 or USR2: how it is told to save its work and end."),
+    ] = "TERM",
+    grace: Annotated[str, typer.Option(help="Time for that, until it is killed.")] = "30s",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show its log until it has ended.")
+    ] = False,
+    address: AddressOption = None,
+    name: NameOption = DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a job into the queue.
+
+    Examples:
+
+      schedmate ray submit ~/work/gpt -c "python train.py --epochs 10" --gpus 2
+
+      schedmate ray submit --working-dir ~/work/gpt -- python train.py --epochs 10
+    """
+    from schedmate.schedulers.live.queue.orders import shell_words
+    from schedmate.schedulers.live.queue.store import new_mark
+
+    given = list(words or [])
+    if working_dir is not None and repo is not None:
+        given, repo = [str(repo), *given], None
+    place = working_dir or repo
+    if place is None:
+        raise UsageError("name the directory of the job: `schedmate ray submit REPO -c COMMAND`.")
+    if (command is None) == (not given):
+        raise UsageError("give the command once: with -c, or after --.")
+    if not place.is_dir():
+        raise InputError(f"{place} is no directory; name the one in which the command is run.")
+    request = _request(
+        place.resolve(),
+        command or shell_words(given),
+        *(gpus, min_gpus, max_gpus, gpu_type, time_limit, job_name, priority),
+        *(env or [], checkpoints, signal, grace),
+    )
+    client = Client(address, name)
+    mark = new_mark()  # the same each time it is asked, so that it is submitted once
+    job = client.ask("submit", mark, request.model_dump_json())
+    if as_json:
+        typer.echo(dumps({"job": job}))
+    else:
+        say(f"job {job} is in the queue; `schedmate ray logs -f {job}` shows its log.")
+    if follow:
+        _follow(client, job, None, 0)
+
+
+def _request(
+    repo: Path,
+    command: str,
+    gpus: float,
+    min_gpus: int,
+    max_gpus: int,
+    gpu_type: str | None,
+    time_limit: str | None,
+    job_name: str | None,
+    priority: int,
+    env: list[str],
+    checkpoints: str | None,
+    signal: str,
+    grace: str,
+) -> Request:
+    from getpass import getuser
+
+    from pydantic import ValidationError
+
+    from schedmate.durations import parse_duration
+    from schedmate.jobs import JobSpec, LaunchConfig
+    from schedmate.schedulers.live.queue.requests import Request
+
+    variables = {}
+    for one in env:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--env {one}: write it as NAME=VALUE.")
+        variables[key] = value
+    limit_s = None if time_limit is None else parse_duration(time_limit)
+    try:
+        user: str | None = getuser()
+    except (OSError, KeyError):
+        user = None
+    launch = LaunchConfig(gpus=max(1, int(gpus)), gpu_type=gpu_type, time_limit_s=limit_s)
+    spec = JobSpec(repo=str(repo), command=command, launch=launch, name=job_name, user=user)
+    try:
+        return Request(
+            spec=spec,
+            gpus=gpus,
+            min_gpus=min_gpus,
+            max_gpus=max_gpus,
+            priority=priority,
+            env=variables,
+            checkpoints=checkpoints,
+            signal=signal,  # type: ignore[arg-type]
+            grace_s=parse_duration(grace),
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        said = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{where}{': ' if where else ''}{said}.") from None
+
+
+@app.command()
+def queue(
+    ended: Annotated[int, typer.Option(min=0, help="Also so many of the last that are over.")] = 0,
+    address: AddressOption = None,
+    name: NameOption = DEFAULT,
+    as_json: JsonOption = False,
+    plain: PlainOption = False,
+) -> None:
+    """What runs and what waits, with estimates, about when each will start and end, and why a job
+    waits."""
+    from schedmate.commands.ray_words import show
+    from schedmate.schedulers.live.queue.document import SCHEMA, QueueDocument
+    from schedmate.terminal.screen import Screen
+
+    document = QueueDocument.model_validate(Client(address, name).ask("look", ended))
+    if as_json:
+        typer.echo(dumps({"schema": SCHEMA, **document.model_dump(mode="json")}, indent=2))
+    else:
+        show(document, Screen(sys.stdout, plain=plain))
+
+
+@app.command()
+def logs(
+    job: Annotated[int, typer.Argument(min=1, help="The job's number.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+    ] = False,
+    run: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of this time that it ran, from 0; default: the last."),
+    ] = None,
+    rank: Annotated[int, typer.Option(min=0, help="Of this node among the job's.")] = 0,
+    address: AddressOption = None,
+    name: NameOption = DEFAULT,
+) -> None:
+    """The log of a job."""
+    client = Client(address, name)
+    if follow:
+        _follow(client, job, run, rank)
+        return
+    offset = 0
+    while True:
+        part = _part(client, job, run, rank, offset)
+        if part["run"] is None:
+            raise InputError(f"job {job} has not run{'' if run is None else f' {run} times'} yet.")
+        if "error" in part:
+            raise InputError(f"the log {part['path']} cannot be read: {part['error']}.")
+        if not part["text"]:
+            return
+        _write(part["text"])
+        offset = part["next"]
+
+
+def _follow(client: Client, job: int, run: int | None, rank: int) -> None:
+    """Print a log as it grows; the next run of the job goes on where the last has ended."""
+    shown, offset = run, 0
+    while True:
+        part = _part(client, job, shown, rank, offset)
+        _write(part["text"])
+        offset = part["next"]
+        if part["text"]:
+            continue
+        later = run is None and shown is not None and part["runs"] > shown + 1
+        if part["run"] is not None and shown is None:
+            shown = part["run"]
+        elif later and part.get("ended"):
+            shown, offset = (shown or 0) + 1, 0
+            say(f"job {job} runs again")
+        elif part["over"] or (run is not None and part.get("ended")):
+            return
+        else:
+            time.sleep(FOLLOW_S)
+
+
+def _part(client: Client, job: int, run: int | None, rank: int, offset: int) -> dict[str, object]:
+    part: dict[str, object] = client.ask("log", job, run, rank, offset)
+    if not part["job"]:
+        raise InputError(f"there is no job {job}; `schedmate ray queue --ended 20` lists them.")
+    return part
+
+
+def _write(text: object) -> None:
+    assert isinstance(text, bytes)
+    sys.stdout.write(_printable(text.decode("utf-8", "replace")))
+    sys.stdout.flush()
+
+
+def _printable(text: str) -> str:
+    from schedmate.terminal import strip_escapes
+
+    return strip_escapes(text) if sys.stdout.isatty() else text
+
+
+def _change(what: str, done: str, jobs: list[int], address: str | None, name: str) -> None:
+    found = Client(address, name).ask("change", jobs, what)
+    for job in jobs:
+        if job in found:
+            say(f"job {job} is {done}")
+    missing = [str(job) for job in jobs if job not in found]
+    if missing:
+        raise InputError(f"not in the queue: {', '.join(missing)}.")
+
+
+JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", help="Numbers of jobs.")]
+
+
+@app.command()
+def cancel(jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT) -> None:
+    """Take jobs out of the queue; those that run are told to end."""
+    _change("cancel", "being cancelled", jobs, address, name)
+
+
+@app.command()
+def hold(jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT) -> None:
+    """Keep waiting jobs from starting."""
+    _change("hold", "held", jobs, address, name)
+
+
+@app.command()
+def release(jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT) -> None:
+    """Let held jobs start."""
+    _change("release", "released", jobs, address, name)
+
+
+app.command()(down)

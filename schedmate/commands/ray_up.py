@@ -1,0 +1,229 @@
+"""`schedmate ray up` and `down`: starting and ending the queue of a Ray cluster."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.commands.options import HistoryOption
+from schedmate.commands.ray_client import (
+    DEFAULT,
+    AddressOption,
+    Client,
+    NameOption,
+    actor_name,
+    address_of,
+    find,
+    forget,
+    note,
+)
+from schedmate.errors import UsageError
+from schedmate.terminal import counted, say
+
+if TYPE_CHECKING:
+    from schedmate.commands.ray_service import Setup
+
+
+def up(
+    policy: Annotated[
+        str,
+        typer.Option(help="Any of `schedmate policies`, with settings: lucid:profile_limit_s=100."),
+    ] = "sjf+schedmate",
+    local: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NODESxGPUS",
+            help="Start a Ray cluster on this machine, with GPUs that are only numbers, and end it "
+            "with this command: to try things.",
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The queue's files, on this machine; they outlive it."),
+    ] = None,
+    shared: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Logs and locks, on a file system that all nodes share; default: --state.",
+        ),
+    ] = None,
+    history: HistoryOption = None,
+    estimate: Annotated[
+        bool,
+        typer.Option(help="Estimate jobs from their code; without, by their time limits alone."),
+    ] = True,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Restart failed jobs where the Failure Handler says so, within recovery's limits.",
+        ),
+    ] = False,
+    recovery: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="recovery.yaml: what may be done about failures."),
+    ] = None,
+    meter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Measures GPUs {gpus}: a line `util,memory util,MB` for each; default: "
+            "nvidia-smi.",
+        ),
+    ] = None,
+    lease: Annotated[
+        str,
+        typer.Option(
+            help="A job whose node cannot be reached ends by itself after this time, and is "
+            "started elsewhere then."
+        ),
+    ] = "60s",
+    address: AddressOption = None,
+    name: NameOption = DEFAULT,
+) -> None:
+    """Start the queue on a Ray cluster; its jobs are taken up again after a restart.
+
+    Ray starts the queue again when its process dies. The nodes need schedmate and the same paths.
+
+    Examples:
+
+      schedmate ray up --address 10.0.0.1:6379 --shared /nfs/schedmate --restart
+
+      schedmate ray up --local 2x4 --policy lucid+schedmate
+    """
+    from schedmate.durations import parse_duration
+    from schedmate.recovery.configuration import load_configuration
+    from schedmate.schedulers import registry
+    from schedmate.schedulers.live.ray.backend import prepare
+    from schedmate.settings import data_dir
+
+    prepare()
+    registry.make(policy)
+    if recovery is not None:
+        load_configuration(recovery)
+    if local is not None and address is not None:
+        raise UsageError("--local starts a cluster, --address names one: choose.")
+    if not name.replace("-", "").isalnum():
+        raise UsageError(f"--name {name}: letters, digits and - only.")
+    folder = (data_dir() / "ray" / name if state is None else state).absolute()
+    from schedmate.commands.ray_service import Setup
+
+    setup = Setup(
+        name=name,
+        state=str(folder),
+        policy=policy,
+        folder=str((shared or folder).absolute()),
+        history=history,
+        recovery=None if recovery is None else str(recovery.absolute()),
+        restart=restart,
+        estimate=estimate,
+        meter=None if meter is None else tuple(shlex.split(meter)),
+        lease_s=parse_duration(lease),
+    )
+    if local is not None:
+        _local(local, setup)
+        return
+    where = address_of(address)
+    _start(where, setup)
+    note(where)
+    say(f"the queue {name!r} is up; `schedmate ray submit` puts jobs into it.")
+
+
+def _start(address: str, setup: Setup) -> None:
+    from schedmate.schedulers.live.ray.backend import NAMESPACE, connect
+
+    connect(address)
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from schedmate.commands.ray_service import QueueActor
+
+    if find(setup.name) is not None:
+        raise UsageError(
+            f"the queue {setup.name!r} is up already; `schedmate ray down` ends it, its jobs stay "
+            "in its files."
+        )
+    here = ray.get_runtime_context().get_node_id()
+    actor = (
+        ray.remote(QueueActor)
+        .options(
+            name=actor_name(setup.name),
+            namespace=NAMESPACE,
+            lifetime="detached",
+            max_restarts=-1,
+            max_concurrency=16,
+            num_cpus=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
+        )
+        .remote(setup)
+    )
+    try:
+        ray.get(actor.ping.remote(), timeout=120)
+    except ray.exceptions.RayActorError as error:
+        raise UsageError(f"the queue cannot be started: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def _local(shape: str, setup: Setup) -> None:
+    """A cluster for as long as this command runs."""
+    from schedmate.schedulers.live.ray.local import LocalCluster
+    from schedmate.schedulers.model import Cluster
+
+    cluster, ends = Cluster.parse(shape), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ends.set())
+    with LocalCluster(cluster) as made:
+        _start(made.address, setup)
+        note(made.address)
+        try:
+            gpus = f"{counted(len(cluster.nodes), 'node')}, {counted(cluster.gpus, 'GPU')}"
+            say(f"{gpus} at {made.address}; Ctrl-C ends them.")
+            sys.stdout.flush()
+            while not ends.wait(1.0):
+                pass
+            _end(setup.name)
+        finally:
+            forget(made.address)
+
+
+def _end(name: str) -> None:
+    """End the queue's actor and all of its runners."""
+    import ray
+
+    actor = find(name)
+    if actor is None:
+        return
+    with suppress(ray.exceptions.RayError):  # it is killed all the same
+        ray.get(actor.close.remote(), timeout=60)
+    ray.kill(actor, no_restart=True)
+
+
+def down(
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while jobs run; they are put back and wait.")
+    ] = False,
+    address: AddressOption = None,
+    name: NameOption = DEFAULT,
+) -> None:
+    """End the queue; its jobs stay in its files, and `up` goes on with them."""
+    client = Client(address, name)
+    running = client.ask("look", 0)["counts"].get("RUNNING", 0)
+    if running and not force:
+        raise UsageError(
+            f"{counted(running, 'job')} would be stopped; wait, cancel them, or add --force."
+        )
+    _end(name)
+    forget(client.address)
+    say(f"the queue {name!r} has ended.")

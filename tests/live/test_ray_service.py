@@ -1,0 +1,111 @@
+"""The queue actor's class in this process: estimates, failures, what clients ask."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from thread_seats import ThreadBackend
+
+from schedmate.commands.ray_service import Service, Setup
+from schedmate.jobs import JobSpec, LaunchConfig
+from schedmate.schedulers.live.queue.document import QueueDocument
+from schedmate.schedulers.live.queue.requests import Request
+from schedmate.schedulers.live.queue.store import new_mark
+from schedmate.schedulers.live.record import Record
+
+TRAIN = """\
+import os, sys
+print("step 1 loss 2.0")
+if os.environ["SCHEDMATE_RUN"] == "0":
+    print('Traceback (most recent call last):\\n  File "train.py", line 9, in <module>\\n'
+          'RuntimeError: CUDA error: uncorrectable ECC error encountered', file=sys.stderr)
+    sys.exit(1)
+"""
+
+Open = Callable[..., Service]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    made: list[Service] = []
+
+    def open_service(policy: str, *nodes: int, **more: object) -> Service:
+        state = str(tmp_path / "state")
+        setup = Setup("t", state, policy, state, poll_s=0.2, **more)  # type: ignore[arg-type]
+        made.append(Service(setup, ThreadBackend(*nodes)))
+        return made[-1]
+
+    yield open_service
+    for one in made:
+        one.close()
+
+
+def submit(service: Service, repo: Path, command: str, gpus: int = 1) -> int:
+    spec = JobSpec(repo=str(repo), command=command, launch=LaunchConfig(gpus=gpus))
+    return service.submit(new_mark(), Request(spec=spec, gpus=gpus).model_dump_json())
+
+
+def wait(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def state_of(service: Service, job: int) -> str:
+    stored = service.store.job(job)
+    assert stored is not None
+    return stored.state
+
+
+@pytest.mark.slow
+def test_the_failure_handler_restarts_what_the_node_did(opened: Open, tmp_path: Path) -> None:
+    service = opened("sjf", 1, 1, restart=True)
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "train.py").write_text(TRAIN)
+    job = submit(service, repo, f"{sys.executable} train.py")
+    wait(lambda: state_of(service, job) == "COMPLETED")
+    first, second = service.store.runs_of(job)
+    assert (first.outcome, second.outcome) == ("FAILED", "COMPLETED")
+    assert first.places[0].name != second.places[0].name
+    # a bug of the job's own is not restarted
+    bug = submit(service, repo, f"{sys.executable} -c 'import nothing_like_it'")
+    wait(lambda: state_of(service, bug) == "FAILED")
+
+    def looked_into() -> bool:
+        with Record(tmp_path / "state" / "record.db") as record:
+            jobs = {one.plan.reason.job for one in record.plans()}
+            seen = {one.about.split("@")[0] for one in record.entries(kind="failure")}
+        return str(job) in jobs and str(bug) in seen
+
+    wait(looked_into)
+    assert len(service.store.runs_of(bug)) == 1
+    answer = service.log(job, 0, 0, 0)
+    assert b"uncorrectable ECC" in answer["text"]
+    assert service.log(99, None, 0, 0)["job"] is False
+
+
+@pytest.mark.slow
+def test_what_clients_see(opened: Open, tmp_path: Path) -> None:
+    service = opened("fifo", 1, estimate=False)
+    first = submit(service, tmp_path, "echo hello; exec sleep 1000")
+    second = submit(service, tmp_path, "true")
+    wait(lambda: state_of(service, first) == "RUNNING")
+    wait(lambda: len(service.look()["jobs"]) == 2)
+    found = QueueDocument.model_validate(service.look(5))
+    assert [(one.job, one.state) for one in found.jobs] == [(1, "RUNNING"), (2, "PENDING")]
+    assert found.jobs[0].nodes == ["node0"]
+    assert "0 free" in found.jobs[1].why
+    assert service.change([first, second, 99], "cancel") == [first, second]
+    wait(lambda: state_of(service, first) == state_of(service, second) == "CANCELLED")
+    found = QueueDocument.model_validate(service.look(5))
+    assert not found.jobs
+    assert [one.state for one in found.ended] == ["CANCELLED", "CANCELLED"]
+    part = service.log(first, None, 0, 0)
+    assert part["text"] == b"hello\n"
+    assert part["over"]
