@@ -33,7 +33,7 @@ test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
 test-browser: $(VENV)/dev.stamp ## Run the tests in a browser; .ci/install browser installs it
 	$(BIN)/python -m pytest -m browser -n 2 --dist loadfile $(ARGS)
 
-test-live: $(VENV)/dev.stamp ## Run the tests on a real Slurm, as root; .ci/install live installs it
+test-live: $(VENV)/dev.stamp ## Run the tests on a real Slurm and Ray, as root; .ci/install live installs them
 	$(BIN)/python -m pytest -m live -n 0 $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and formatting

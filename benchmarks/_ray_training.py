@@ -1,8 +1,8 @@
 """Training that takes its time: what the jobs of `ray_fidelity.py` run instead of `python`.
 
 It reads its step time, its use of the GPU and the format of its log from a file beside it, sleeps
-as long as the steps take, slower beside a partner on the same GPUs, prints progress, and goes on from
-its last checkpoint. It needs the standard library alone, so that a start costs nothing.
+as long as the steps take, slower beside a partner on the same GPUs, prints progress, and goes on
+from its last checkpoint. It needs the standard library alone, so that a start costs nothing.
 """
 # `pathlib` takes longer to import than all the rest
 # ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH110, PTH120, PTH123, PTH208

@@ -23,6 +23,7 @@ from schedmate.recovery.document import RecoverDocument
 from schedmate.retrieval.calibration import Calibration
 from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.live.plans import Plan
+from schedmate.schedulers.live.queue.document import QueueDocument
 from schedmate.schedulers.live.report import Failed, Pass
 from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
 from schedmate.settings import Settings
@@ -322,6 +323,7 @@ class FailurePlan(TypedDict):
 PARTS: dict[str, Any] = {
     "agent-pass": Pass,
     "capacity": Capacity,
+    "ray-queue": QueueDocument,
     "checkpoint": Checkpoint,
     "config": Config,
     "doctor": Doctor,

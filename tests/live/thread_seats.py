@@ -48,7 +48,7 @@ class ThreadBackend:
         return list(wait(references, timeout_s, FIRST_COMPLETED).done)
 
     def answer(self, reference: Any) -> Any:
-        if self.asked.pop(reference) in self.dead:
+        if self.asked.pop(reference, None) in self.dead:
             raise SeatDeadError("it was killed")
         try:
             return reference.result()

@@ -142,14 +142,12 @@ class Controller(Carrying):
 
     def _see_nodes(self) -> None:
         seen = {node.id: node for node in self.seats.nodes()}
-        known = set(self.places)
         drains = self.store.drains()
-        if set(seen) - known - self._gone:
-            if self.board is None or not self.board.in_flight():
-                self._build(seen)
+        if set(seen) - set(self.places) and (self.board is None or not self.board.in_flight()):
+            self._build(seen)
         if self.board is None:
             return
-        for id_ in known - set(seen) - self._gone:
+        for id_ in set(self.places) - set(seen) - self._gone:
             self._gone.add(id_)
             self._dirty = True
             # what ran there ends as its seats are found to be gone
@@ -178,7 +176,8 @@ class Controller(Carrying):
         self.places = {one.id: position for position, one in enumerate(nodes)}
         self._gone, self._drains, self._dirty = set(), set(), True
         view = self.board.view
-        for self._counted, submitted, gpus in self.store.submissions(self.now - WEEK_S):
+        for number, submitted, gpus in self.store.submissions(self.now - WEEK_S):
+            self._counted = number
             view.submitted.append(submitted)
             view.asked.append(view.asked[-1] + max(1, int(gpus)))
         for job in self.jobs.values():

@@ -1,8 +1,8 @@
-"""Runs on seats: a seat is a runner that holds GPUs of one node, a run has one on each of its nodes.
+"""Runs on seats: a seat is a runner with GPUs of one node, a run has one on each of its nodes.
 
 Nothing here waits except `poll`, which gives what has happened. A seat that has nothing to run is
-kept for a while, because a process takes a second to start; it goes at once when its GPUs are needed
-in another number.
+kept for a while, because a process takes a second to start; it goes at once when its GPUs are
+needed in another number.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ single GPUs only.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -148,9 +149,7 @@ def connect(address: str) -> None:
     prepare()
     import ray
 
-    from schedmate.ray_tasks import _reachable
-
-    _reachable(address)
+    _check_reachable(address)
     try:
         ray.init(
             address,
@@ -163,6 +162,20 @@ def connect(address: str) -> None:
         raise InputError(
             f"no Ray cluster at {address}: {_first_line(error)}; start one with `ray start "
             "--head`, or try `schedmate ray up --local 2x4`."
+        ) from None
+
+
+def _check_reachable(address: str) -> None:
+    """Ray tries for minutes to reach a HOST:PORT where nothing listens, and says so in logs."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"no Ray cluster at {address}: {error}; name another with --address, or try "
+            "`schedmate ray up --local 2x4`."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine, with GPUs that are only numbers: to try things."""
+"""A Ray cluster of several nodes on this machine; its GPUs are only numbers, to try things."""
 
 from __future__ import annotations
 
