@@ -54,7 +54,7 @@ docs: $(VENV)/dev.stamp ## Write docs/cli.md, most of docs/schemas and the READM
 # Those that need nothing besides this repository; benchmarks/README.md has all.
 BENCH := startup static_speed batch hostile reading redaction embedding history_index history_scale \
 	log_speed failure_nearest triage simulation_report schedulers_synthetic parallel_plans \
-	service_load fleet
+	service_load fleet ray_overhead
 
 bench: $(VENV)/dev.stamp ## Run the benchmarks that need no other data; results go to benchmarks/results
 	@set -e; for name in $(BENCH); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
