@@ -3,6 +3,7 @@
     .venv/bin/python benchmarks/ray_fidelity.py calibrate
     .venv/bin/python benchmarks/ray_fidelity.py live [SEED:POLICY ...]
     .venv/bin/python benchmarks/ray_fidelity.py report
+    .venv/bin/python benchmarks/ray_fidelity.py faults
 
 After Table 1 and section 5.2 of the SchedMate paper, whose simulator was within 3.7 % of its
 cluster. Live: the queue actor of `schedmate ray` on a Ray cluster of four nodes with four GPUs
@@ -401,11 +402,114 @@ def live(wanted: list[str]) -> None:
             print(one, measures_of_live(workload(int(seed)), found), flush=True)
 
 
+# -- faults ------------------------------------------------------------------------
+
+ECC = """Traceback (most recent call last):
+  File "train.py", line 22, in main
+    loss.backward()
+torch.cuda.CudaError: CUDA error: uncorrectable ECC error encountered
+"""
+BUG = """Traceback (most recent call last):
+  File "train.py", line 25, in main
+    step_size = config["lerning_rate"]
+KeyError: 'lerning_rate'
+"""
+FAULTY, BUGGY, OF = (2, 5, 8, 11), (4, 9), 16
+"""Which of the jobs print an error of the hardware, or of their own, once in their first run."""
+
+
+def faults() -> None:
+    """The same faults with and without the Failure Handler."""
+    from schedmate.schedulers.live.ray.backend import connect
+    from schedmate.schedulers.live.ray.local import LocalCluster
+    from schedmate.schedulers.model import Cluster
+
+    table = json.loads(CALIBRATION.read_text())["slow"]
+    rows = []
+    for handler in (False, True):
+        with LocalCluster(Cluster.parse("4x2")) as cluster:
+            connect(cluster.address)
+            rows.append(run_faults(handler, table, cluster))
+    record("ray_faults", rows, cluster="4x2", jobs=OF, origin="synthetic, sleeping jobs")
+
+
+def run_faults(handler: bool, table: dict[str, float], cluster: Any) -> dict[str, Any]:
+    """One run: errors in six jobs, a runner killed, a node lost."""
+    import ray
+
+    from schedmate.commands.ray_service import QueueActor, Setup
+    from schedmate.jobs import JobSpec, LaunchConfig
+    from schedmate.schedulers.live.queue.requests import OVER, Request
+    from schedmate.schedulers.live.queue.store import Store
+
+    folder = Path(tempfile.mkdtemp(prefix="ray-faults-"))
+    repository, _ = prepare(folder, table)
+    for job in range(1, OF + 1):
+        if job in FAULTY or job in BUGGY:
+            text = ECC if job in FAULTY else BUG
+            (repository / "bin" / f"fault-{job}-0").write_text(text)
+    setup = Setup(
+        name=f"f{uuid4().hex[:6]}",
+        state=str(folder / "state"),
+        policy="fifo:backfill=true",
+        folder=str(folder / "shared"),
+        estimate=False,
+        restart=handler,
+        meter=(),
+        lease_s=20.0,
+    )
+    actor = ray.remote(QueueActor).options(num_cpus=0, max_concurrency=8, resources={"head": 0.01})
+    queue = actor.remote(setup)
+    ray.get(queue.ping.remote())
+    env = {"PATH": f"{repository}/bin:/usr/bin:/bin", "STATE": str(folder / "jobs")}
+    began = time.time()
+    for _ in range(OF):
+        command = "python train.py --model resnet18 --max-steps 100"
+        spec = JobSpec(repo=str(repository), command=command, launch=LaunchConfig(gpus=1))
+        request = Request(spec=spec, gpus=1, env=env)
+        ray.get(queue.submit.remote(uuid4().hex, request.model_dump_json()))
+    killed = node = False
+    with Store(folder / "state" / "queue.db") as store:
+        while True:
+            jobs = [store.job(n) for n in range(1, OF + 1)]
+            done = sum(one.state in OVER for one in jobs)
+            waits = handler and any(jobs[n - 1].state == "FAILED" for n in FAULTY)
+            if (done == OF and not waits) or time.time() - began > 500:
+                break
+            alive = list((folder / "jobs").glob("gpus-*/*"))
+            if not killed and time.time() - began > 15 and alive:
+                os.kill(int(alive[0].parent.name.removeprefix("gpus-")), 9)
+                killed = True
+            if not node and done >= 4:
+                cluster.kill("node3")
+                node = True
+            time.sleep(0.5)
+        runs = [run for n in range(1, OF + 1) for run in store.runs_of(n)]
+        jobs = [store.job(n) for n in range(1, OF + 1)]
+    ray.get(queue.close.remote())
+    ray.kill(queue)
+    outcomes = [run.outcome for run in runs]
+    return {
+        "Failure Handler": "restarts" if handler else "off",
+        "completed": sum(one.state == "COMPLETED" for one in jobs),
+        "failed for the hardware": sum(jobs[n - 1].state == "FAILED" for n in FAULTY),
+        "failed for a bug": sum(jobs[n - 1].state == "FAILED" for n in BUGGY),
+        "restarts": sum(one.restarts for one in jobs),
+        "bugs restarted": sum(jobs[n - 1].restarts for n in BUGGY),
+        "runs lost with runner or node": outcomes.count("LOST"),
+        "all over after [s]": round(max(run.ended or 0 for run in runs) - began),
+        "GPU time of runs that failed [s]": round(
+            sum((r.ended or 0) - (r.started or 0) for r in runs if r.outcome == "FAILED")
+        ),
+    }
+
+
 # -- simulated ---------------------------------------------------------------------
 
 
-def simulate(seed: int, name: str) -> dict[str, float]:
-    """The same jobs and policy in the simulator."""
+def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[str, float]:
+    """The same jobs and policy in the simulator; with `ran`, a live run, what starting each job and
+    estimating took in that run instead of what `calibrate` says."""
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.mate import SchedMate
     from schedmate.schedulers import registry
@@ -424,6 +528,17 @@ def simulate(seed: int, name: str) -> dict[str, float]:
 
     measured = json.loads(CALIBRATION.read_text())
     table, start_s = measured["slow"], measured["start_s"] + measured["process_s"]
+    advice_s = measured["advice_s"]
+    left: dict[int, list[float]] = {}
+    if ran is not None:
+        runs = [one for one in ran["runs"] if one["outcome"] != "REFUSED"]
+        start_s = statistics.median(one["started"] - one["decided"] for one in runs)
+        start_s += measured["process_s"]
+        for one in sorted(runs, key=lambda one: one["decided"]):
+            took = one["started"] - one["decided"] + measured["process_s"]
+            left.setdefault(one["index"], []).append(took)
+        seen = [one for one in ran["advised"] if one is not None]
+        advice_s = statistics.median(seen) if seen else advice_s
     planned = workload(seed)
     layouts = {one.name: one for one in formats()}
     intensity = {util(model): one["intensity"] for model, one in MODELS.items()}
@@ -435,7 +550,7 @@ def simulate(seed: int, name: str) -> dict[str, float]:
 
     class Starting(TracePhysics):
         def restart_s(self, job: int, allocation: Any, previous: Any) -> float:
-            return start_s
+            return left[job].pop(0) if left.get(job) else start_s
 
     @dataclass(frozen=True)
     class Logs(JobLog):
@@ -476,7 +591,7 @@ def simulate(seed: int, name: str) -> dict[str, float]:
     policy = registry.make(POLICIES[name])
     parts = Equipment()
     if isinstance(policy, WithSchedMate):
-        policy.latency_s = measured["advice_s"]
+        policy.latency_s = advice_s
         parts = policy.equip(World(made, None, None, seed))
         logs = SameLogs(made, seed)
         observers = [
@@ -526,6 +641,7 @@ def simulate(seed: int, name: str) -> dict[str, float]:
 def measures_of_live(planned: list[Planned], found: dict[str, Any]) -> dict[str, float]:
     """What is compared, of a live run."""
     runs = [one for one in found["runs"] if one["outcome"] != "REFUSED"]
+    runs.sort(key=lambda one: float(one["id"]))
     began = found["jobs"][0]["submitted"]
     submitted = [one["submitted"] for one in found["jobs"]]
     first: dict[int, float] = {}
@@ -587,6 +703,8 @@ def report() -> None:
                 continue
             ran = json.loads(place.read_text())
             real, told = measures_of_live(workload(seed), ran), simulate(seed, name)
+            knowing = simulate(seed, name, ran)
+            starts = [one["started"] - one["decided"] for one in ran["runs"]]
             row: dict[str, Any] = {"policy": name, "workload": seed}
             for key, title in NAMES.items():
                 form = "{:.1%}" if key == "utilisation" else "{:.1f}"
@@ -597,6 +715,14 @@ def report() -> None:
                 errors[key].append(abs(told[key] / real[key] - 1) if real[key] else 0.0)
                 of_policy.setdefault(f"live {key}", []).append(real[key])
                 of_policy.setdefault(f"sim {key}", []).append(told[key])
+            row["JCT sim, its starts"] = f"{knowing['jct']:.1f}"
+            row["error, its starts"] = f"{knowing['jct'] / real['jct'] - 1:+.1%}"
+            errors.setdefault("jct with its starts", []).append(
+                abs(knowing["jct"] / real["jct"] - 1)
+            )
+            of_policy.setdefault("sim knowing", []).append(knowing["jct"])
+            row["start mean, longest"] = f"{statistics.mean(starts):.1f}, {max(starts):.1f}"
+            row["load"] = f"{ran['load'][0]:.0f} to {ran['load'][1]:.0f}"
             for key in ("profiled", "packed", "evicted"):
                 row[key] = f"{real[key]:.0f} / {told[key]:.0f}"
             rows.append(row)
@@ -611,6 +737,10 @@ def report() -> None:
             row[f"{title} live"], row[f"{title} sim"] = form.format(real), form.format(told)
             if key in ("jct", "makespan", "utilisation"):
                 row[f"{title} error"] = f"{told / real - 1:+.1%}"
+        knowing = statistics.mean(found["sim knowing"])
+        row["JCT sim, its starts"] = f"{knowing:.1f}"
+        real = statistics.mean(found["live jct"])
+        row["error, its starts"] = f"{knowing / real - 1:+.1%}"
         rows.append(row)
     calibration = json.loads(CALIBRATION.read_text())
     record(
@@ -633,6 +763,8 @@ def main() -> None:
         calibrate()
     elif what == "live":
         live(rest)
+    elif what == "faults":
+        faults()
     elif what == "simulate":
         for seed in SEEDS:
             for name in POLICIES:

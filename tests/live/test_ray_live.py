@@ -216,7 +216,7 @@ def test_a_node_dies_and_its_job_goes_on_elsewhere(ray_queue: RayQueue) -> None:
 
 
 def test_the_whole_cluster_dies_and_another_goes_on(ray_queue: RayQueue) -> None:
-    job, waiting = ray_queue.submit("head", gpus=2), ray_queue.submit("waiting", gpus=4)
+    job, waiting = ray_queue.submit("head", gpus=2), ray_queue.submit("waiting", gpus=2)
     ray_queue.running(job)
     commands = {pid for word in ("work.py", "supervise.py") for pid in ray_queue.ours(word)}
     for pid in set(ray_queue.ours()) - commands:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
 
+from schedmate.errors import InputError
 from schedmate.schedulers.live.ray.backend import prepare
 from schedmate.schedulers.model import Cluster
 
@@ -33,6 +34,18 @@ class LocalCluster:
         self._cluster: Any = None
 
     def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - Ray raises no kind of its own
+            self.__exit__()
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(
+                f"Ray cannot be started here: {said} Try again when the machine is less busy, or "
+                "with fewer nodes."
+            ) from None
+        return self
+
+    def _begin(self) -> None:
         from ray.cluster_utils import Cluster as RayCluster
 
         self._cluster = RayCluster(
@@ -49,14 +62,14 @@ class LocalCluster:
         )
         for node in self._shape.nodes:
             self.add(node.name, node.gpus)
-        return self
 
     def __exit__(self, *_: object) -> None:
         import ray
 
         with suppress(Exception):
             ray.shutdown()
-        self._cluster.shutdown()
+        if self._cluster is not None:
+            self._cluster.shutdown()
 
     @property
     def address(self) -> str:
