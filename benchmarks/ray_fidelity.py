@@ -3,7 +3,6 @@
     .venv/bin/python benchmarks/ray_fidelity.py calibrate
     .venv/bin/python benchmarks/ray_fidelity.py live [SEED:POLICY ...]
     .venv/bin/python benchmarks/ray_fidelity.py report
-    .venv/bin/python benchmarks/ray_fidelity.py faults
 
 After Table 1 and section 5.2 of the SchedMate paper, whose simulator was within 3.7 % of its
 cluster. Live: the queue actor of `schedmate ray` on a Ray cluster of four nodes with four GPUs
@@ -402,108 +401,6 @@ def live(wanted: list[str]) -> None:
             print(one, measures_of_live(workload(int(seed)), found), flush=True)
 
 
-# -- faults ------------------------------------------------------------------------
-
-ECC = """Traceback (most recent call last):
-  File "train.py", line 22, in main
-    loss.backward()
-torch.cuda.CudaError: CUDA error: uncorrectable ECC error encountered
-"""
-BUG = """Traceback (most recent call last):
-  File "train.py", line 25, in main
-    step_size = config["lerning_rate"]
-KeyError: 'lerning_rate'
-"""
-FAULTY, BUGGY, OF = (2, 5, 8, 11), (4, 9), 16
-"""Which of the jobs print an error of the hardware, or of their own, once in their first run."""
-
-
-def faults() -> None:
-    """The same faults with and without the Failure Handler."""
-    from schedmate.schedulers.live.ray.backend import connect
-    from schedmate.schedulers.live.ray.local import LocalCluster
-    from schedmate.schedulers.model import Cluster
-
-    table = json.loads(CALIBRATION.read_text())["slow"]
-    rows = []
-    for handler in (False, True):
-        with LocalCluster(Cluster.parse("4x2")) as cluster:
-            connect(cluster.address)
-            rows.append(run_faults(handler, table, cluster))
-    record("ray_faults", rows, cluster="4x2", jobs=OF, origin="synthetic, sleeping jobs")
-
-
-def run_faults(handler: bool, table: dict[str, float], cluster: Any) -> dict[str, Any]:
-    """One run: errors in six jobs, a runner killed, a node lost."""
-    import ray
-
-    from schedmate.commands.ray_service import QueueActor, Setup
-    from schedmate.jobs import JobSpec, LaunchConfig
-    from schedmate.schedulers.live.queue.requests import OVER, Request
-    from schedmate.schedulers.live.queue.store import Store
-
-    folder = Path(tempfile.mkdtemp(prefix="ray-faults-"))
-    repository, _ = prepare(folder, table)
-    for job in range(1, OF + 1):
-        if job in FAULTY or job in BUGGY:
-            text = ECC if job in FAULTY else BUG
-            (repository / "bin" / f"fault-{job}-0").write_text(text)
-    setup = Setup(
-        name=f"f{uuid4().hex[:6]}",
-        state=str(folder / "state"),
-        policy="fifo:backfill=true",
-        folder=str(folder / "shared"),
-        estimate=False,
-        restart=handler,
-        meter=(),
-        lease_s=20.0,
-    )
-    actor = ray.remote(QueueActor).options(num_cpus=0, max_concurrency=8, resources={"head": 0.01})
-    queue = actor.remote(setup)
-    ray.get(queue.ping.remote())
-    env = {"PATH": f"{repository}/bin:/usr/bin:/bin", "STATE": str(folder / "jobs")}
-    began = time.time()
-    for _ in range(OF):
-        command = "python train.py --model resnet18 --max-steps 100"
-        spec = JobSpec(repo=str(repository), command=command, launch=LaunchConfig(gpus=1))
-        request = Request(spec=spec, gpus=1, env=env)
-        ray.get(queue.submit.remote(uuid4().hex, request.model_dump_json()))
-    killed = node = False
-    with Store(folder / "state" / "queue.db") as store:
-        while True:
-            jobs = [store.job(n) for n in range(1, OF + 1)]
-            done = sum(one.state in OVER for one in jobs)
-            waits = handler and any(jobs[n - 1].state == "FAILED" for n in FAULTY)
-            if (done == OF and not waits) or time.time() - began > 500:
-                break
-            alive = list((folder / "jobs").glob("gpus-*/*"))
-            if not killed and time.time() - began > 15 and alive:
-                os.kill(int(alive[0].parent.name.removeprefix("gpus-")), 9)
-                killed = True
-            if not node and done >= 4:
-                cluster.kill("node3")
-                node = True
-            time.sleep(0.5)
-        runs = [run for n in range(1, OF + 1) for run in store.runs_of(n)]
-        jobs = [store.job(n) for n in range(1, OF + 1)]
-    ray.get(queue.close.remote())
-    ray.kill(queue)
-    outcomes = [run.outcome for run in runs]
-    return {
-        "Failure Handler": "restarts" if handler else "off",
-        "completed": sum(one.state == "COMPLETED" for one in jobs),
-        "failed for the hardware": sum(jobs[n - 1].state == "FAILED" for n in FAULTY),
-        "failed for a bug": sum(jobs[n - 1].state == "FAILED" for n in BUGGY),
-        "restarts": sum(one.restarts for one in jobs),
-        "bugs restarted": sum(jobs[n - 1].restarts for n in BUGGY),
-        "runs lost with runner or node": outcomes.count("LOST"),
-        "all over after [s]": round(max(run.ended or 0 for run in runs) - began),
-        "GPU time of runs that failed [s]": round(
-            sum((r.ended or 0) - (r.started or 0) for r in runs if r.outcome == "FAILED")
-        ),
-    }
-
-
 # -- simulated ---------------------------------------------------------------------
 
 
@@ -763,8 +660,6 @@ def main() -> None:
         calibrate()
     elif what == "live":
         live(rest)
-    elif what == "faults":
-        faults()
     elif what == "simulate":
         for seed in SEEDS:
             for name in POLICIES:

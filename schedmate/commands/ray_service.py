@@ -17,7 +17,7 @@ from schedmate.schedulers import registry
 from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.adapters.sources import LogFiles
 from schedmate.schedulers.adapters.tracker import PackingTracker
-from schedmate.schedulers.live.bounds import Bounds, FollowBounds, LearnBounds
+from schedmate.schedulers.live.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
 from schedmate.schedulers.live.loop import Agent
 from schedmate.schedulers.live.memory import Memory
 from schedmate.schedulers.live.queue.adapter import QueueAdapter
@@ -35,6 +35,8 @@ from schedmate.schedulers.model import Forecast, Job
 from schedmate.settings import load_settings
 
 TICK_S = 0.1
+DIAGNOSIS_S = 300.0
+"""How long a failed job's logs are read at most; nothing waits for that [s]."""
 LONGEST_LOG = 1 << 20
 """Bytes of a log that one call gives."""
 ANSWER_S = 20.0
@@ -139,6 +141,7 @@ class Service:
             poll=setup.poll_s,
             kill_switch=state / "stop",
             learn=LearnBounds(every=setup.poll_s),
+            diagnose=DiagnoseBounds(each=DIAGNOSIS_S),
             follow=FollowBounds(every=max(5.0, setup.poll_s)),
         )
         with Memory(state / "memory.db") as memory, Record(place) as record:

@@ -19,7 +19,7 @@ from schedmate.schedulers.live.queue.store import Store, new_mark
 from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.policy import Policy
 
-LONG_S = 120.0
+LONG_S = 300.0
 """How long to wait for what is sure to come [s]."""
 
 WORK = """\

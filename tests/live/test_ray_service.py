@@ -50,7 +50,7 @@ def submit(service: Service, repo: Path, command: str, gpus: int = 1) -> int:
 
 
 def wait(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not what():
         assert time.monotonic() < end
         time.sleep(0.05)
