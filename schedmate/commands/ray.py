@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -166,7 +166,7 @@ def _request(
             priority=priority,
             env=variables,
             checkpoints=checkpoints,
-            signal=signal,  # type: ignore[arg-type]
+            signal=signal,
             grace_s=parse_duration(grace),
         )
     except ValidationError as error:
@@ -250,15 +250,14 @@ def _follow(client: Client, job: int, run: int | None, rank: int) -> None:
             time.sleep(FOLLOW_S)
 
 
-def _part(client: Client, job: int, run: int | None, rank: int, offset: int) -> dict[str, object]:
-    part: dict[str, object] = client.ask("log", job, run, rank, offset)
+def _part(client: Client, job: int, run: int | None, rank: int, offset: int) -> dict[str, Any]:
+    part: dict[str, Any] = client.ask("log", job, run, rank, offset)
     if not part["job"]:
         raise InputError(f"there is no job {job}; `schedmate ray queue --ended 20` lists them.")
     return part
 
 
-def _write(text: object) -> None:
-    assert isinstance(text, bytes)
+def _write(text: bytes) -> None:
     sys.stdout.write(_printable(text.decode("utf-8", "replace")))
     sys.stdout.flush()
 
