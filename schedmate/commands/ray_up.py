@@ -182,11 +182,11 @@ def _local(shape: str, setup: Setup) -> None:
     from schedmate.schedulers.model import Cluster
 
     cluster, ends = Cluster.parse(shape), threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ends.set())
     with LocalCluster(cluster) as made:
         _start(made.address, setup)
         note(made.address)
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own when it connected
+            signal.signal(number, lambda *_: ends.set())
         try:
             gpus = f"{counted(len(cluster.nodes), 'node')}, {counted(cluster.gpus, 'GPU')}"
             say(f"{gpus} at {made.address}; Ctrl-C ends them.")
