@@ -34,7 +34,7 @@ def test_every_document_has_a_schema() -> None:
         for path in (ROOT / "schedmate").rglob("*.py")
         for name, version in re.findall(r"\"schedmate\.([a-z-]+)/(v\d+)\"", path.read_text())
     }
-    records = {"scripted-v1", "trajectory-v1"}  # files that schedmate reads itself
+    records = {"journal-v1", "scripted-v1", "trajectory-v1"}  # files that schedmate reads itself
     assert named - records == set(SCHEMAS)
 
 

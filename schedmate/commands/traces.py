@@ -275,9 +275,9 @@ def spot(
         typer.Option("--sources", help="Print each number with the sentence or figure it is from."),
     ] = False,
 ) -> None:
-    """Draw jobs of high priority and spot jobs (LP) for `simulate --policy spot`.
+    """Draw jobs of high priority, and spot jobs.
 
-    After the ASI paper, whose figures are printed without numbers: much is a guess, see --sources.
+    They are for `simulate --policy spot`. After the ASI paper, whose figures are printed without numbers: much is a guess, see --sources.
 
     Example: schedmate traces spot --nodes 256 -o spot.csv
     """

@@ -83,7 +83,8 @@ def given_size(name: str, billions: float) -> ModelSize:
 
 
 def _sized(name: str, plain: str, key: str, billions: float, table: Any) -> ModelSize:
-    family = next((one for one in table["families"] if re.search(one["pattern"], plain)), {})
+    families: list[dict[str, Any]] = table["families"]
+    family = next((one for one in families if re.search(one["pattern"], plain)), {})
     known = family.get("sizes", {}).get(key)
     weight = next(
         (size for words, size in table["weights"].items() if re.search(words, plain)), 2.0

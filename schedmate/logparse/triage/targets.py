@@ -90,7 +90,7 @@ class Target:
     def open(self) -> Log:
         """The log. Raises `LogError` when it cannot be read."""
         if self.objects:
-            from schedmate.logparse.triage.bucket import open_objects
+            from schedmate.logparse.triage.objects import open_objects
 
             return open_objects(self.name, self.objects)
         if self.folder is None:

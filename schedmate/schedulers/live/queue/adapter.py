@@ -35,6 +35,10 @@ class QueueAdapter:
         runs = {run.job: run for run in self._store.open_runs()}
         return [_live(one, runs.get(one.id)) for one in self._store.jobs()]
 
+    def node_logs(self, run: EndedRun) -> list[Path]:
+        """See `ClusterAdapter.node_logs`: a queue on Ray knows of nodes only that they are there."""
+        return []
+
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
         """See `ClusterAdapter.describe`."""
         found = {}
