@@ -16,7 +16,6 @@ from schedmate.schedulers.live.bounds import Bounds, KubernetesBounds, load_boun
 
 if TYPE_CHECKING:
     from schedmate.mate import SchedMate
-    from schedmate.schedulers.live.executor import Ran
     from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
     from schedmate.schedulers.live.kubernetes.api import Api
 
@@ -42,18 +41,6 @@ NamespaceOption = Annotated[
 ]
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
-
-class NoRunner:
-    """Diagnostics are not run on Kubernetes yet: that takes the right to create pods on nodes."""
-
-    def run(
-        self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
-    ) -> Ran:
-        """See `Runner.run`; it says that it cannot be told."""
-        from schedmate.schedulers.live.executor import Ran
-
-        return Ran(None, "", "schedmate runs no diagnostics on Kubernetes")
 
 
 def own_namespace() -> str:
@@ -98,6 +85,7 @@ def opened(
     One that does not (`watches`) is for a person who takes plans back: no Lease is needed for that.
     `mate` as of `assembled`.
     """
+    from schedmate.recovery.cluster import NoRunner
     from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
     from schedmate.schedulers.live.kubernetes.lease import Leadership
 
@@ -109,7 +97,7 @@ def opened(
         logs = state_dir(state) / "logs"
         may_act = (lambda: leadership.held) if watches else (lambda: True)
         adapter = KubernetesAdapter(api, section, logs, may_act=may_act)
-        kept = (state, history, NoRunner())
+        kept = (state, history, NoRunner("Kubernetes"))
         with assembled(adapter, allowed, *kept, dry_run=dry_run, mate=mate) as setup:
             if not watches:
                 yield setup

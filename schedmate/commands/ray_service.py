@@ -10,9 +10,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schedmate.commands.ray_recovery import QueueRecovery, load_recovery, resumed_command
+from schedmate.commands.ray_recovery import load_recovery, resumed_command
 from schedmate.errors import SchedmateError
 from schedmate.mate import SchedMate
+from schedmate.recovery.cluster import ClusterRecovery, NoRunner
 from schedmate.schedulers import registry
 from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.adapters.sources import LogFiles
@@ -147,7 +148,8 @@ class Service:
         with Memory(state / "memory.db") as memory, Record(place) as record:
             healer = None
             if configuration is not None:
-                healer = QueueRecovery(adapter, configuration, record)
+                runner = NoRunner("Ray")
+                healer = ClusterRecovery(adapter, configuration, record, runner, by="schedmate ray")
             agent = Agent(adapter, self._mate, memory, record, bounds, healer=healer)
 
             def tell(found: Any) -> None:

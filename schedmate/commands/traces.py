@@ -277,7 +277,8 @@ def spot(
 ) -> None:
     """Draw jobs of high priority, and spot jobs.
 
-    They are for `simulate --policy spot`. After the ASI paper, whose figures are printed without numbers: much is a guess, see --sources.
+    They are for `simulate --policy spot`, after the ASI paper, whose figures are printed without
+    numbers: much is a guess, see --sources.
 
     Example: schedmate traces spot --nodes 256 -o spot.csv
     """

@@ -75,6 +75,19 @@ class ClusterExecutor:
         return self._runner.run(command, nodes, key=key, timeout_s=timeout_s)
 
 
+class NoRunner:
+    """A `Runner` for a cluster on which no diagnostics are run; `where` names it for people."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def run(
+        self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
+    ) -> Ran:
+        """See `Runner.run`; what the diagnostics would say is not known."""
+        return Ran(None, "", f"schedmate runs no diagnostics on {self._where}")
+
+
 class ClusterRecovery:
     """The loop's `Healer`."""
 
@@ -84,12 +97,13 @@ class ClusterRecovery:
         configuration: Configuration,
         record: Record | None,
         runner: Runner,
+        by: str = "schedmate agent",
     ) -> None:
         self._configuration = configuration
         self._service = None
         if record is not None:
             executor = ClusterExecutor(adapter, configuration, runner)
-            self._service = Recovery(configuration, record, executor, by="schedmate agent")
+            self._service = Recovery(configuration, record, executor, by=by)
 
     def preview(self, failure: Failure) -> Plan | None:
         """See `Healer.preview`."""

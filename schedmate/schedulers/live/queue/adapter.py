@@ -36,7 +36,7 @@ class QueueAdapter:
         return [_live(one, runs.get(one.id)) for one in self._store.jobs()]
 
     def node_logs(self, run: EndedRun) -> list[Path]:
-        """See `ClusterAdapter.node_logs`: a queue on Ray knows of nodes only that they are there."""
+        """See `ClusterAdapter.node_logs`; Ray's nodes say nothing of themselves."""
         return []
 
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
