@@ -43,8 +43,10 @@ from schedmate.plain import LONGEST_S, MOST_GPUS
 MAX_TEXT = 300
 """Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""
 
-_CUT_OFF = ("the code was followed up to", "following the code stopped early")
-"""How the trace's warnings begin where a limit ended it."""
+_MAY_BE_MORE = 0.6
+"""Most confidence in what was read of a program that was not followed to its end."""
+_GIVEN = frozenset({"command", "launch", "script", "environment", "library"})
+"""Sources of values that nothing in the rest of a program contradicts."""
 
 _PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
 _BELOW_UNKNOWN = re.compile(
@@ -101,9 +103,12 @@ def extract(
             "neither a length, a learning rate nor an optimiser was found: "
             "is this the command of a training, and is its configuration in the repository?"
         )
-    cut_off = any(text.startswith(_CUT_OFF) for text in trace.warnings)
+    if not trace.complete:
+        for proof in metadata.evidence.values():
+            if proof.source not in _GIVEN:
+                proof.confidence = min(proof.confidence, _MAY_BE_MORE)
     took = time.monotonic() - start
-    return Extraction(metadata, completed, warnings, took, plan.entry, cut_off)
+    return Extraction(metadata, completed, warnings, took, plan.entry, not trace.complete)
 
 
 def _relative_to(root: Path, trace: Trace) -> None:

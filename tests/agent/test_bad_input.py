@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from schedmate.agent.budget import Budget
+from schedmate.agent.interp.machine import Limits
 from schedmate.agent.static import extract
 from schedmate.errors import InputError
 
@@ -343,3 +345,23 @@ def test_a_spent_budget_gives_a_partial_answer(tmp_path: Path) -> None:
 
     assert found.entry == "train.py"
     assert found.metadata.get("training_config.iters") == 3
+    assert found.cut_off
+
+
+def test_what_is_read_of_a_program_that_was_cut_off_is_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, train__py=TRAIN + "n = 1 + 1\n" * 2000)
+
+    def confidences() -> tuple[bool, dict[str, float]]:
+        found = extract(tmp_path, "python train.py --epochs 3")
+        evidence = found.metadata.evidence.items()
+        return found.cut_off, {name: proof.confidence for name, proof in evidence}
+
+    whole = confidences()
+    monkeypatch.setattr("schedmate.agent.static.Limits", partial(Limits, steps=2000))
+    cut = confidences()
+
+    assert (whole[0], cut[0]) == (False, True)
+    assert cut[1]["training_config.iters"] == whole[1]["training_config.iters"], "as given"
+    assert cut[1]["training_config.lr"] == 0.6 < whole[1]["training_config.lr"]
