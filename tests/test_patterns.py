@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from own_patterns import PACKAGE, bound, of_data, of_source
@@ -38,15 +39,21 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+def _slow(*pattern: Any) -> tuple[str, float, float] | None:
+    """What `slowest` finds twice: a measurement alone may be of what else the machine does."""
+    return slowest(*pattern) and slowest(*pattern)
+
+
 @pytest.mark.parametrize("pattern", ATTACKED)
 def test_an_attack_finds_what_is_slow(pattern: str) -> None:
     flags = re.MULTILINE if "url" in pattern else 0
-    assert slowest(pattern, flags, "search") is not None
+    # on a busy machine one measurement may miss what the next one finds
+    assert any(slowest(pattern, flags, "search") is not None for _ in range(3))
 
 
 @pytest.mark.parametrize("pattern", HARMLESS)
 def test_an_attack_finds_nothing_else(pattern: str) -> None:
-    assert slowest(pattern, 0, "search") is None
+    assert _slow(pattern, 0, "search") is None
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
@@ -55,7 +62,7 @@ def test_patterns_of_a_module_take_linear_time(path: Path) -> None:
     slow = {
         one.place: (one.text[:80], attack)
         for one in found
-        if (attack := slowest(one.text, one.flags, one.how, bound(one.place))) is not None
+        if (attack := _slow(one.text, one.flags, one.how, bound(one.place))) is not None
     }
     assert not slow
 
@@ -67,6 +74,6 @@ def test_patterns_of_a_data_file_take_linear_time(path: Path) -> None:
     slow = {
         one.place: (one.text[:80], attack)
         for one in of_data(path)
-        if (attack := slowest(one.text, one.flags, one.how, bound(one.place))) is not None
+        if (attack := _slow(one.text, one.flags, one.how, bound(one.place))) is not None
     }
     assert not slow

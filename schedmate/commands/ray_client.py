@@ -12,6 +12,7 @@ import typer
 
 from schedmate.errors import InputError
 from schedmate.files import replaced
+from schedmate.plain import dumps
 
 AddressOption = Annotated[
     str | None,
@@ -42,7 +43,7 @@ def note(address: str) -> None:
     place = note_file()
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with replaced(place) as part:
-        part.write_text(json.dumps({"address": address}))
+        part.write_text(dumps({"address": address}))
 
 
 def forget(address: str) -> None:

@@ -227,7 +227,7 @@ class TestServer:
 
         with server(answer) as url:
             embedder = load_embedder("openai", base_url=url)
-            with pytest.raises(EmbedderError, match="returned 1 vectors for 2 texts"):
+            with pytest.raises(EmbedderError, match="returned 1 vector for 2 texts"):
                 embedder.embed(["a", "b"])
 
     @pytest.mark.parametrize(

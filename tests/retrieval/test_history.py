@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from history_jobs import SmallEmbedder, described, job
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedmate.errors import UsageError
@@ -74,8 +74,12 @@ states = st.sampled_from(["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLE
 thresholds = st.sampled_from([-1.0, -0.3, 0.2, 0.7, 0.95, 1.01])
 
 
+SHARED = [HealthCheck.differing_executors]
+"""The same tests run on other kinds of history, by a class of their own."""
+
+
 class TestSearch:
-    @settings(max_examples=40)
+    @settings(max_examples=40, suppress_health_check=SHARED)
     @given(
         st.lists(st.tuples(models, states), max_size=40),
         models,
@@ -176,7 +180,7 @@ operations = st.lists(
 
 
 class TestContents:
-    @settings(max_examples=40)
+    @settings(max_examples=40, suppress_health_check=SHARED)
     @given(operations)
     def test_whatever_is_done_it_holds_what_was_put_in(
         self, steps: list[tuple[str, object]]

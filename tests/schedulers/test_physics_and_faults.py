@@ -148,7 +148,7 @@ def test_a_policy_that_never_starts_a_job_is_given_up_in_rounds_too() -> None:
         def decide(self, view: View) -> list[Start]:
             return []
 
-    with pytest.raises(Exception, match="policy idle left 1 jobs waiting"):
+    with pytest.raises(Exception, match="policy idle left 1 job waiting"):
         simulate(Workload.of([(0.0, 1.0, 1)]), Idle())
 
 

@@ -101,7 +101,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--policy", "nope"), USAGE, "no policy 'nope'; there are arena, fifo"),
+        (("--policy", "nope"), USAGE, "no policy 'nope'; there are arena, elasticflow, fifo"),
         (("--policy", ","), USAGE, "--policy names none"),
         (("--policy", "tiresias:limit=3"), USAGE, "has no setting 'limit=3'; it has threshold"),
         (("--policy", "sjf-ageing:weight=x"), USAGE, "weight=x is not a number"),

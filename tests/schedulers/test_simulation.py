@@ -305,7 +305,7 @@ class Scripted(Policy):
     [
         (lambda running, waiting: [Preempt(waiting)], "the job is not running"),
         (lambda running, waiting: [Start(running, running.allocation)], "the job is not waiting"),
-        (lambda running, waiting: [Start(waiting, ((0, 1),))], "it is given 1 GPUs and asks for 2"),
+        (lambda running, waiting: [Start(waiting, ((0, 1),))], "it is given 1 GPU and asks for 2"),
         (lambda running, waiting: [Start(waiting, ((0, 3),))], "not all of these GPUs are free"),
         (lambda running, waiting: [Evict(waiting)], "the job is not running"),
         (lambda running, waiting: [Pack(waiting, waiting)], "the partner does not run alone"),

@@ -8,9 +8,12 @@ values without places: where a key and its value stand is looked up in the files
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,16 @@ from typing import Any
 from schedmate.agent.configs.files import MAX_BYTES, ConfigError, Source, load
 from schedmate.agent.configs.trees import MAX_DEPTH, ensure_bounded
 from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.confine.limits import Limits, keep
 
 MAX_IMPORTS = 50
 MAX_EVALUATIONS = 200
 """Most evaluations of one file whose whole cannot be evaluated."""
+MAX_ERROR = 2000
+CPU_S = 2.0
+WALL_S = 10.0
+MEMORY_MB = 256
+"""What one evaluation may use [MiB], beyond what the process has."""
 MAX_STACK = 200
 """Deepest calls of a configuration's functions."""
 
@@ -66,7 +75,7 @@ class _Files:
         self.read: dict[Path, Source] = {}
         self.keys: dict[Path, _Keys] = {}
         self._root = root
-        self._add(source)
+        self._keep(source)
 
     def error(self, message: str) -> _FailedError:
         """What the library says, at the first place of our files that it names."""
@@ -82,10 +91,15 @@ class _Files:
         if path not in self.read:
             if len(self.read) > MAX_IMPORTS:
                 raise ConfigError(f"{name}: more than {MAX_IMPORTS} files are imported")
-            self._add(load(path, self._root))
+            self.add(path)
         return str(path), self.read[path].text
 
-    def _add(self, source: Source) -> None:
+    def add(self, path: Path) -> None:
+        """Read one more file, if it is not there. Raises ConfigError, as `load` does."""
+        if path not in self.read:
+            self._keep(load(path, self._root))
+
+    def _keep(self, source: Source) -> None:
         _ensure_shallow(source)
         self.read[source.path] = source
         self.keys[source.path] = _Keys(source)
@@ -126,14 +140,25 @@ class _Reading:
 
     def _evaluate(self, expression: str, path: _Path) -> Any:
         """`expression`, in which `v` is what stands at `path`."""
-        import rjsonnet
-
         main = self._files.main
         if self._left <= 0:
             raise self._files.error(f"needs more than {MAX_EVALUATIONS} evaluations")
         self._left -= 1
         selected = "".join(f"[{json.dumps(part)}]" for part in path)
         text = f"local v = (import {json.dumps(str(main.path))}){selected}; {expression}"
+        found = _apart(lambda: self._answer(text))
+        if found is None:
+            raise main.error(f"takes more than {MEMORY_MB} MiB or {CPU_S:g} s to evaluate")
+        for path_read in found["read"]:
+            self._files.add(Path(path_read))
+        if "error" in found:
+            raise self._files.error(found["error"])
+        return found["value"]
+
+    def _answer(self, text: str) -> dict[str, Any]:
+        """What the library makes of a text, and the files that it read for it."""
+        import rjsonnet
+
         try:
             answer = rjsonnet.evaluate_snippet(
                 "",
@@ -142,12 +167,10 @@ class _Reading:
                 ext_vars=self._variables,
                 import_callback=self._files.imported,
             )
-            data = json.loads(answer) if len(answer) <= MAX_BYTES else None
+            found: dict[str, Any] = {"value": json.loads(answer)}
         except (RuntimeError, ValueError, RecursionError) as error:
-            raise self._files.error(str(error)) from error
-        if data is None and answer.strip() != "null":
-            raise main.error(f"its value is longer than {MAX_BYTES // 1024**2} MB; shorten it")
-        return data
+            found = {"error": str(error)[:MAX_ERROR]}
+        return found | {"read": [str(one) for one in self._files.read]}
 
     def _placed(self, data: Any, path: _Path) -> Value:
         origin = self._origin(path, data)
@@ -164,6 +187,38 @@ class _Reading:
         literal = None if data is None or isinstance(data, dict | list) else json.dumps(data)
         origins = (file.origin(keys, literal) for file in self._files.keys.values())
         return next(filter(None, origins), self._files.main.origin(1))
+
+
+def _apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """What `work` gives, done in a copy of this process; None where that had to be ended.
+
+    The library has no limits of its own: a few lines can ask for more memory than there is, and
+    then it ends the process that it runs in.
+    """
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(receiver)
+            with Path(os.devnull).open("w") as nowhere:
+                os.dup2(nowhere.fileno(), 2)  # where it says that it ends
+            keep(Limits(cpu_s=CPU_S, memory_mb=MEMORY_MB), WALL_S)
+            answer = json.dumps(work()).encode()
+            while answer:
+                answer = answer[os.write(sender, answer) :]
+        finally:
+            os._exit(0)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as stream:
+        answer = stream.read(MAX_BYTES + 1)
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    try:
+        found: dict[str, Any] = json.loads(answer)
+    except ValueError:
+        return None
+    return found
 
 
 class _Keys:
