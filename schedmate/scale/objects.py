@@ -205,10 +205,10 @@ def copy_tree(url: str, folder: Path) -> list[str]:
         )
     base = url.rstrip("/") + "/"
     for one in small:
-        parts = PurePosixPath(one.url.removeprefix(base)).parts
-        if ".." in parts or not one.url.startswith(base):
+        parts = PurePosixPath("/" + one.url.removeprefix(base)).parts[1:]
+        if ".." in parts or "\0" in one.url or not one.url.startswith(base):
             continue
-        target = folder.joinpath(*parts)
+        target = folder.joinpath(*parts)  # `//home/x`, too, is `home/x` below the folder
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             copy(one.url, target, LARGEST_FILE)

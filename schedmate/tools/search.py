@@ -70,6 +70,8 @@ def _compiled(pattern: str) -> Callable[[str], Any]:
     options.log_errors = False
     try:
         compiled = re2.compile(pattern, options)
+    except UnicodeError:
+        raise RefusedError("the pattern holds half a character") from None
     except re2.error as error:
         raise RefusedError(f"the pattern is no RE2 expression: {error}") from None
     found: Callable[[str], Any] = compiled.search

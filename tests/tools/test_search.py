@@ -61,7 +61,7 @@ def test_what_is_found_is_redacted_and_bounded(tmp_path: Path) -> None:
 
 def test_a_pattern_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
     files = RepoFiles(tmp_path)
-    for pattern in ("(", "(?=a)", "a" * 500, "((a{100}){100}){100}"):
+    for pattern in ("\ud800", "(", "(?=a)", "a" * 500, "((a{100}){100}){100}"):
         found = files.file_search(pattern)
         assert found.startswith("error: ")
         assert "\n" not in found

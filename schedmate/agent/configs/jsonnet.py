@@ -136,7 +136,9 @@ class _Reading:
             return None
         if isinstance(shape, list):
             return {name: self.value((*path, name)) for name in shape}
-        return [self.value((*path, n)) for n in range(min(shape, self._left))] if shape else None
+        if not isinstance(shape, int) or not 0 < shape <= self._left:
+            return None
+        return [self.value((*path, n)) for n in range(shape)]
 
     def _evaluate(self, expression: str, path: _Path) -> Any:
         """`expression`, in which `v` is what stands at `path`."""
@@ -252,6 +254,6 @@ def _ensure_shallow(source: Source) -> None:
     depth = 0
     for line, text in enumerate(source.text.split("\n"), 1):
         for sign in text:
-            depth += (sign in "[{(") - (sign in "]})")
+            depth = max(0, depth + (sign in "[{(") - (sign in "]})"))
             if depth > MAX_DEPTH:
                 raise source.error(f"nests deeper than {MAX_DEPTH} levels", line)

@@ -57,6 +57,14 @@ _NAMED = {
 }
 """Words that say the unit of a number on their line."""
 
+_LASTS = re.compile(r"epoch|step|iter|update|duration|budget|length|total|max", re.IGNORECASE)
+_ROLES = {
+    "iters": _LASTS,
+    "iter_type": _LASTS,
+    "valid": re.compile(r"val|eval|dev|test|held", re.IGNORECASE),
+}
+_NONE = frozenset({"none", "null", "false", "no", "0", "-1", "~", "off", "never"})
+
 _Proof = Callable[[list[str]], tuple[float, str]]
 """How sure it is that a line with these tokens says so (0: it does not), and why it does not."""
 
@@ -173,9 +181,15 @@ class Citations:
     def _absent(self, finding: Finding) -> Evidence:
         if finding.field not in _MAY_BE_ABSENT:
             raise _RefusedError("every training has one; leave it out if you did not find it")
-        return self._at(
-            finding, None, lambda line: (SURE, "") if line else (0.0, "it says nothing")
-        )
+        role = _ROLES[finding.field.rpartition(".")[2]]
+
+        def proof(line: list[str]) -> tuple[float, str]:
+            none = any(token.lower() in _NONE for token in line)
+            endless = role is _LASTS and "while" in line and ("True" in line or "1" in line)
+            shown = endless or (none and any(role.search(token) for token in line))
+            return (SURE, "") if shown else (0.0, "the line does not say that there is none")
+
+        return self._at(finding, None, proof)
 
     def _default(self, finding: Finding) -> Evidence:
         name = finding.file.removeprefix(LIBRARY).strip()

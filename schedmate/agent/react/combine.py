@@ -8,7 +8,6 @@ changes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from schedmate.agent.react.answer import Finding
 from schedmate.agent.react.asking import DOUBTFUL, ITERS, UNIT
 from schedmate.agent.react.citations import Citations, Rejection
+from schedmate.agent.react.names import normal
 from schedmate.jobs import Evidence, WorkloadMetadata
 
 AGREED = 0.9
@@ -108,8 +108,7 @@ def alike(one: object, other: object) -> bool:
     """Whether two values are the same but for case, punctuation and the way to write a number."""
     if isinstance(one, int | float) and isinstance(other, int | float):
         return float(one) == float(other)
-    left, right = (re.sub(r"[^a-z0-9]", "", str(value).lower()) for value in (one, other))
-    return left == right
+    return normal(str(one)) == normal(str(other))
 
 
 def _paired(

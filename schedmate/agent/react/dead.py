@@ -54,7 +54,18 @@ class Dead:
         for path in self._taking_part:
             for line in tokens(path, self._files.lines(path) or []).values():
                 found.update(word for token in line for word in _WORD.findall(token))
+            found.update(self._in_texts(path))
         return found
+
+    def _in_texts(self, path: str) -> Iterator[str]:
+        """The names that the expressions within a file's f-strings read."""
+        try:
+            tree = parse("\n".join(self._files.lines(path) or []) + "\n")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+        for text in ast.walk(tree):
+            if isinstance(text, ast.JoinedStr):
+                yield from (node.id for node in ast.walk(text) if isinstance(node, ast.Name))
 
     def _dead(self, path: str) -> Iterator[_Span]:
         try:

@@ -29,9 +29,9 @@ def forms(token: str) -> frozenset[str]:
     file = PurePosixPath(token.replace("\\", "/"))
     parts = [token, *re.split(r"[/\\]", token), *token.split("."), file.stem]
     read = (dataset_name(token), model_name(token), class_dataset(token))
-    return frozenset(normal(part) for part in (*parts, *read) if part)
+    return frozenset(form for part in (*parts, *read) if part and (form := normal(part)))
 
 
 def normal(text: str) -> str:
     """A name without case and punctuation."""
-    return re.sub(r"[^a-z0-9]", "", text.lower())
+    return re.sub(r"[\W_]", "", text.casefold())

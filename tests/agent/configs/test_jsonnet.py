@@ -114,6 +114,7 @@ def test_what_cannot_be_known_is_unknown_and_the_rest_stands(tmp_path: Path, tex
         ("{a: 1", "a.jsonnet:1"),
         ("{a: 1}\n}", "a.jsonnet:2"),
         ("[" * 3000, "nests deeper"),
+        ("// " + "]" * 3000 + "\n" + "[" * 3000, "nests deeper"),
         ("[y for y in std.range(0, 500) for z in std.range(0, 500)]", "values|more than"),
         ("[[z for z in std.range(0, 500)] for y in std.range(0, 500)]", "values|more than"),
         (_DOUBLED, "values|more than"),

@@ -9,7 +9,7 @@ import pytest
 
 from schedmate.agent.react.answer import Finding
 from schedmate.agent.react.citations import Citations
-from schedmate.agent.react.combine import proved
+from schedmate.agent.react.combine import alike, proved
 from schedmate.agent.react.numerals import evaluate
 from schedmate.jobs import Evidence, WorkloadMetadata
 from schedmate.tools import RepoFiles
@@ -35,13 +35,17 @@ for step in count():
         steps = 555
 batch, seq = 256, 2048
 run(batch, seq, epochs=12)
+while True:
+    run(batch, seq)
 """
 
 
 @pytest.fixture
 def citations(tmp_path: Path) -> Citations:
     (tmp_path / "train.py").write_text(TRAIN)
-    (tmp_path / "sizes.yaml").write_text("total_tokens: 1_000_000\nwarmup_steps: 400\n")
+    (tmp_path / "sizes.yaml").write_text(
+        "total_tokens: 1_000_000\nwarmup_steps: 400\nvalidation: null\n"
+    )
     known = {
         "training_config": {"global_batch_size": 50, "seq_length": 100},
         "evidence": {
@@ -156,8 +160,29 @@ def test_a_documented_default_of_a_library_that_is_used(citations: Citations) ->
     assert "nothing that runs uses trl.SFTConfig" in other.reason
 
 
+def test_names_in_any_script_are_names(tmp_path: Path) -> None:
+    text = "model = load('通义千问')\nname = '训练集'\nmark = '-'\nuse(name, mark)\n"
+    (tmp_path / "train.py").write_text(text)
+    citations = Citations(RepoFiles(tmp_path), {"train.py"}, "python train.py")
+    assert check(citations, "model_config.model_name", "通义千问", 1).value == "通义千问"
+    assert "does not hold" in check(citations, "dataset_config.train", "文心一言", 2).reason
+    assert "does not hold" in check(citations, "dataset_config.train", "---", 3).reason
+    assert not alike("通义千问", "文心一言")
+
+
+def test_a_constant_that_an_f_string_reads_is_used(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        'EPOCHS = 10\nrun(f"python worker.py --epochs {EPOCHS} --lr 0.1 --wd 0.1")\n'
+    )
+    citations = Citations(RepoFiles(tmp_path), {"train.py"}, "python train.py", None, "train.py")
+    assert check(citations, ITERS, 10, 1, unit="epoch").value == 10
+
+
 def test_there_is_none_where_a_line_shows_it(citations: Citations) -> None:
-    assert check(citations, "dataset_config.valid", None, 14).value is None
+    file = "sizes.yaml"
+    assert check(citations, "dataset_config.valid", None, 3, file=file).value is None
+    assert check(citations, ITERS, None, 20).value is None
+    assert "does not say" in check(citations, "dataset_config.valid", None, 1).reason
     assert "every training has one" in check(citations, "dataset_config.train", None, 14).reason
     assert "no code" in check(citations, "dataset_config.valid", None, 500).reason
 
