@@ -86,6 +86,18 @@ def test_a_list_may_be_in_storage_and_name_what_is(cli: Cli, put: Put, tmp_path:
     assert json.loads(again.out)["jobs"][0]["diagnosis"]["error_name"] == "Key Error"
 
 
+def test_no_key_leads_out_of_the_folder_that_it_is_copied_to(put: Put, tmp_path: Path) -> None:
+    root = folder_of(put("job/train.py", "x = 1\n"))
+    put(f"job/{tmp_path}/outside.py", "x = 2\n")  # job//tmp/...
+    put("job/a/../../outside.py", "x = 3\n")
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    objects.copy_tree(root, folder)
+    assert (folder / "train.py").read_text() == "x = 1\n"
+    assert not list(tmp_path.glob("*.py"))
+    assert all(path.is_relative_to(folder) for path in tmp_path.rglob("*.py"))
+
+
 def test_what_was_read_of_an_unfinished_batch_is_not_read_again(put: Put, tmp_path: Path) -> None:
     from schedmate.logparse.triage import Ledger, find_targets, triage
 
