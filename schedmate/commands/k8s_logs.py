@@ -75,7 +75,7 @@ def logs(
     if not rows:
         raise InputError(
             f"no pod with the labels {selector!r} failed whose log is still there; "
-            "`kubectl get pods -A -l` shows what there is."
+            f"`kubectl get pods -A -l {selector}` shows what there is."
         )
     with open_output(out / "jobs.csv") as stream:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")

@@ -12,6 +12,7 @@ import typer
 from schedmate.commands.options import JsonOption
 from schedmate.commands.scale_options import RayOption, Where
 from schedmate.commands.simulate_options import (
+    check_quotas,
     cluster_of,
     parameters_of,
     seeds_of,
@@ -258,6 +259,8 @@ def simulate(
     if out is not None and not parquet_is_there():
         say(f"note: no Parquet files are written beside the CSV; {installing('parquet')}.")
     workload = load(trace, columns, skip_bad, workloads, tables, origin)
+    if quota is not None:
+        check_quotas(plans[0].cluster, workload)
     with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
         done = list(
             compare(workload, plans, out=out, processes=processes or 1, ray=ray, progress=advance)

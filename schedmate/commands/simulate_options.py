@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedmate.durations import parse_duration
-from schedmate.errors import UsageError
+from schedmate.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.parameters import Parameters
+    from schedmate.schedulers.sim.workload import Workload
 
 
 def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, ...]:
@@ -28,6 +29,16 @@ def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, 
             raise UsageError(f"none of {', '.join(names)} has {key}; policies named +schedmate do.")
         names = tuple(f"{name}:{key}={value:g}" if name in having else name for name in names)
     return names
+
+
+def check_quotas(cluster: Cluster, workload: Workload) -> None:
+    """Refuse quotas of tenants that the trace does not have: a misspelt one would hold nobody."""
+    tenants = {job.terms.tenant for job in workload.jobs if job.terms is not None} - {""}
+    for tenant, _ in cluster.quotas:
+        if tenant not in tenants:
+            shown = ", ".join(sorted(tenants)[:8]) or "none"
+            hint = did_you_mean(tenant, sorted(tenants)) or "."
+            raise UsageError(f"--quota: no tenant {tenant!r} in the trace; it has {shown}{hint}")
 
 
 def cluster_of(spec: str, quotas: str | None, switch_nodes: int | None) -> Cluster:

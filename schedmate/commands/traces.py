@@ -307,8 +307,8 @@ def _matched(rows: list[Match], calibration: Calibration, stream: TextIO) -> Non
     worst = max(rows, key=lambda row: 0.0 if "at most" in row.target else abs(row.off))
     screen = Screen(stream)
     screen.line(
-        f"Synthetic, after {calibration.title}: {len(rows)} published figures met within "
-        f"{abs(worst.off):.1%} ({worst.target})"
+        f"Synthetic, after {calibration.title}: of {len(rows)} published figures the farthest is "
+        f"{abs(worst.off):.1%} off ({worst.target})"
     )
     screen.line(f"--cluster {calibration.cluster}")
     numbers = ("published", "drawn", "off")

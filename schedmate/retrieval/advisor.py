@@ -175,7 +175,10 @@ class SchedulingAdvisor:
     def _nothing_similar(self, metadata: WorkloadMetadata) -> str:
         closest = self._history.search(metadata, k=1, threshold=-1.0, ended_only=True)
         if not closest:
-            return "no run in the history has ended yet"
+            return (
+                "no run that has ended says what it trained; `schedmate history import --analyze` "
+                "reads that from their code"
+            )
         similarity = closest[0].similarity
         if similarity >= self._threshold:
             return "no similar job says how long it ran"

@@ -413,6 +413,9 @@ def test_from_a_drawn_trace_to_a_comparison(cli: Cli, tmp_path: Path) -> None:
     assert {"high", "low"} == set(first["by_class"])
     assert "HP:" in cli("simulate", path, *options).out
     assert cli("simulate", path, *options, "--quota", "tenant0").code == 2
+    unknown = cli("simulate", path, *options, "--quota", "tenat0=64")
+    assert unknown.code == 2
+    assert "did you mean tenant0" in unknown.err
     assert cli("simulate", path, *options, "--cross-switch", "").code == 2
     assert cli("simulate", path, *options, "--placement", "worst").code == 2
 
