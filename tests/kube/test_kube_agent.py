@@ -13,8 +13,12 @@ from kube_files import AgentFiles
 
 from schedmate.errors import SchedmateError
 from schedmate.schedulers.live.actions import Drain, Resume
+from schedmate.schedulers.live.adapter import Description
+from schedmate.schedulers.live.bounds import CodeBounds
+from schedmate.schedulers.live.kubernetes import adapter
 from schedmate.schedulers.live.kubernetes.marks import parts_of
 from schedmate.schedulers.live.kubernetes.nodes import ours
+from schedmate.schedulers.live.kubernetes.workloads import Workload
 
 ANNOTATE = {"where": "annotation"}
 LOOK = ("base",)
@@ -71,6 +75,32 @@ def test_a_labelled_job_is_estimated_and_annotated_once(
     ) == (16, 4)
     assert known["team-a/rayjob/ray"].command == "python train.py --epochs 2"
     assert known["team-a/rayjob/ray"].launch.gpus == 12
+
+
+def test_a_job_that_cannot_be_described_is_no_other_jobs_problem(
+    server: ApiServer, cluster: Cluster, files: AgentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_the_agent(server, files, "base", "annotate")
+    files.allow(annotate=ANNOTATE, kubernetes={"lease_namespace": "schedmate"})
+    cluster.job("train", annotations={"schedmate.io/code": "train"})
+    cluster.job("absurd", "python \ud800.py", gpus=10**12)
+    cluster.change(
+        ("batch", "jobs", "team-a", "absurd"),
+        lambda one: one["spec"].update(activeDeadlineSeconds=2**63 - 1),
+    )
+    cluster.job("broken")
+    real = adapter.describe
+
+    def failing(job: Workload, code: CodeBounds) -> tuple[Description, str]:
+        return real(job, code) if job.id != "team-a/job/broken" else (int("no number"), "")
+
+    monkeypatch.setattr(adapter, "describe", failing)
+    with files.opened() as setup:
+        first, second = setup.agent.once(), setup.agent.once()
+    assert len(first.estimated) == 3
+    assert len(first.problems) == 1
+    assert first.problems[0].startswith("team-a/job/broken cannot be described: ")
+    assert not second.problems
 
 
 def test_a_node_that_says_it_is_broken_is_isolated_and_its_pods_start_elsewhere(

@@ -19,13 +19,28 @@ from schedmate.schedulers.live.bounds import CodeBounds, ImageCode
 from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError, Pace, connect
 from schedmate.schedulers.live.kubernetes.code import below, command_of, folder_of
 from schedmate.schedulers.live.kubernetes.fields import every
-from schedmate.schedulers.live.kubernetes.kinds import kinds
+from schedmate.schedulers.live.kubernetes.kinds import BOOST, REQUEUED, kinds
 from schedmate.schedulers.live.kubernetes.logs import LONGEST, TAIL_LINES, Logs, Source
+from schedmate.schedulers.live.kubernetes.marks import boost_of, mark_of
 from schedmate.schedulers.live.kubernetes.nodes import isolating, live_node, returning, said_by
-from schedmate.schedulers.live.kubernetes.pods import attempts, ends, is_live, number_of, slim_pod
-from schedmate.schedulers.live.kubernetes.workloads import Workload, describe, live, outcome
+from schedmate.schedulers.live.kubernetes.pods import (
+    attempts,
+    ends,
+    gpus_of,
+    is_live,
+    number_of,
+    slim_pod,
+)
+from schedmate.schedulers.live.kubernetes.workloads import (
+    GPU_TYPES,
+    Workload,
+    describe,
+    live,
+    outcome,
+)
 
 Json = dict[str, Any]
+GPU = "nvidia.com/gpu"
 
 
 def pod(name: str, *spans: tuple[float, float, int], phase: str = "Failed", **status: Any) -> Json:
@@ -121,6 +136,35 @@ def test_no_object_breaks_the_reading(found: Any) -> None:
     for kind in kinds().values():
         job = Workload(kind, said, (kept,))
         outcome(job), live(job), describe(job, CodeBounds())
+
+
+@pytest.mark.parametrize(
+    "amount", [10**12, "1" + "0" * 400, 10**400, "²", "-1", 1.5, True, "9" * 5000, None]
+)
+def test_what_no_cluster_has_says_nothing(amount: Any) -> None:
+    container = {"command": ["python", "\ud800.py"], "resources": {"limits": {GPU: amount}}}
+    template = {"spec": {"containers": [container], "nodeSelector": {GPU_TYPES[0]: "A\udfff"}}}
+    limits = {"activeDeadlineSeconds": 2**63 - 1, "parallelism": amount, "template": template}
+    job = Workload(kinds()["job"], {"metadata": {"name": "a"}, "spec": limits}, ())
+    assert gpus_of(container) == 0
+    spec = describe(job, CodeBounds())[0].spec
+    assert (spec.launch.gpus, spec.launch.time_limit_s) == (None, None)
+    assert spec.launch.gpu_type == "A\\udfff"
+    assert spec.command is not None
+    assert "\\ud800.py" in spec.command
+    assert live_node({"status": {"allocatable": {GPU: amount}}}, False, 0).gpus == 0
+    container["resources"]["limits"][GPU] = "8"  # type: ignore[index]
+    assert gpus_of(container) == 8
+
+
+def test_marks_with_endless_numbers_are_none() -> None:
+    def job(said: str) -> Workload:
+        return Workload(kinds()["job"], {"metadata": {"annotations": {REQUEUED: said}}}, ())
+
+    assert mark_of(job("9" * 5000 + " u-a")) == (None, {"u-a"})
+    assert mark_of(job("17 u-a")) == (17, {"u-a"})
+    for said, boost in (("9" * 4000, None), ("9" * 5000, None), ("-3", -3)):
+        assert boost_of({"metadata": {"annotations": {BOOST: said}}}) == boost
 
 
 def test_our_taint_is_added_wherever_taints_are() -> None:

@@ -55,6 +55,8 @@ class Description(NamedTuple):
     spec: JobSpec
     log: str
     """The pattern of its log, in the scheduler's notation."""
+    problems: tuple[str, ...] = ()
+    """Why it says less than it could."""
 
 
 class LiveNode(NamedTuple):

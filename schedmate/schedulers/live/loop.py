@@ -132,6 +132,7 @@ class Agent:
         known = read_job(self._mate, job.key, description, self.bounds.advise.each, self._clock())
         self._memory.remember(known)
         self._estimates[job.key] = known.estimate
+        found.problems += description.problems  # once, as a job that was read is remembered
         found.estimated.append(Estimated(job=job.id, user=job.user, estimate=known.estimate))
 
     def _advise_again(self, pending: Sequence[LiveJob], deadline: float, found: Pass) -> None:

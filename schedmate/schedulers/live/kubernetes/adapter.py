@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from schedmate.jobs import JobRecord, JobSpec
+from schedmate.plain import encodable
 from schedmate.schedulers.live.adapter import (
     Description,
     EndedRun,
@@ -147,8 +148,16 @@ class KubernetesAdapter(KubernetesActs):
 
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
         """See `ClusterAdapter.describe`."""
-        code = self._bounds.code
-        return {id_: describe(self._seen[id_], code)[0] for id_ in jobs if id_ in self._seen}
+        return {id_: self._described(self._seen[id_]) for id_ in jobs if id_ in self._seen}
+
+    def _described(self, job: Workload) -> Description:
+        """What is known of a job: little, and why, where its object is not to be read."""
+        try:
+            return describe(job, self._bounds.code)[0]
+        except (ValueError, TypeError, ArithmeticError, OSError) as error:
+            # whatever one owner wrote keeps nobody else's jobs from being read
+            why = f"{job.id} cannot be described: {str(error).partition(chr(10))[0]}"
+            return Description(JobSpec(job_id=job.id, user=job.namespace), "", (encodable(why),))
 
     # -- nodes -----------------------------------------------------------
 
@@ -204,7 +213,7 @@ class KubernetesAdapter(KubernetesActs):
     def _record(
         self, job: Workload, state: str, began: float, ended: float, which: str
     ) -> JobRecord:
-        spec = describe(job, self._bounds.code)[0].spec
+        spec = self._described(job).spec
         return JobRecord.model_validate(
             {
                 "job_id": f"{self.cluster}/{job.id}@{int(job.created)}{which}",
@@ -216,7 +225,7 @@ class KubernetesAdapter(KubernetesActs):
                 "submit_time": job.created,
                 "start_time": began,
                 "end_time": ended,
-                "duration_s": ended - began,
+                "duration_s": max(0.0, ended - began),
             }
         )
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from schedmate.plain import LARGEST, MOST_GPUS, encodable
+
 
 def at(found: Any, path: str) -> Any:
     """The value at `a.b.c`, or None."""
@@ -23,9 +25,9 @@ def part(found: Any, path: str) -> dict[str, Any]:
 
 
 def text_at(found: Any, path: str) -> str:
-    """The text at `a.b.c`, or an empty one."""
+    """The text at `a.b.c`, or an empty one; lone surrogates are escapes in it."""
     value = at(found, path)
-    return value if isinstance(value, str) else ""
+    return encodable(value) if isinstance(value, str) else ""
 
 
 def list_at(found: Any, path: str) -> list[dict[str, Any]]:
@@ -35,9 +37,20 @@ def list_at(found: Any, path: str) -> list[dict[str, Any]]:
 
 
 def number_at(found: Any, path: str, default: int = 0) -> int:
-    """The whole number at `a.b.c`."""
+    """The whole number at `a.b.c`, of at most 64 bits."""
     value = at(found, path)
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
+    if not isinstance(value, int) or isinstance(value, bool):
+        return default
+    return value if abs(value) <= LARGEST else default
+
+
+def count_of(value: Any) -> int:
+    """A quantity of whole devices, as it is written; 0 where it is none that a cluster can have."""
+    if isinstance(value, str):
+        short = len(value) <= len(str(MOST_GPUS)) and value.isascii() and value.isdigit()
+        value = int(value) if short else 0
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= MOST_GPUS else 0
 
 
 def mapping_at(found: Any, path: str) -> dict[str, str]:
@@ -45,7 +58,7 @@ def mapping_at(found: Any, path: str) -> dict[str, str]:
     value = at(found, path)
     if not isinstance(value, dict):
         return {}
-    return {name: one for name, one in value.items() if isinstance(one, str)}
+    return {name: encodable(one) for name, one in value.items() if isinstance(one, str)}
 
 
 def time_at(found: Any, path: str) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from schedmate.plain import LARGEST
 from schedmate.schedulers.live.executor import ExecutorError
 from schedmate.schedulers.live.kubernetes.api import Json
 from schedmate.schedulers.live.kubernetes.fields import list_at, text_at
@@ -39,14 +40,15 @@ def job_ids(workload: Json) -> list[str]:
 def mark_of(job: Workload) -> tuple[int | None, frozenset[str]]:
     """The run that our mark on a job says was ended, and the pods that were to go."""
     run, *uids = annotation(job.found, REQUEUED).split() or [""]
-    return (int(run) if run.isdecimal() else None), frozenset(uids)
+    known = run.isdecimal() and len(run) <= len(str(LARGEST))  # seconds, of which 64 bits hold all
+    return (int(run) if known else None), frozenset(uids)
 
 
 def boost_of(workload: Json) -> int | None:
     """The boost that a Workload has, 0 without one; None for what is no number."""
-    said = annotation(workload, BOOST)
+    said = annotation(workload, BOOST) or "0"
     try:
-        return int(said or "0")
+        return int(said) if len(said) <= len(str(-LARGEST)) else None
     except ValueError:
         return None
 

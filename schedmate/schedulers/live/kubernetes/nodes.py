@@ -12,7 +12,7 @@ from typing import Any
 from schedmate.schedulers.live.actions import REASON_PREFIX
 from schedmate.schedulers.live.adapter import LiveNode
 from schedmate.schedulers.live.kubernetes.api import Json
-from schedmate.schedulers.live.kubernetes.fields import at, list_at, mapping_at, text_at
+from schedmate.schedulers.live.kubernetes.fields import at, count_of, list_at, mapping_at, text_at
 from schedmate.schedulers.live.kubernetes.kinds import TAINT
 from schedmate.terminal import clean
 
@@ -66,7 +66,7 @@ def live_node(node: Json, busy: bool, gpus_used: int) -> LiveNode:
     """A node as the reconcile loop sees it."""
     allocatable = at(node, "status.allocatable")
     counts = allocatable.items() if isinstance(allocatable, dict) else ()
-    gpus = sum(int(n) for name, n in counts if name.endswith("/gpu") and str(n).isdigit())
+    gpus = sum(count_of(n) for name, n in counts if name.endswith("/gpu"))
     reason = reason_of(node)
     return LiveNode(
         name=text_at(node, "metadata.name"),

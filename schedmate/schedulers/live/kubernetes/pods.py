@@ -13,6 +13,7 @@ from schedmate.jobs import JobState
 from schedmate.schedulers.live.kubernetes.api import Json
 from schedmate.schedulers.live.kubernetes.fields import (
     at,
+    count_of,
     list_at,
     mapping_at,
     number_at,
@@ -211,7 +212,7 @@ def gpus_of(container: Json) -> float:
     total = 0.0
     for name, amount in asked.items():
         if name.endswith("/gpu") or name.rpartition("/")[2].startswith(("gpu.", "mig-")):
-            total += float(amount) if str(amount).isdigit() else 0.0
+            total += count_of(amount)
     return total
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from schedmate.jobs import JobSpec, JobState, LaunchConfig
+from schedmate.plain import LONGEST_S, MOST_GPUS, encodable
 from schedmate.schedulers.live.adapter import Description, LiveJob
 from schedmate.schedulers.live.bounds import CodeBounds
 from schedmate.schedulers.live.kubernetes.api import Json
@@ -192,7 +193,7 @@ def describe(job: Workload, code: CodeBounds) -> tuple[Description, str]:
     said = annotation(job.found, COMMAND) or (
         text_at(job.found, job.kind.command) if job.kind.command else ""
     )
-    command = said or command_of(container, entry, path)
+    command = encodable(said or command_of(container, entry, path))
     spec = JobSpec(
         job_id=job.id,
         name=text_at(job.found, "metadata.name"),
@@ -218,9 +219,11 @@ def _launch(parts: Sequence[_Part], job: Workload) -> LaunchConfig:
     limit = number_at(job.found, "spec.activeDeadlineSeconds") or number_at(
         job.found, "spec.maximumExecutionTimeSeconds"
     )
+    nodes = sum(part.pods for part in training)
+    # what no cluster has, or nobody lives to see, says nothing
     return LaunchConfig(
-        gpus=int(gpus) or None,
-        nodes=sum(part.pods for part in training) or None,
+        gpus=int(gpus) if 0 < gpus <= MOST_GPUS else None,
+        nodes=nodes if 0 < nodes <= MOST_GPUS else None,
         gpu_type=next(filter(None, types), None),
-        time_limit_s=float(limit) if limit > 0 else None,
+        time_limit_s=float(limit) if 0 < limit <= LONGEST_S else None,
     )
