@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-
-Put = Callable[[str, bytes | str], str]
-"""Writes an object, and gives its URL."""
+from object_storage import Put
 
 
 @pytest.fixture(scope="session")

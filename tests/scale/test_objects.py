@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Cli
-from conftest import Put
+from object_storage import Put
 from processes import LONG_S
 from pyarrow.parquet import read_table
 

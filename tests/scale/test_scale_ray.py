@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Put
+from object_storage import Put
 from processes import LONG_S, all_ended
 
 pytestmark = [
