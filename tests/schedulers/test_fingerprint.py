@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,6 +123,41 @@ from schedmate.schedulers.sim.world.interference import named
 parameters = replace(HONEST, interference=named("gavel-v100"))
 print(of_run("w", Plan(("fifo",), Cluster.parse("2x4"), "oracle", parameters), "fifo"))
 """
+
+
+def test_the_code_that_a_policy_of_ones_own_uses_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fpackage" / "deep").mkdir(parents=True)
+    files = {
+        "fpackage/__init__.py": "",
+        "fpackage/deep/late.py": "",  # loaded by nobody yet
+        "fpackage/policy.py": "import numpy\nfrom fhelper import key\n"
+        "from schedmate.schedulers.policies.queues import Fifo\n"
+        "import festimators\n"
+        "class Own(Fifo):\n    pass\n",
+        "fhelper.py": "def key(job):\n    return 1\n",
+        "festimators.py": "from schedmate.schedulers.estimators import Estimator\n"
+        "class Mine(Estimator):\n    pass\n",
+        "fothers.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        importlib.import_module("fothers")
+        before = of_run("w", plan(), "fpackage.policy:Own")
+        assert before == of_run("w", plan(), "fpackage.policy:Own")
+        for name, text in files.items():
+            (tmp_path / name).write_text(text + "# changed\n")
+            found = of_run("w", plan(), "fpackage.policy:Own")
+            assert (found == before) == (name == "fothers.py"), name
+            before = found
+    finally:
+        for module in [
+            one for one in sys.modules if one.startswith(("fpackage", "fhelper", "fes", "fothers"))
+        ]:
+            del sys.modules[module]
 
 
 def test_another_process_knows_the_run_again() -> None:

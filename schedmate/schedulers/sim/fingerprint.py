@@ -12,11 +12,13 @@ import inspect
 import os
 import pickle
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -66,9 +68,61 @@ def of_package() -> bytes:
 
 
 def _code(policy: str) -> bytes:
-    """The policy's own module: a changed policy is run again."""
-    module = sys.modules[type(registry.make(policy)).__module__]
-    return b"" if module.__file__ is None else Path(module.__file__).read_bytes()
+    """The code of a policy of one's own, and of what it uses: its helpers, its estimator.
+
+    All of its package, and of the packages that it imports, except installed ones and Python's.
+    """
+    made = registry.make(policy)
+    own = _package(made)
+    left = {own, *map(_package, getattr(made, "__dict__", {}).values())}
+    seen: set[str] = set()
+    files: set[Path] = set()
+    while left:
+        name = left.pop()
+        seen.add(name)
+        if name in _KNOWN:
+            continue
+        loaded = [
+            module
+            for key, module in list(sys.modules.items())
+            if isinstance(module, ModuleType) and key.partition(".")[0] == name
+        ]
+        found = {file for module in loaded for file in _files(module)}
+        if name == own or not any(file.is_relative_to(root) for file in found for root in _LIBRARY):
+            files |= found
+            left |= {_package(value) for module in loaded for value in [*vars(module).values()]}
+            left -= seen
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        code = file.read_bytes()
+        digest.update(f"{file}\0{len(code)}\0".encode(errors="replace") + code)
+    return digest.digest()
+
+
+_KNOWN = {"", "schedmate", "__main__", *sys.builtin_module_names, *sys.stdlib_module_names}
+"""Packages that are digested elsewhere, or of Python itself."""
+_LIBRARY = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+"""Where packages are installed to."""
+
+
+def _package(value: object) -> str:
+    """The package at the top that a module, class or function is of, or the class of an object."""
+    if isinstance(value, ModuleType):
+        name: object = value.__name__
+    elif isinstance(value, type) or inspect.isroutine(value):
+        name = getattr(value, "__module__", "")
+    else:
+        name = type(value).__module__
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+def _files(module: ModuleType) -> Iterable[Path]:
+    """A module's file, or, of a package, every module in it: some are imported later."""
+    file = getattr(module, "__file__", None)
+    if file and Path(file).is_file():
+        yield Path(file)
+    for folder in getattr(module, "__path__", ()):
+        yield from (file for file in Path(folder).rglob("*.py") if file.is_file())
 
 
 def _fields(value: Workload | Plan) -> dict[str, Any]:
