@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from schedmate.llm.scripted import Reply, Script, ToolCall
 SCHEMA = "schedmate.trajectory/v1"
 KEPT = 500
 """Records kept in a directory; the oldest go first."""
+_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.json", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Recorder:
         # Replaced as a whole by a file that takes over its mode.
         with open_output(path) as stream:
             json.dump(_mapped(document, redact), stream, indent=1)
-        for old in sorted(directory.glob("*-*-*.json"))[:-KEPT]:
+        for old in sorted(one for one in directory.iterdir() if _NAME.fullmatch(one.name))[:-KEPT]:
             old.unlink(missing_ok=True)
         return path
 

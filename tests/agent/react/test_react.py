@@ -14,8 +14,9 @@ from honest_findings import HONEST, finding
 from openai_server import Raw, Request, completion, serve
 from processes import LONG_S
 
+from schedmate.agent.react import trajectory
 from schedmate.agent.react.combine import DOUBTFUL
-from schedmate.jobs import JobSpec, WorkloadMetadata
+from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
 from schedmate.mate import SchedMate
 
 COMMAND = "python train.py"
@@ -254,6 +255,19 @@ def test_record_of_a_reading_is_private_and_can_be_replayed(
     document = json.loads(again.out)
     assert document["metadata"] == analysis.document()["metadata"]
     assert document["model"]["filled"] == analysis.model.filled
+
+
+def test_only_old_records_make_room_for_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trajectory, "KEPT", 2)
+    theirs = ["2024-01-results.json", "20240101-000000-notahexx.json", "a-b-c.json"]
+    ours = ["20240101-000000-0123abcd.json", "20240102-000000-0123abcd.json"]
+    for name in (*theirs, *ours):
+        (tmp_path / name).write_text("{}")
+    use = ModelUse(mode="agent", model="m", endpoint="scripted", outcome="ok")
+    new = trajectory.Recorder().save(tmp_path, JobSpec(), use, str)
+    assert {one.name for one in tmp_path.iterdir()} == {*theirs, ours[1], new.name}
 
 
 def test_replay_of_something_else_is_refused(repo: Path, tmp_path: Path, cli: Cli) -> None:
