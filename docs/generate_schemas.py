@@ -123,7 +123,7 @@ class Capacity(TypedDict):
     a_job: Reading
     cached_share: float | None
     readings_at_once: int
-    jobs_an_hour_bound: float
+    jobs_an_hour_estimate: float
     jobs_an_hour_one_at_a_time: float | None
 
 

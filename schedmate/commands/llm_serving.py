@@ -100,14 +100,14 @@ def capacity(
 ) -> None:
     """Say how many jobs an hour a GPU could read.
 
-    The ledger says what readings took; the GPU's datasheet bounds how fast that goes.
+    The ledger says what readings took; how fast that goes is estimated from the GPU's datasheet.
     """
     from schedmate.llm.serving import MOST_AT_ONCE, fit, jobs_an_hour
 
     size, device, tokens = _size(model, parameters), _device(gpu), _context(context)
     reading, jobs, seconds = _readings(since)
     room = fit(size, device.memory_bytes, gpus, tokens)
-    bound = jobs_an_hour(size, reading, room, gpus, device.peak("fp16"), device.bandwidth)
+    estimated = jobs_an_hour(size, reading, room, gpus, device.peak("fp16"), device.bandwidth)
     alone = 3600 * jobs / seconds if seconds else None
     if as_json:
         document: dict[str, Any] = {
@@ -119,7 +119,7 @@ def capacity(
             "a_job": asdict(reading),
             "cached_share": reading.cached / reading.prompt if reading.prompt else None,
             "readings_at_once": min(room.readings, MOST_AT_ONCE),
-            "jobs_an_hour_bound": bound,
+            "jobs_an_hour_estimate": estimated,
             "jobs_an_hour_one_at_a_time": alone,
         }
         typer.echo(dumps(document, indent=2))
@@ -132,10 +132,10 @@ def capacity(
     )
     if alone is not None:
         typer.echo(f"one at a time, as measured:  {alone:,.0f} jobs an hour")
-    if bound:
+    if estimated:
         typer.echo(
-            f"at most, on {gpus} x {device.name}:  {bound:,.0f} jobs an hour, "
-            f"{min(room.readings, MOST_AT_ONCE)} at once (a bound from its datasheet)"
+            f"on {gpus} x {device.name}:  about {estimated:,.0f} jobs an hour, "
+            f"{min(room.readings, MOST_AT_ONCE)} at once (an estimate from its datasheet)"
         )
     else:
         typer.echo(f"on {gpus} x {device.name}: {_too_small(size, device.memory_bytes, tokens)}")

@@ -1,8 +1,9 @@
 """What it takes to serve a model on GPUs of one's own, and how many jobs one can read then.
 
 Memory follows from published sizes: weights, and for every token in use a key and a value in each
-layer. Throughput is a bound from the GPU's datasheet, not a measurement: prompts are limited by
-arithmetic, replies by reading the weights and the cache from memory once a token.
+layer. Throughput is an estimate from the GPU's datasheet, not a measurement: prompts are limited by
+arithmetic, replies by reading weights and the cache from memory once a token. Of a mixture of
+experts, a token uses only the active parameters.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class ModelSize:
 
     name: str
     parameters: float
+    active: float
+    """Parameters that one token uses: fewer than all in a mixture of experts."""
     weight_bytes: float
     """Bytes of one weight."""
     cache_per_token: float
@@ -47,6 +50,10 @@ class ModelSize:
     def weights(self) -> float:
         """Bytes of all weights."""
         return self.parameters * self.weight_bytes
+
+    def read_by(self, at_once: int) -> float:
+        """Bytes of weights that a step reads for so many tokens, each with experts of its own."""
+        return min(self.parameters, at_once * self.active) * self.weight_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +96,16 @@ def _sized(name: str, plain: str, key: str, billions: float, table: Any) -> Mode
     weight = next(
         (size for words, size in table["weights"].items() if re.search(words, plain)), 2.0
     )
+    active = billions
     if known is not None:
-        billions, layers, heads, width = known
+        billions, layers, heads, width, *some = known
+        active = some[0] if some else billions
     else:  # a transformer with grouped queries: 12 L d^2 parameters, d = 128 L, 8 key-value heads
         layers, heads, width = round((billions * 1e9 / (12 * 128**2)) ** (1 / 3)), 8, 128
     return ModelSize(
         name=name,
         parameters=billions * 1e9,
+        active=active * 1e9,
         weight_bytes=weight,
         cache_per_token=2.0 * layers * heads * width * CACHE_BYTES,
         parser=family.get("parser"),
@@ -137,14 +147,14 @@ class Reading:
 def jobs_an_hour(
     model: ModelSize, reading: Reading, room: Fit, gpus: int, peak: float, bandwidth: float
 ) -> float:
-    """A bound on the jobs an hour that so many GPUs read, with as many at once as fit.
+    """An estimate of the jobs an hour that so many GPUs read, with as many at once as fit.
 
     `peak` [FLOP/s] and `bandwidth` [bytes/s] are one GPU's; 0 where not even one reading fits.
     """
     at_once = min(room.readings, MOST_AT_ONCE)
     if at_once < 1:
         return 0.0
-    prompts = (reading.prompt - reading.cached) * 2 * model.parameters / (EFFICIENCY * peak * gpus)
+    prompts = (reading.prompt - reading.cached) * 2 * model.active / (EFFICIENCY * peak * gpus)
     held = at_once * reading.prompt / max(1.0, reading.calls) * model.cache_per_token
-    token = (model.weights + held) / (bandwidth * gpus) / at_once
+    token = (model.read_by(at_once) + held) / (bandwidth * gpus) / at_once
     return 3600 / (prompts + reading.reply * token)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from dataclasses import replace
 
 import pytest
 from cli_runner import Cli
 
-from schedmate.llm.serving import Reading, command, fit, jobs_an_hour, model_size
+from schedmate.llm.serving import ModelSize, Reading, command, fit, jobs_an_hour, model_size
 from schedmate.llm.store import Call, Store
 from schedmate.settings import data_dir
 
@@ -65,6 +66,25 @@ def test_more_memory_or_fewer_tokens_never_carry_fewer_jobs() -> None:
     assert rates[5] > rates[2]
 
 
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-Coder-30B-A3B-Instruct"])
+def test_of_a_mixture_a_token_uses_only_some_experts(name: str) -> None:
+    model = model_size(name)
+    assert (model.parameters, model.active) == (30.5e9, 3.3e9)
+    assert model.weights == 61 * GB, "all of it is in memory"
+    assert model.read_by(2) == pytest.approx(2 * 3.3 * 2 * GB)
+    assert model.read_by(64) == model.weights, "many tokens together use every expert"
+    dense = replace(model, active=model.parameters)
+    room = fit(model, 80 * GB, 2, 32_768)
+    prompts, replies = Reading(1, 10_000, 0, 0), Reading(1, 0, 0, 1000)
+
+    def rate(one: ModelSize, reading: Reading, readings: int) -> float:
+        return jobs_an_hour(one, reading, replace(room, readings=readings), 2, 300e12, 2e12)
+
+    assert rate(model, prompts, 8) == pytest.approx(rate(dense, prompts, 8) * 30.5 / 3.3)
+    assert rate(model, replies, 1) == pytest.approx(rate(dense, replies, 1) * 30.5 / 3.3)
+    assert rate(model, replies, 64) == pytest.approx(rate(dense, replies, 64))
+
+
 def test_the_printed_command_can_be_pasted(cli: Cli) -> None:
     result = cli("llm", "serve-command", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "H100")
     assert result.code == 0
@@ -118,6 +138,8 @@ def test_capacity_counts_what_readings_took(cli: Cli) -> None:
     assert found["a_job"] == {"calls": 2.0, "prompt": 12_000, "cached": 8_000, "reply": 600}
     assert found["cached_share"] == pytest.approx(2 / 3)
     assert found["jobs_an_hour_one_at_a_time"] == pytest.approx(3600 / 4)
-    assert found["jobs_an_hour_bound"] > 900
+    assert found["jobs_an_hour_estimate"] > 900
     shown = cli("llm", "capacity", "Qwen2.5-7B", "--gpu", "H100").out
     assert "67% from the server's cache" in shown
+    assert "an estimate from its datasheet" in shown
+    assert "at most" not in shown
