@@ -87,9 +87,8 @@ def _code(policy: str) -> bytes:
             for key, module in list(sys.modules.items())
             if isinstance(module, ModuleType) and key.partition(".")[0] == name
         ]
-        found = {file for module in loaded for file in _files(module)}
-        if name == own or not any(file.is_relative_to(root) for file in found for root in _LIBRARY):
-            files |= found
+        if name == own or not any(map(_is_installed, loaded)):
+            files |= {file for module in loaded for file in _files(module)}
             left |= {_package(value) for module in loaded for value in [*vars(module).values()]}
             left -= seen
     digest = hashlib.sha256()
@@ -114,6 +113,11 @@ def _package(value: object) -> str:
     else:
         name = type(value).__module__
     return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+def _is_installed(module: ModuleType) -> bool:
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+    return any(Path(place).is_relative_to(root) for place in places for root in _LIBRARY)
 
 
 def _files(module: ModuleType) -> Iterable[Path]:
