@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.goodput.planned import PlannedAgent, Seen
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.policies.elasticflow import ElasticFlow
@@ -133,7 +134,11 @@ class Planned(Observer):
         agent.seen = Seen(agent.left(self.watch.now) or 0.0, self.watch.now, 0.0)
 
 
-def simulated(policy: ElasticFlow, rows: list[tuple[float, float, float]]) -> Any:
+def simulated(
+    policy: ElasticFlow,
+    rows: list[tuple[float, float, float]],
+    estimator: Estimator | None = None,
+) -> Any:
     """Rows of submission [s], work and deadline [s], on 8 GPUs."""
     workload = Workload.of([(at, work, 1) for at, work, _ in rows])
     for job, (_, _, deadline) in zip(workload.jobs, rows, strict=True):
@@ -141,7 +146,12 @@ def simulated(policy: ElasticFlow, rows: list[tuple[float, float, float]]) -> An
         job.terms = None if deadline == NEVER else Terms(deadline=deadline)
     physics = Planned([work for _, work, _ in rows])
     simulation = Simulation(
-        workload, policy, Cluster.parse("1x8:A40"), physics=physics, observers=[physics]
+        workload,
+        policy,
+        Cluster.parse("1x8:A40"),
+        estimator=estimator,
+        physics=physics,
+        observers=[physics],
     )
     outcome = simulation.run()
     audit(workload, simulation.cluster, outcome)
@@ -165,6 +175,50 @@ def test_with_loosened_deadlines_nobody_is_dropped() -> None:
     outcome = simulated(policy, rows)
     assert outcome.end[0] <= 3600
     assert outcome.end[1] < NEVER
+
+
+def test_who_was_refused_takes_nothing_from_who_was_promised() -> None:
+    # The second cannot be promised its deadline, which is the earlier one.
+    rows = [(0.0, 6800.0, 3120.0), (0.0, 11_200.0, 3000.0)]
+    assert simulated(ElasticFlow(interval_s=60), rows).end[1] == NEVER
+    outcome = simulated(ElasticFlow(interval_s=60, late="wait"), rows)
+    assert outcome.end[0] <= 3120
+    assert max(outcome.end) < NEVER
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(1, 5e4), st.floats(60, 2e4)), min_size=1, max_size=8),
+    st.integers(0, 4),
+    st.integers(1, 16),
+)
+def test_admission_is_by_the_shares_of_all(
+    works: list[tuple[float, float]], known: int, capacity: int
+) -> None:
+    demands = [demand(index, *one) for index, one in enumerate(works)]
+    ends = slots(300.0, max(due for _, due in works))
+    found, refused = admit(demands[:known], demands[known:], capacity, ends)
+    gone = {one.job.index for one in refused}
+    kept = [one for one in demands if one.job.index not in gone]
+    whole = shares(kept, capacity, ends)
+    assert set(found) == set(whole)
+    for index, one in whole.items():
+        other = found[index]
+        assert (one is None) == (other is None)
+        assert one is None or other is None or (one.plan == other.plan).all()
+    for one in kept[known:]:
+        assert whole[one.job.index] is not None
+
+
+def test_who_is_seen_late_is_admitted_as_others_are() -> None:
+    class Slow(Estimator):
+        def latency_s(self, job: Job) -> float:
+            return 600.0 if job.index else 0.0
+
+    rows = [(0.0, 3.8 * 3600, 3600.0), (0.0, 2000.0, 1800.0), (0.0, 14_000.0, 2000.0)]
+    outcome = simulated(ElasticFlow(interval_s=60), rows, Slow())
+    assert outcome.end[0] <= 3600
+    assert outcome.end[2] == NEVER, "it cannot end in time, and is dropped when it is first seen"
 
 
 def test_what_promises_leave_over_is_used() -> None:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
+import numpy as np
+
 from schedmate.errors import UsageError
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.planned import PlannedAgent
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.elasticflow.shares import Demand, admit, slots
+from schedmate.schedulers.policies.elasticflow.shares import Demand, admit, share, slots
 from schedmate.schedulers.policies.sia.configurations import allowed, shape_of
 from schedmate.schedulers.policies.sia.placement import Wish, capacity_of, decisions, settled
 from schedmate.schedulers.policy import Decision, Drop, Policy, View
@@ -78,30 +80,38 @@ class ElasticFlow(Policy):
     ) -> tuple[dict[int, int], list[Demand]]:
         """GPUs of each job of one GPU type by its position, and the jobs to drop."""
         due = [one for one in demands if one.deadline_s < math.inf and not one.pinned]
-        new = [one for one in due if self._is_new(one.job, view.now)]
         pinned = {one.job.index: one.held for one in demands if one.pinned}
         capacity -= sum(pinned.values())
         horizon = max((one.deadline_s for one in due), default=0.0)
         ends = slots(self.interval_s, horizon)
-        known = [one for one in due if one not in new]
-        promised, refused = admit(known, new, capacity, ends)
-        if self.late == "wait" or not view.can.drop:
-            refused = []
+        # Nothing tells who was promised something: who has had GPUs was, unless jobs that are
+        # refused may wait and use what is left over. All others ask again, after those.
+        known = [one for one in due if _has_begun(one.job)]
+        asking = [one for one in due if not _has_begun(one.job)]
+        promised, refused = admit(known, asking, capacity, ends)
+        may_drop = self.late == "drop" and view.can.drop
+        if not may_drop and any(promised[one.job.index] is None for one in known):
+            promised, _ = admit([], [*known, *asking], capacity, ends)
+        whole = capacity + sum(pinned.values())
+        refused = [one for one in refused if may_drop and self._is_hopeless(one, view, whole)]
         gone = {one.job.index for one in refused}
         rest = [one for one in demands if one.job.index not in {*gone, *pinned}]
         least: dict[int, int] = {}
         for one in rest:
-            share = promised.get(one.job.index)
-            least[one.job.index] = 0 if share is None else int(share.plan[0])
+            found = promised.get(one.job.index)
+            least[one.job.index] = 0 if found is None else int(found.plan[0])
         if not self.suspend:
             self._keep(rest, least, capacity)
         sizes = _scaled(rest, least, capacity)
         return {**sizes, **pinned}, refused
 
-    def _is_new(self, job: Job, now: float) -> bool:
-        """Whether this is the first round of a job: what was promised once is kept."""
-        began = bool(job.allocation) or job.service_s > 0
-        return not began and now - job.submit_time < self.interval_s
+    def _is_hopeless(self, one: Demand, view: View, capacity: int) -> bool:
+        """Whether a refused job is to be dropped: in its first round, or when it would be late even
+        alone. Until then it may be one that was promised its GPUs for later."""
+        if view.now - one.job.submit_time < self.interval_s:
+            return True
+        ends = slots(self.interval_s, one.deadline_s)
+        return share(one, np.full(len(ends), float(capacity)), ends) is None
 
     def _keep(self, demands: list[Demand], least: dict[int, int], capacity: int) -> None:
         """Who runs keeps GPUs to run on, before others get more than that."""
@@ -117,6 +127,10 @@ class ElasticFlow(Policy):
                 given = max([floor, *below]) if below else floor
                 excess -= least[one.job.index] - given
                 least[one.job.index] = given
+
+
+def _has_begun(job: Job) -> bool:
+    return bool(job.allocation) or job.service_s > 0
 
 
 def _scaled(demands: list[Demand], least: dict[int, int], capacity: int) -> dict[int, int]:

@@ -104,15 +104,22 @@ def share(demand: Demand, free: Floats, ends: Floats) -> Share | None:
     return None
 
 
-def shares(demands: Iterable[Demand], capacity: int, ends: Floats) -> dict[int, Share | None]:
-    """The shares of jobs by their position, by ascending deadline; None: it misses its own."""
-    free = np.full(len(ends), float(capacity))
+def shares(demands: Iterable[Demand], free: Floats | int, ends: Floats) -> dict[int, Share | None]:
+    """The shares of jobs by their position, by ascending deadline; None: it misses its own.
+
+    `free` is the number of GPUs, or how many there are in each slot.
+    """
+    left = np.zeros(len(ends)) + free
     found: dict[int, Share | None] = {}
-    for one in sorted(demands, key=lambda one: (one.deadline_s, one.job.index)):
-        found[one.job.index] = promised = share(one, free, ends)
+    for one in sorted(demands, key=_urgency):
+        found[one.job.index] = promised = share(one, left, ends)
         if promised is not None:
-            free -= promised.plan
+            left -= promised.plan
     return found
+
+
+def _urgency(one: Demand) -> tuple[float, int]:
+    return one.deadline_s, one.job.index
 
 
 def admit(
@@ -120,17 +127,29 @@ def admit(
 ) -> tuple[dict[int, Share | None], list[Demand]]:
     """Shares of all who are admitted, and the new jobs that cannot be.
 
-    A new job is admitted where it meets its deadline and makes nobody else miss one.
+    A new job is admitted where it meets its deadline and makes nobody else miss one; of several,
+    those that come first go first.
     """
     admitted = list(known)
     found = shares(admitted, capacity, ends)
     refused = []
     for one in new:
-        trial = shares([*admitted, one], capacity, ends)
-        broken = any(trial[index] is None for index, share in found.items() if share is not None)
-        if broken or trial[one.job.index] is None:
+        free = np.full(len(ends), float(capacity))
+        later = []
+        for other in admitted:
+            promised = found[other.job.index]
+            if _urgency(other) > _urgency(one):
+                later.append(other)
+            elif promised is not None:
+                free -= promised.plan
+        own = share(one, free, ends)  # later deadlines take nothing from it
+        if own is None:
             refused.append(one)
-        else:
-            admitted.append(one)
-            found = trial
+            continue
+        trial = shares(later, free - own.plan, ends)
+        if any(trial[index] is None and found[index] is not None for index in trial):
+            refused.append(one)
+            continue
+        admitted.append(one)
+        found |= {**trial, one.job.index: own}
     return found, refused
