@@ -53,7 +53,15 @@ def serve_command(
     size, device, tokens = _size(model, parameters), _device(gpu), _context(context)
     room = fit(size, device.memory_bytes, gpus, tokens)
     words = command(size, gpus, tokens)
+    if size.heads is not None and size.heads % gpus:
+        divisors = ", ".join(str(n) for n in range(1, size.heads + 1) if not size.heads % n)
+        raise UsageError(
+            f"--gpus {gpus} does not divide the {size.heads} attention heads of {model}, among "
+            f"which vLLM shares it out; these do: {divisors}."
+        )
     notes = []
+    if size.heads is None and gpus > 1:
+        notes.append("its attention heads are not known, which the GPUs have to divide")
     if size.parser is None:
         notes.append("the parser of its tool calls is not known: add --tool-call-parser")
     if not size.published:
@@ -160,6 +168,7 @@ def _readings(since: str | None) -> tuple[Any, int, float]:
         finally:
             store.close()
     answered = [one for one in calls if one["verdict"] == "ok" and one["sent"] > 0]
+    answered = [one for one in answered if one["endpoint"] != "scripted"]
     jobs = len({one["job"] for one in answered})
     if not jobs:
         raise InputError(

@@ -43,6 +43,8 @@ class ModelSize:
     """Bytes of the key-value cache for each token in use."""
     parser: str | None
     """vLLM's parser of its tool calls; None where it is not known."""
+    heads: int | None
+    """Attention heads, which the GPUs that share a model have to divide; None: not known."""
     published: bool
     """Whether the sizes are those of its config.json; else they are guessed from the parameters."""
 
@@ -109,6 +111,7 @@ def _sized(name: str, plain: str, key: str, billions: float, table: Any) -> Mode
         weight_bytes=weight,
         cache_per_token=2.0 * layers * heads * width * CACHE_BYTES,
         parser=family.get("parser"),
+        heads=family.get("heads", {}).get(key),
         published=known is not None,
     )
 

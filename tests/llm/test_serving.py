@@ -95,6 +95,16 @@ def test_the_printed_command_can_be_pasted(cli: Cli) -> None:
     assert all(line.startswith("#") for line in result.out.splitlines()[1:])
 
 
+def test_gpus_have_to_divide_the_attention_heads(cli: Cli) -> None:
+    for model, gpus in (("Qwen/Qwen2.5-72B-Instruct", "3"), ("Qwen/Qwen2.5-7B-Instruct", "8")):
+        refused = cli("llm", "serve-command", model, "--gpu", "A100-80", "--gpus", gpus)
+        assert refused.code == 2
+        assert "attention heads" in refused.err
+    assert cli("llm", "serve-command", "Qwen2.5-7B", "--gpu", "A100-80", "--gpus", "4").code == 0
+    unknown = cli("llm", "serve-command", "else-13b", "--gpu", "A100-80", "--gpus", "3")
+    assert "heads are not known" in unknown.out
+
+
 def test_what_does_not_fit_says_what_would(cli: Cli) -> None:
     result = cli("llm", "serve-command", "Llama-3.1-70B", "--gpu", "A100-80", "--json")
     found = json.loads(result.out)
