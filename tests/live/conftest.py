@@ -1,16 +1,21 @@
-"""The private Slurm, one for all tests of a process that need it."""
+"""The private Slurm, one for all tests of a process that need it; queues without Ray."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import AgentFiles
+from queues import Make, Queue
 from slurm_testbed import Testbed, missing, until
 from training_jobs import make_repository
+
+from schedmate.schedulers import registry
+from schedmate.schedulers.policy import Policy
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +61,18 @@ def blocker(slurm: Testbed) -> Iterator[str]:
     until("the blocker", 30, lambda: [job, "RUNNING"] in slurm.queue("%A %T"))
     yield job
     slurm.run("scancel", job)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Opens queues of a policy on nodes of so many GPUs, and closes them after the test."""
+    made: list[Queue] = []
+
+    def open_queue(policy: str | Callable[[], Policy], *nodes: int, **options: Any) -> Queue:
+        how = (lambda: registry.make(policy)) if isinstance(policy, str) else policy
+        made.append(Queue(tmp_path, how, *nodes, **options))
+        return made[-1]
+
+    yield open_queue
+    for one in made:
+        one.close()

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from thread_seats import ThreadBackend
 
@@ -17,10 +17,12 @@ from schedmate.schedulers.live.queue.requests import Request, StoredJob
 from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store, new_mark
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.policy import Decision, Policy, Start, View
 
 LONG_S = 300.0
 """How long to wait for what is sure to come [s]."""
+
+Make = Callable[..., "Queue"]
 
 WORK = """\
 import fcntl, os, pathlib, signal, sys, time
@@ -95,6 +97,13 @@ class Queue:
             self.queue.tick(0.02)
             assert time.monotonic() < end, (self.store.jobs(), self.store.open_runs())
 
+    def wait(self, what: Callable[[], bool]) -> None:
+        """Wait until it is so, while the queue does nothing."""
+        end = time.monotonic() + LONG_S
+        while not what():
+            time.sleep(0.02)
+            assert time.monotonic() < end
+
     def job(self, id_: int) -> StoredJob:
         found = self.store.job(id_)
         assert found is not None
@@ -123,3 +132,19 @@ class Queue:
         self.backend.pool.shutdown(wait=True)
         self.store.close()
         assert not list(self.folder.glob("*.twice"))
+
+
+class Told(Policy):
+    """Starts what fits, and then does what it is told, once."""
+
+    name: ClassVar[str] = "told"
+    next: ClassVar[Callable[[View], Sequence[Decision]] | None] = None
+
+    def decide(self, view: View) -> Sequence[Decision]:
+        if Told.next is not None:
+            decisions = list(Told.next(view))
+            if decisions:
+                Told.next = None
+                return decisions
+            return []
+        return [Start(*found) for found in view.pending.walk(view.space.place)]

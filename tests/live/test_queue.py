@@ -5,54 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import pytest
 from processes import ends
-from queues import Queue
+from queues import Make, Queue, Told
 
-from schedmate.schedulers import registry
 from schedmate.schedulers.live.queue.adapter import QueueAdapter
 from schedmate.schedulers.live.queue.runner import Order, Runner
 from schedmate.schedulers.live.queue.supervise import marked
 from schedmate.schedulers.live.queue.why import reasons, starts
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import Decision, Evict, Pack, Policy, Preempt, Resize, Start, View
-
-Make = Callable[..., Queue]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Queue] = []
-
-    def open_queue(policy: str | Callable[[], Policy], *nodes: int, **options: Any) -> Queue:
-        how = (lambda: registry.make(policy)) if isinstance(policy, str) else policy
-        made.append(Queue(tmp_path, how, *nodes, **options))
-        return made[-1]
-
-    yield open_queue
-    for one in made:
-        one.close()
-
-
-class Told(Policy):
-    """Starts what fits, and then does what it is told, once."""
-
-    name: ClassVar[str] = "told"
-    next: ClassVar[Callable[[View], Sequence[Decision]] | None] = None
-
-    def decide(self, view: View) -> Sequence[Decision]:
-        if Told.next is not None:
-            decisions = list(Told.next(view))
-            if decisions:
-                Told.next = None
-                return decisions
-            return []
-        return [Start(*found) for found in view.pending.walk(view.space.place)]
+from schedmate.schedulers.policy import Evict, Pack, Preempt, Resize
 
 
 def process_of(queue: Queue, job: int) -> int:

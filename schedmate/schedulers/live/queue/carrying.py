@@ -38,8 +38,18 @@ from schedmate.schedulers.policy import (
 )
 from schedmate.schedulers.pools import lowest
 
-STOPPED = {Preempt: "PREEMPTED", Evict: "EVICTED", Migrate: "MOVED", Resize: "RESIZED"}
 CANCEL, LIMIT, PROFILED = "CANCELLED", "TIMEOUT", "PROFILED"
+STOPPED = {
+    Preempt: "PREEMPTED",
+    Evict: "EVICTED",
+    Migrate: "MOVED",
+    Resize: "RESIZED",
+    Pack: "EVICTED",
+    Drop: CANCEL,
+}
+"""What a run ends as that a decision has stopped."""
+FINAL = (CANCEL, LIMIT)
+"""What a run is stopped for whose job is not put back."""
 LONGEST_PAUSE_S = 300.0
 
 
@@ -72,7 +82,7 @@ class Carrying:
         self._flights: dict[int, Decision] = {}
         """Decisions to start something, by run."""
         self._stops: dict[int, Decision | str] = {}
-        """Why runs were told to stop, by run."""
+        """Why runs were told to stop, by run; after a restart, the outcome that was stored."""
         self._limits: dict[int, tuple[float, str]] = {}
         self._failed_starts: dict[int, int] = {}
         self._dirty = True
@@ -146,10 +156,24 @@ class Carrying:
     def _stop(self, run: StoredRun, why: Decision | str, at_once: bool = False) -> None:
         stored = self.store.job(run.job)
         assert stored is not None
-        self._stops[run.id] = why
+        if _outcome(self._stops.get(run.id, "")) not in FINAL:  # else that is what it stays
+            self.store.stopping(run.id, _outcome(why))
+            self._stops[run.id] = why
         request = stored.request
         number, grace_s = SIGNALS[request.signal], request.grace_s
         self.seats.stop(run.id, *((SIGKILL, 0.0) if at_once else (number, grace_s)))
+
+    def stop_again(self, run: StoredRun) -> None:
+        """A run was being stopped when the queue was killed, perhaps before it was told."""
+        self._stop(run, run.stop)
+
+    def _stop_of(self, run: StoredRun) -> Decision | str | None:
+        """Why a run was told to stop; None: it was not. A job that was cancelled meanwhile is not
+        put back."""
+        stop = self._stops.get(run.id) or run.stop or None
+        stored = self.store.job(run.job)
+        cancelled = stored is not None and stored.cancelled
+        return CANCEL if cancelled and _outcome(stop or "") != LIMIT else stop
 
     def cancel(self, stored: StoredJob) -> None:
         """Somebody has cancelled a job."""
@@ -223,9 +247,10 @@ class Carrying:
 
     def _started(self, run: StoredRun, event: Started) -> None:
         assert self.board is not None
-        job, decision = self.jobs[run.job], self._flights.pop(run.id)
-        self._failed_starts.pop(job.index, None)
+        job = self.jobs[run.job]
         self.store.started(run.id, event.at)
+        decision = self._flights.pop(run.id)
+        self._failed_starts.pop(job.index, None)
         run = self.runs[job.index] = run._replace(state="running", started=event.at)
         if run.id in self._stops:
             self.carry_out(self.board.accept(decision, self._clock()))
@@ -254,19 +279,20 @@ class Carrying:
         return tuple(sorted((node, lowest(free[node], gpus)) for node, gpus in parts))
 
     def _not_started(self, run: StoredRun, why: str) -> None:
-        job, decision = self.jobs[run.job], self._flights.pop(run.id)
-        del self.runs[job.index]
-        stop = self._stops.pop(run.id, None)
+        job, decision = self.jobs[run.job], self._flights[run.id]
         now, board = self._clock(), self.board
         assert board is not None
-        if stop == CANCEL:
+        if _outcome(self._stop_of(run) or "") == CANCEL:
             self.store.ended(run.id, CANCEL, now, {}, state="CANCELLED", why="cancelled")
+            self._forget_run(run)
             self.carry_out(board.ended(job, now))
             self._forget(job)
             return
-        tries = self._failed_starts[job.index] = self._failed_starts.get(job.index, 0) + 1
+        tries = self._failed_starts.get(job.index, 0) + 1
         pause_s = min(self.options.again_s * 2.0 ** (tries - 1), LONGEST_PAUSE_S)
         self.store.ended(run.id, "REFUSED", now, {"why": why}, why=why, not_before=now + pause_s)
+        self._failed_starts[job.index] = tries
+        self._forget_run(run)
         if isinstance(decision, Migrate | Resize):
             self.carry_out(board.accept(decision, now))
             self.carry_out(board.stopped(job, now))
@@ -279,33 +305,31 @@ class Carrying:
         if why in ("lease", "runner", "supervisor"):
             self._lost(run, Lost(run.id, _LOST[why], 0.0))
             return
-        job, stop = self.jobs[run.job], self._stops.pop(run.id, None)
+        job, stop = self.jobs[run.job], self._stop_of(run)
         at = float(report.get("ended") or self._clock())
-        self._take_off(job, run, at, report)
+        use = profile_of(report.get("use"))
+        if use is not None:
+            job.profile = use
         if why == "exited" or stop is None:
             self._over(job, run, at, report)
         elif stop == PROFILED:
             self._put_back(job, run, at, report, PROFILED, profiled=True)
-            assert self.board is not None
             self._tell_stopped(job)
-            self.carry_out(self.board.profiled(job, job.profile, self._clock()))
-        elif isinstance(stop, str | Drop):
-            outcome = stop if isinstance(stop, str) else CANCEL
+            job.profiled = True
+            if self.board is not None:
+                self.carry_out(self.board.profiled(job, job.profile, self._clock()))
+        elif (outcome := _outcome(stop)) in FINAL:
             text = {LIMIT: "its time limit was reached", CANCEL: "cancelled"}[outcome]
             self._leave(job, run, at, report, outcome, text)
         else:
             self._stopped(job, run, at, report, stop)
 
-    def _take_off(self, job: Job, run: StoredRun, at: float, report: dict[str, Any]) -> None:
-        """What every end of a run has in common; the board is told by the caller."""
-        del self.runs[job.index]
+    def _forget_run(self, run: StoredRun) -> None:
+        """It has ended, and the store knows."""
+        self.runs.pop(run.job, None)
         self._limits.pop(run.id, None)
-        flight = self._flights.pop(run.id, None)
-        if flight is not None and self.board is not None:
-            self.carry_out(self.board.accept(flight, self._clock()))
-        use = profile_of(report.get("use"))
-        if use is not None:
-            job.profile = use
+        self._flights.pop(run.id, None)
+        self._stops.pop(run.id, None)
 
     def _over(self, job: Job, run: StoredRun, at: float, report: dict[str, Any]) -> None:
         """The command has ended by itself."""
@@ -333,24 +357,29 @@ class Carrying:
         self._forget(job)
 
     def _stopped(
-        self, job: Job, run: StoredRun, at: float, report: dict[str, Any], decision: Decision
+        self, job: Job, run: StoredRun, at: float, report: dict[str, Any], stop: Decision | str
     ) -> None:
-        """A decision has taken the job off its GPUs."""
-        board = self.board
-        assert board is not None
+        """A decision has taken the job off its GPUs, perhaps one of before a restart."""
+        board, outcome = self.board, _outcome(stop)
+        decided = None if board is None or isinstance(stop, str) else stop
+        if decided is not None and board is not None and decided not in board.in_flight():
+            decided = None
         counts = {
-            "preemptions": job.preemptions + isinstance(decision, Preempt),
-            "evictions": job.evictions + isinstance(decision, Evict),
+            "preemptions": job.preemptions + (outcome == STOPPED[Preempt]),
+            "evictions": job.evictions + (outcome == STOPPED[Evict]),
         }
-        self._put_back(job, run, at, report, STOPPED[type(decision)], **counts)
+        self._put_back(job, run, at, report, outcome, **counts)
         partner = job.partner
         self._tell_stopped(job)
-        if decision not in board.in_flight():
+        if board is None:
+            pass  # it waits on the board that is to come
+        elif decided is None:
+            job.preemptions, job.evictions = counts["preemptions"], counts["evictions"]
             self.carry_out(board.stopped(job, self._clock()))
-        elif isinstance(decision, Migrate | Resize):
-            self._start(job, decision, decision.allocation)
+        elif isinstance(decided, Migrate | Resize):
+            self._start(job, decided, decided.allocation)
         else:
-            self.carry_out(board.accept(decision, self._clock()))
+            self.carry_out(board.accept(decided, self._clock()))
         self._tell_unpacked(partner)
 
     def _put_back(
@@ -380,23 +409,18 @@ class Carrying:
             else dict(zip(("gpu_util", "memory_util", "memory_mb"), job.profile[:3], strict=True))
         )
         self.store.ended(run.id, outcome, at, report, service_s=service_s, profile=use, **values)
+        self._forget_run(run)
 
     def _lost(self, run: StoredRun, event: Lost) -> None:
         """The cluster has lost a run: it is started again where that is safe."""
         job, now = self.jobs[run.job], self._clock()
-        stop = self._stops.pop(run.id, None)
-        flight = self._flights.pop(run.id, None)
-        self.runs.pop(job.index, None)
-        self._limits.pop(run.id, None)
+        stop, flight = _outcome(self._stop_of(run) or ""), self._flights.get(run.id)
         stored = self.store.job(job.index)
         losses = 1 + (stored.losses if stored is not None else 0)
-        job.failures += 1
         report = {"why": event.why}
-        over = stop in (CANCEL, LIMIT) or isinstance(stop, Drop)
-        outcome = "LOST"
-        if over:
-            outcome = stop if isinstance(stop, str) else CANCEL
-        elif losses > self.options.most_losses:
+        over = stop in FINAL
+        outcome = stop if over else "LOST"
+        if not over and losses > self.options.most_losses:
             outcome, over = "NODE_FAIL", True
         partner, board = job.partner, self.board
         state = outcome if over else "PENDING"
@@ -411,6 +435,7 @@ class Carrying:
             why=event.why,
             not_before=event.safe_at,
         )
+        job.failures += 1
         if board is not None:
             if flight is not None and isinstance(flight, Migrate | Resize):
                 self.carry_out(board.accept(flight, now))
@@ -454,6 +479,11 @@ class Carrying:
         if partner is not None and partner.allocation:
             for observer in self.observers:
                 observer.unpacked(partner)
+
+
+def _outcome(stop: Decision | str) -> str:
+    """What a run ends as that was stopped for this."""
+    return stop if isinstance(stop, str) else STOPPED[type(stop)]
 
 
 _LOST = {

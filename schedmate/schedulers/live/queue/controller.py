@@ -104,7 +104,10 @@ class Controller(Carrying):
         self.seats.stray({run.id for run in self.runs.values()})
         self._change = self.store.last_change()
         for stored in self.store.jobs():
-            if stored.id not in self.jobs:
+            if stored.cancelled:
+                self._know(stored)
+                self.cancel(stored)
+            elif stored.id not in self.jobs:
                 self._arrive(stored)
 
     def tick(self, timeout_s: float) -> None:
@@ -228,6 +231,8 @@ class Controller(Carrying):
             host = hosts[0] if hosts and hosts[0].allocation else None
             self._place(job, where, at, host)
         self.watch_over(job, run)
+        if run.stop:
+            self.stop_again(run)
 
     def _look_for(self, run: StoredRun) -> None:
         """A run that is on no seat: it has ended meanwhile, or was lost."""

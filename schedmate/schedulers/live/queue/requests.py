@@ -115,3 +115,5 @@ class StoredRun(NamedTuple):
     """COMPLETED, FAILED, TIMEOUT, CANCELLED, NODE_FAIL: the last of a submission; else PREEMPTED,
     EVICTED, PROFILED, RESIZED, LOST, REFUSED."""
     report: dict[str, Any]
+    stop: str
+    """The outcome for which it was told to stop; empty: it was not."""

@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS runs (
     started REAL,
     ended REAL,
     outcome TEXT NOT NULL DEFAULT '',
-    report TEXT NOT NULL DEFAULT '{}'
+    report TEXT NOT NULL DEFAULT '{}',
+    stop TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS runs_by_job ON runs (job);
 CREATE INDEX IF NOT EXISTS runs_by_end ON runs (ended);

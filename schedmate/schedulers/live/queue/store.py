@@ -46,6 +46,7 @@ class Store:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(files(__package__).joinpath("schema.sql").read_text("utf-8"))
+            self._upgrade()
         except (sqlite3.Error, OSError) as error:
             raise InputError(f"cannot open the queue's file {path}: {error}.") from None
 
@@ -54,6 +55,13 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _upgrade(self) -> None:
+        """Files of before runs kept why they were stopped lack that column."""
+        names = {row[1] for row in self._db.execute("PRAGMA table_info(runs)")}
+        if "stop" not in names:
+            with self._db:
+                self._db.execute("ALTER TABLE runs ADD COLUMN stop TEXT NOT NULL DEFAULT ''")
 
     def close(self) -> None:
         """Close the file."""
@@ -188,6 +196,11 @@ class Store:
                 "WHERE id = (SELECT job FROM runs WHERE id = ?)",
                 (run,),
             )
+
+    def stopping(self, run: int, outcome: str) -> None:
+        """It is about to be told to stop, and will have ended with this outcome."""
+        with self.writing():
+            self._db.execute("UPDATE runs SET stop = ? WHERE id = ?", (outcome, run))
 
     def ended(
         self, run: int, outcome: str, at: float, report: dict[str, Any], **values: Any
