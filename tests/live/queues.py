@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from schedmate.jobs import JobSpec, LaunchConfig
 from schedmate.schedulers.live.queue.controller import Controller
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.requests import Request, StoredJob
+from schedmate.schedulers.live.queue.runner import Order, Runner
 from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store, new_mark
 from schedmate.schedulers.observer import Observer
@@ -148,3 +150,22 @@ class Told(Policy):
                 return decisions
             return []
         return [Start(*found) for found in view.pending.walk(view.space.place)]
+
+
+def order(folder: Path, run: int, command: str, lease_s: float = 60.0) -> Order:
+    return Order(
+        *(run, 0, "a-job", command, str(folder), {"PATH": os.environ["PATH"]}),
+        *(str(folder / f"log{run}"), str(folder / f"report{run}"), str(folder / "claims"), lease_s),
+    )
+
+
+def until_news(runner: Runner, *, beat: bool = True) -> list[Any]:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if beat and (found := runner.wait(0.1)):
+            return found
+        if not beat:
+            with runner._lock:
+                runner._lock.wait_for(lambda: bool(runner._ended), 60)
+                return list(runner._ended.values())
+    return []

@@ -6,13 +6,12 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 from processes import ends
-from queues import Make, Queue, Told
+from queues import Make, Queue, Told, order, until_news
 
 from schedmate.schedulers.live.queue.adapter import QueueAdapter
-from schedmate.schedulers.live.queue.runner import Order, Runner
+from schedmate.schedulers.live.queue.runner import Runner
 from schedmate.schedulers.live.queue.supervise import marked
 from schedmate.schedulers.live.queue.why import reasons, starts
 from schedmate.schedulers.model import Job
@@ -312,13 +311,6 @@ def test_a_log_that_is_gone_hurts_nobody(make: Make) -> None:
     assert queue.over(job) == ["COMPLETED"]
 
 
-def order(folder: Path, run: int, command: str, lease_s: float = 60.0) -> Order:
-    return Order(
-        *(run, 0, "a-job", command, str(folder), {"PATH": os.environ["PATH"]}),
-        *(str(folder / f"log{run}"), str(folder / f"report{run}"), str(folder / "claims"), lease_s),
-    )
-
-
 def test_a_command_ends_when_nobody_asks_after_it(tmp_path: Path) -> None:
     runner = Runner(["0"], ())
     runner.start(order(tmp_path, 1, "exec sleep 1000", lease_s=0.5))
@@ -333,18 +325,6 @@ def test_a_command_lives_for_as_long_as_somebody_asks(tmp_path: Path) -> None:
     (news,) = until_news(runner)
     assert news.report["exit_code"] == 0
     assert runner.wait(0.0) == [news]  # said again until it was heard
-
-
-def until_news(runner: Runner, *, beat: bool = True) -> list[Any]:
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        if beat and (found := runner.wait(0.1)):
-            return found
-        if not beat:
-            with runner._lock:
-                runner._lock.wait_for(lambda: bool(runner._ended), 60)
-                return list(runner._ended.values())
-    return []
 
 
 def test_a_second_copy_of_a_job_ends_the_first_or_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from threading import Event
 from typing import Any
 
 from schedmate.schedulers.live.queue.backend import NodeSeen, SeatDeadError, SeatMethodError
@@ -23,6 +24,8 @@ class ThreadBackend:
         """Whose answer each is: of a runner that is dead there is none."""
         self.pool = ThreadPoolExecutor(32)
         self.created = 0
+        self.gates: dict[str, Event] = {}
+        """Calls of a method get to their runner only once its gate is open."""
 
     def nodes(self) -> list[NodeSeen]:
         return list(self.alive)
@@ -40,7 +43,14 @@ class ThreadBackend:
         return dict(self.runners)
 
     def call(self, handle: Any, method: str, *arguments: Any) -> Future[Any]:
-        future = self.pool.submit(getattr(handle, method), *arguments)
+        gate = self.gates.get(method)
+
+        def called() -> Any:
+            if gate is not None:
+                gate.wait()
+            return getattr(handle, method)(*arguments)
+
+        future = self.pool.submit(called)
         self.asked[future] = id(handle)
         return future
 

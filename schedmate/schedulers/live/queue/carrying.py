@@ -26,6 +26,7 @@ from schedmate.schedulers.live.queue.store import Store
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.policy import (
+    NEVER,
     Decision,
     Drop,
     Evict,
@@ -216,6 +217,16 @@ class Carrying:
         if self.board is not None:
             self.carry_out(self.board.withdraw(job, self._clock()))
 
+    def _waits_until(self, job: Job, until: float) -> float:
+        """When a job that is put back may start: never, if it was held while it ran."""
+        stored = self.store.job(job.index)
+        return NEVER if stored is not None and stored.held else until
+
+    def _keep_held(self, job: Job) -> None:
+        """A job that waits again stays out if it was held while it ran."""
+        if self._waits_until(job, 0.0) == NEVER:
+            self.leave_out(job, NEVER)
+
     def let_in(self, job: Job) -> None:
         """It does from now on."""
         self._dirty = True
@@ -260,8 +271,10 @@ class Carrying:
             allocation = self._allocation_of(run)
             self.carry_out(self.board.refuse(decision, "the partner has left", self._clock()))
             self.board.withdraw(job, self._clock())
-            if not self.board.resume(job, allocation, self._clock(), event.at):
-                self.board.rejoin(job, self._clock())
+            free = allocation is not None and self.board.resume(
+                job, allocation, self._clock(), event.at
+            )
+            if not free:  # they are somebody else's by now; it waits again once it has ended
                 self._stop(run, decision, at_once=True)
                 return
         else:
@@ -272,10 +285,13 @@ class Carrying:
     def _runs_alone(self, job: Job) -> bool:
         return bool(job.allocation) and job.partner is None
 
-    def _allocation_of(self, run: StoredRun) -> Allocation:
+    def _allocation_of(self, run: StoredRun) -> Allocation | None:
+        """As many GPUs of the nodes of a run; None: so many are not free."""
         assert self.board is not None
         free = self.board.view.space.free
-        parts = [(self.places[place.node], int(place.gpus)) for place in run.places]
+        parts = [(self.places[place.node], max(1, int(place.gpus))) for place in run.places]
+        if any(free[node].bit_count() < gpus for node, gpus in parts):
+            return None
         return tuple(sorted((node, lowest(free[node], gpus)) for node, gpus in parts))
 
     def _not_started(self, run: StoredRun, why: str) -> None:
@@ -298,7 +314,7 @@ class Carrying:
             self.carry_out(board.stopped(job, now))
         else:
             self.carry_out(board.refuse(decision, why, now))
-        self.leave_out(job, now + pause_s)
+        self.leave_out(job, self._waits_until(job, now + pause_s))
 
     def _ended(self, run: StoredRun, report: dict[str, Any]) -> None:
         why = report.get("why")
@@ -318,6 +334,7 @@ class Carrying:
             job.profiled = True
             if self.board is not None:
                 self.carry_out(self.board.profiled(job, job.profile, self._clock()))
+            self._keep_held(job)
         elif (outcome := _outcome(stop)) in FINAL:
             text = {LIMIT: "its time limit was reached", CANCEL: "cancelled"}[outcome]
             self._leave(job, run, at, report, outcome, text)
@@ -380,6 +397,8 @@ class Carrying:
             self._start(job, decided, decided.allocation)
         else:
             self.carry_out(board.accept(decided, self._clock()))
+        if job.index not in self.runs:
+            self._keep_held(job)
         self._tell_unpacked(partner)
 
     def _put_back(
@@ -447,8 +466,8 @@ class Carrying:
         self._tell_unpacked(partner)
         if over:
             self._forget(job)
-        elif event.safe_at > now:
-            self._outside[job.index] = event.safe_at
+        elif (until := self._waits_until(job, event.safe_at)) > now:
+            self._outside[job.index] = until
         else:
             self.let_in(job)
 

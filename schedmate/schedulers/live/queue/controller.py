@@ -8,6 +8,7 @@ the two together.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -18,7 +19,7 @@ from schedmate.schedulers.live.queue.carrying import Carrying
 from schedmate.schedulers.live.queue.jobs import job_of, profile_of
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.requests import OVER, StoredJob, StoredRun
-from schedmate.schedulers.live.queue.seats import Seats
+from schedmate.schedulers.live.queue.seats import Event, Seats
 from schedmate.schedulers.live.queue.store import Store
 from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
 from schedmate.schedulers.observer import Observer
@@ -53,6 +54,7 @@ class Controller(Carrying):
         self._forecasts = forecasts
         self._change = 0
         self._counted = 0
+        self._events: deque[Event] = deque()
         self._drains: set[str] = set()
         self._looked = self._measure_at = 0.0
         self._round = 0.0
@@ -112,8 +114,10 @@ class Controller(Carrying):
 
     def tick(self, timeout_s: float) -> None:
         """Handle what has happened, wait for something at most so long [s], and decide."""
-        for event in self.seats.poll(timeout_s):
-            self.handle(event)
+        self._events.extend(self.seats.poll(0.0 if self._events else timeout_s))
+        while self._events:
+            self.handle(self._events[0])
+            self._events.popleft()  # only now: what could not be handled is tried again
         if time.monotonic() - self._looked >= LOOK_S:
             self._looked = time.monotonic()
             self._see_nodes()
@@ -265,6 +269,8 @@ class Controller(Carrying):
                     self._outside.pop(stored.id, None)
                     if stored.held:
                         self.leave_out(before, NEVER)
+                    elif stored.not_before > self.now:
+                        self._outside[stored.id] = stored.not_before
                     else:
                         self.let_in(before)
 

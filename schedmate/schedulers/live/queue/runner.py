@@ -58,7 +58,7 @@ class News(NamedTuple):
     rank: int
     report: dict[str, Any]
     """`exit_code`, `signal`, `why` (exited, told, lease, runner), `started`, `ended` [s since
-    epoch], `left`: processes that could not be killed; `use`: means of what was measured."""
+    epoch], `use`: means of what was measured."""
 
 
 class Runner:
@@ -70,6 +70,8 @@ class Runner:
         self._meter = Meter(meter, self.gpus)
         self._running: dict[int, _Running] = {}
         self._ended: dict[tuple[int, int], News] = {}
+        self._stopped_early: set[int] = set()
+        """Runs that were told to stop before their order came: calls may overtake each other."""
         self._lock = threading.Condition()
 
     def describe(self) -> dict[str, Any]:
@@ -87,6 +89,8 @@ class Runner:
             self._beat()
             known = self._running.get(order.run)
             if known is None:
+                if order.run in self._stopped_early:
+                    return {"refused": "it was told to stop"}
                 known = _Running(order, self.gpus)
                 if known.refused:
                     return {"refused": known.refused}
@@ -110,9 +114,12 @@ class Runner:
     def stop(self, run: int, number: int = signal.SIGTERM, grace_s: float = 0.0) -> None:
         """Send a signal to the processes of a run, and kill them after the grace time [s]."""
         self._beat()
-        known = self._running.get(run)
-        if known is not None:
-            known.say(f"stop {int(number)} {grace_s}")
+        with self._lock:  # one that is being started is known afterwards
+            known = self._running.get(run)
+            if known is not None:
+                known.say(f"stop {int(number)} {grace_s}")
+            elif not any(one == run for one, _ in self._ended):
+                self._stopped_early.add(run)
 
     def use(self, run: int) -> dict[str, float] | None:
         """Means of what was measured while a run had the GPUs to itself; see `Meter`."""
@@ -195,8 +202,10 @@ class _Running:
         said = self._process.stdout.readline()
         self._process.wait()
         if not said:
-            # the supervisor was killed, and the command with it; what that started may live on
-            supervise.kill_marked(self.order.mark)
+            # the supervisor was killed, and the command with it; what that started may live on, and
+            # for as long as it does the lock and the GPUs are its own
+            while supervise.kill_marked(self.order.mark):
+                pass
         self._held.close()
         self._process.stdout.close()
         with suppress(OSError):

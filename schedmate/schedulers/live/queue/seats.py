@@ -97,7 +97,8 @@ class _Gang:
     gone: dict[int, str] = field(default_factory=dict)
     refused: str = ""
     safe_at: float = 0.0
-    told: bool = False
+    stop: tuple[int, float] | None = None
+    """The signal and the grace time [s] with which it was told to stop."""
 
     @property
     def over(self) -> bool:
@@ -205,7 +206,7 @@ class Seats:
         gang = self._gangs.get(run)
         if gang is None:
             return
-        gang.told = True
+        gang.stop = (number, grace_s)
         if not gang.sent:
             self._close(gang, NotStarted(run, "it was told to stop"))
             return
@@ -297,10 +298,12 @@ class Seats:
             self._lose(seat, "its node is gone")
         elif now - seat.silent_since > SILENT_S or kind == "describe":
             self._lose(seat, f"the runner does not answer: {why}", certain=False)
-        elif kind == "start" and run in self._gangs:
-            # The same order twice is one.
-            gang = self._gangs[run]
-            self._call("start", seat, run, gang.orders[gang.seats.index(seat)])
+        elif kind in ("start", "stop") and (gang := self._gangs.get(run)) is not None:
+            # The same order twice is one, and so is the same stop.
+            if kind == "start":
+                self._call("start", seat, run, gang.orders[gang.seats.index(seat)])
+            elif gang.stop is not None:
+                self._call("stop", seat, run, run, *gang.stop)
 
     # -- gangs ---------------------------------------------------------------
 
@@ -338,6 +341,8 @@ class Seats:
             gang.ended[rank] = {}
         else:
             gang.started[rank] = answer["started"]
+            if gang.stop is not None and rank not in gang.ended:
+                self._call("stop", seat, run, run, *gang.stop)
         if len(gang.started) == len(gang.seats):
             self._events.append(Started(run, max(gang.started.values())))
             if gang.over:
@@ -358,11 +363,11 @@ class Seats:
             self._conclude(gang)
 
     def _end_rest(self, gang: _Gang) -> None:
-        if not gang.told:
-            gang.told = True
+        if gang.stop is None:
+            gang.stop = (SIGTERM, GANG_GRACE_S)
             for rank, seat in enumerate(gang.seats):
                 if rank not in gang.ended and rank not in gang.gone:
-                    self._call("stop", seat, gang.run, gang.run, SIGTERM, GANG_GRACE_S)
+                    self._call("stop", seat, gang.run, gang.run, *gang.stop)
         if gang.over and (len(gang.started) == len(gang.seats) or gang.refused or gang.gone):
             self._conclude(gang)
 

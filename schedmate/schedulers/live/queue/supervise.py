@@ -140,7 +140,8 @@ class _Supervisor:
             if ended in ready:
                 status = os.waitpid(pid, 0)[1]
         self._signal(pid, signal.SIGKILL)
-        left = kill_marked(str(self.order["mark"]))
+        while kill_marked(str(self.order["mark"])):  # one in the kernel: it keeps lock and GPUs
+            self._ignore()
         code = os.waitstatus_to_exitcode(status)
         report = {
             "exit_code": code if code >= 0 else None,
@@ -148,7 +149,6 @@ class _Supervisor:
             "why": self.why,
             "started": started,
             "ended": time.time(),
-            "left": left,
         }
         place = Path(str(self.order["report"]))
         part = place.with_name(place.name + ".part")
@@ -173,6 +173,11 @@ class _Supervisor:
                     self.why = "told"
                     self._signal(pid, int(words[0]))
                 self.kill_at = min(self.kill_at, time.monotonic() + float(words[1]))
+
+    def _ignore(self) -> None:
+        """What is said to a command that has ended, so that whoever says it need not wait."""
+        while self.listens and select.select([0], [], [], 0.0)[0]:
+            self.listens = bool(os.read(0, 1 << 16))
 
     def _signal(self, group: int, number: int) -> None:
         with contextlib.suppress(OSError):
