@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from schedmate.commands.log_text import LogText
 from schedmate.commands.options import JsonOption, PlainOption
 from schedmate.commands.ray_client import DEFAULT, AddressOption, Client, NameOption
 from schedmate.commands.ray_up import down, up
 from schedmate.errors import InputError, UsageError
-from schedmate.plain import dumps
+from schedmate.plain import MOST_GPUS, dumps
 from schedmate.terminal import say
 
 if TYPE_CHECKING:
@@ -155,9 +156,11 @@ def _request(
         user: str | None = getuser()
     except (OSError, KeyError):
         user = None
-    launch = LaunchConfig(gpus=max(1, int(gpus)), gpu_type=gpu_type, time_limit_s=limit_s)
-    spec = JobSpec(repo=str(repo), command=command, launch=launch, name=job_name, user=user)
+    if not gpus <= MOST_GPUS:
+        raise UsageError(f"--gpus {gpus:g}: a number up to {MOST_GPUS:,}.")
     try:
+        launch = LaunchConfig(gpus=max(1, int(gpus)), gpu_type=gpu_type, time_limit_s=limit_s)
+        spec = JobSpec(repo=str(repo), command=command, launch=launch, name=job_name, user=user)
         return Request(
             spec=spec,
             gpus=gpus,
@@ -216,7 +219,7 @@ def logs(
     if follow:
         _follow(client, job, run, rank)
         return
-    offset = 0
+    offset, shown = 0, LogText(sys.stdout)
     while True:
         part = _part(client, job, run, rank, offset)
         if part["run"] is None:
@@ -224,17 +227,18 @@ def logs(
         if "error" in part:
             raise InputError(f"the log {part['path']} cannot be read: {part['error']}.")
         if not part["text"]:
+            shown.end()
             return
-        _write(part["text"])
+        shown.write(part["text"])
         offset = part["next"]
 
 
 def _follow(client: Client, job: int, run: int | None, rank: int) -> None:
     """Print a log as it grows; the next run of the job goes on where the last has ended."""
-    shown, offset = run, 0
+    shown, offset, text = run, 0, LogText(sys.stdout)
     while True:
         part = _part(client, job, shown, rank, offset)
-        _write(part["text"])
+        text.write(part["text"])
         offset = part["next"]
         if part["text"]:
             continue
@@ -242,9 +246,11 @@ def _follow(client: Client, job: int, run: int | None, rank: int) -> None:
         if part["run"] is not None and shown is None:
             shown = part["run"]
         elif later and part.get("ended"):
+            text.end()
             shown, offset = (shown or 0) + 1, 0
             say(f"job {job} runs again")
         elif part["over"] or (run is not None and part.get("ended")):
+            text.end()
             return
         else:
             time.sleep(FOLLOW_S)
@@ -255,17 +261,6 @@ def _part(client: Client, job: int, run: int | None, rank: int, offset: int) -> 
     if not part["job"]:
         raise InputError(f"there is no job {job}; `schedmate ray queue --ended 20` lists them.")
     return part
-
-
-def _write(text: bytes) -> None:
-    sys.stdout.write(_printable(text.decode("utf-8", "replace")))
-    sys.stdout.flush()
-
-
-def _printable(text: str) -> str:
-    from schedmate.terminal import strip_escapes
-
-    return strip_escapes(text) if sys.stdout.isatty() else text
 
 
 def _change(what: str, done: str, jobs: list[int], address: str | None, name: str) -> None:
@@ -289,7 +284,7 @@ def cancel(jobs: JobsArgument, address: AddressOption = None, name: NameOption =
 
 @app.command()
 def hold(jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT) -> None:
-    """Keep waiting jobs from starting."""
+    """Keep waiting jobs from starting; one that runs goes on, but is not started again."""
     _change("hold", "held", jobs, address, name)
 
 

@@ -40,6 +40,8 @@ DIAGNOSIS_S = 300.0
 """How long a failed job's logs are read at most; nothing waits for that [s]."""
 LONGEST_LOG = 1 << 20
 """Bytes of a log that one call gives."""
+ADVISE_AGAIN_S = 10.0
+"""After which the thread that estimates begins anew when it has failed [s]."""
 ANSWER_S = 20.0
 """How long a client waits for the thread that schedules [s]."""
 
@@ -118,14 +120,16 @@ class Service:
     # -- the two threads -----------------------------------------------------------
 
     def _schedule(self) -> None:
-        self.queue.recover()
+        recovered = False
         while not self._ends.is_set():
             try:
+                if not recovered:
+                    self.queue.recover()
+                    recovered = True
                 self.queue.tick(TICK_S)
             except Exception as error:  # noqa: BLE001 - one bad step ends no queue
                 # the next step may do: what is stored and what runs is unharmed
-                _log.exception("a step of the queue has failed")
-                self.problems = [*self.problems, f"{type(error).__name__}: {error}"][-20:]
+                self._failed("a step of the queue", error)
                 self._ends.wait(1.0)
             self._nodes = list(self.queue.seats.alive())
             asked, self._asked = self._asked, []
@@ -134,6 +138,21 @@ class Service:
                 done.set()
 
     def _advise(self) -> None:
+        while not self._ends.is_set():
+            try:
+                self._watch()
+                return
+            except Exception as error:  # noqa: BLE001 - the queue goes on without advice, and says so
+                self._failed("what estimates jobs and looks into failures", error)
+                self._ends.wait(ADVISE_AGAIN_S)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        _log.error("%s has failed", what, exc_info=error)
+        problem = f"{type(error).__name__}: {error}"
+        self.problems = [*(one for one in self.problems if one != problem), problem][-20:]
+
+    def _watch(self) -> None:
+        """Look at the jobs until the queue ends."""
         setup, state = self.setup, Path(self.setup.state)
         adapter = QueueAdapter(self.store, setup.name, lambda: self._nodes)
         configuration = load_recovery(setup.recovery, state, setup.name, restart=setup.restart)

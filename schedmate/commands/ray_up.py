@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from schedmate.commands.ray_service import Setup
 
 
+LEAST_LEASE_S = 15.0
+"""Three times as long as a call of the queue waits for news (`seats.WAIT_S`) [s]."""
+
+
 def up(
     policy: Annotated[
         str,
@@ -83,7 +87,7 @@ def up(
         str,
         typer.Option(
             help="A job whose node cannot be reached ends by itself after this time, and is "
-            "started elsewhere then."
+            "started elsewhere then; 15s or more."
         ),
     ] = "60s",
     address: AddressOption = None,
@@ -99,21 +103,26 @@ def up(
 
       schedmate ray up --local 2x4 --policy lucid+schedmate
     """
+    from schedmate.commands.ray_recovery import load_recovery
     from schedmate.durations import parse_duration
-    from schedmate.recovery.configuration import load_configuration
     from schedmate.schedulers import registry
     from schedmate.schedulers.live.ray.backend import prepare
     from schedmate.settings import data_dir
 
+    lease_s = parse_duration(lease)
+    if lease_s < LEAST_LEASE_S:
+        raise UsageError(
+            f"--lease {lease}: {LEAST_LEASE_S:g} s at least; the queue is heard of every few "
+            "seconds, and jobs would end between two times."
+        )
     prepare()
     registry.make(policy)
-    if recovery is not None:
-        load_configuration(recovery)
     if local is not None and address is not None:
         raise UsageError("--local starts a cluster, --address names one: choose.")
     if not name.replace("-", "").isalnum():
         raise UsageError(f"--name {name}: letters, digits and - only.")
     folder = (data_dir() / "ray" / name if state is None else state).absolute()
+    load_recovery(None if recovery is None else str(recovery), folder, name, restart=restart)
     from schedmate.commands.ray_service import Setup
 
     setup = Setup(
@@ -126,7 +135,7 @@ def up(
         restart=restart,
         estimate=estimate,
         meter=None if meter is None else tuple(shlex.split(meter)),
-        lease_s=parse_duration(lease),
+        lease_s=lease_s,
     )
     if local is not None:
         _local(local, setup)

@@ -13,6 +13,7 @@ from thread_seats import ThreadBackend
 from schedmate.commands.ray_service import Service, Setup
 from schedmate.jobs import JobSpec, LaunchConfig
 from schedmate.schedulers.live.queue.document import QueueDocument
+from schedmate.schedulers.live.queue.orders import report_of
 from schedmate.schedulers.live.queue.requests import Request
 from schedmate.schedulers.live.queue.store import new_mark
 from schedmate.schedulers.live.record import Record
@@ -109,3 +110,29 @@ def test_what_clients_see(opened: Open, tmp_path: Path) -> None:
     part = service.log(first, None, 0, 0)
     assert part["text"] == b"hello\n"
     assert part["over"]
+
+
+def test_a_thread_that_fails_says_so_and_the_queue_goes_on(opened: Open, tmp_path: Path) -> None:
+    rules = tmp_path / "recovery.yaml"
+    rules.write_text("version: 1\ncluster: another\n")
+    service = opened("fifo", 1, estimate=False, recovery=str(rules))
+    wait(lambda: any("another" in one for one in service.look()["problems"]))
+    job = submit(service, tmp_path, "true")
+    wait(lambda: state_of(service, job) == "COMPLETED")
+
+
+def test_a_report_that_is_none_is_a_loss(opened: Open, tmp_path: Path) -> None:
+    first = opened("fifo", 1, estimate=False, lease_s=1.0)
+    job = submit(first, tmp_path, "[ $SCHEDMATE_RUN = 1 ] || exec sleep 1000")
+    wait(lambda: state_of(first, job) == "RUNNING")
+    first._ends.set()
+    for thread in first._threads:
+        thread.join()
+    (run,) = first.store.runs_of(job)
+    first.queue.seats.close()
+    report = report_of(run, 0)
+    wait(report.exists)
+    report.write_text("[1]")
+    second = opened("fifo", 1, estimate=False, lease_s=1.0)
+    wait(lambda: state_of(second, job) == "COMPLETED")
+    assert [one.outcome for one in second.store.runs_of(job)] == ["LOST", "COMPLETED"]

@@ -479,7 +479,7 @@ class Carrying:
                 reports.append(json.loads(report_of(run, rank).read_text()))
             except (OSError, ValueError):
                 reports.append(None)
-        known = [one for one in reports if one is not None]
+        known = [one for one in reports if isinstance(one, dict)]
         if len(known) == len(reports):
             failed = [one for one in known if one.get("exit_code") != 0]
             started = run.started or known[0].get("started") or run.decided

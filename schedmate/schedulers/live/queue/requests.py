@@ -49,6 +49,11 @@ class Request(BaseModel):
             raise ValueError("an elastic job needs 1 <= min_gpus <= gpus <= max_gpus")
         if "\0" in self.spec.command or any("\0" in one for one in self.env.values()):
             raise ValueError("a command has no NUL characters")
+        texts = (self.spec.command, self.spec.repo, self.spec.name, self.checkpoints, *self.env)
+        try:
+            "".join(one or "" for one in (*texts, *self.env.values())).encode()
+        except UnicodeEncodeError:
+            raise ValueError("what is submitted must be UTF-8") from None
         return self
 
 

@@ -1,0 +1,60 @@
+"""What the commands of `schedmate ray` do before they ask a cluster, and with what it answers."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from cli_runner import Cli
+
+from schedmate.commands.log_text import LONGEST, LogText
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+LOG = "\x1b[1;31mr\u00e9d\x1b[0m \x1b]0;title\x07x \x1b]8;;u\x1b\\link\x1b(B \u4e16\n"
+
+
+@pytest.mark.parametrize("at", range(1, len(LOG.encode())))
+def test_escape_sequences_and_characters_may_be_split(at: int) -> None:
+    screen, file = Terminal(), io.StringIO()
+    for stream in (screen, file):
+        text = LogText(stream)
+        text.write(LOG.encode()[:at])
+        text.write(LOG.encode()[at:])
+        text.end()
+    assert screen.getvalue() == "r\u00e9d x link \u4e16\n"
+    assert file.getvalue() == LOG
+
+
+def test_an_escape_sequence_without_an_end_holds_nothing_up() -> None:
+    screen = Terminal()
+    text = LogText(screen)
+    text.write(b"a\x1b]" + b"0" * LONGEST)
+    text.write(b"b\n\x1b[3")
+    text.end()
+    assert screen.getvalue() == "ab\n"
+
+
+@pytest.mark.parametrize("gpus", ["inf", "nan", "1e30", "3000000000", "1.5"])
+def test_numbers_of_gpus_that_no_cluster_has(cli: Cli, gpus: str) -> None:
+    found = cli("ray", "submit", ".", "-c", "true", "--gpus", gpus)
+    assert found.code == 2
+    assert "gpus" in found.err.lower()
+    assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("words", [("-c", "echo \udcff"), ("-c", "true", "--env", "A=\udcff")])
+def test_what_is_no_utf_8_is_not_submitted(cli: Cli, words: tuple[str, ...]) -> None:
+    found = cli("ray", "submit", ".", *words)
+    assert found.code == 2
+    assert "UTF-8" in found.err
+
+
+def test_a_lease_that_is_shorter_than_the_time_between_two_beats(cli: Cli) -> None:
+    found = cli("ray", "up", "--local", "1x1", "--lease", "5s")
+    assert found.code == 2
+    assert "15 s at least" in found.err
