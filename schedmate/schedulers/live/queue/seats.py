@@ -365,8 +365,8 @@ class Seats:
     def _end_rest(self, gang: _Gang) -> None:
         if gang.stop is None:
             gang.stop = (SIGTERM, GANG_GRACE_S)
-            for rank, seat in enumerate(gang.seats):
-                if rank not in gang.ended and rank not in gang.gone:
+            for rank, seat in enumerate(gang.seats):  # the others as soon as they have started
+                if rank in gang.started and rank not in gang.ended and rank not in gang.gone:
                     self._call("stop", seat, gang.run, gang.run, *gang.stop)
         if gang.over and (len(gang.started) == len(gang.seats) or gang.refused or gang.gone):
             self._conclude(gang)
