@@ -50,10 +50,19 @@ def test_jobs_run_on_gpus_of_their_own_and_leave_logs(make: Make) -> None:
     assert queue.job(jobs[0]).state == "RUNNING"
 
 
-def test_a_job_on_several_nodes_ends_when_one_of_its_commands_fails(make: Make) -> None:
+def test_a_job_on_several_nodes_ends_when_one_of_its_commands_fails(
+    make: Make, tmp_path: Path
+) -> None:
     queue = make("fifo", 2, 2)
-    job = queue.submit("echo $SCHEDMATE_NODE_RANK of $SCHEDMATE_NNODES; if [ $SCHEDMATE_NODE_RANK "
-                       "= 1 ]; then exit 3; fi; exec sleep 1000", gpus=4)  # fmt: skip
+    said = tmp_path / "said"
+    job = queue.submit(
+        "echo $SCHEDMATE_NODE_RANK of $SCHEDMATE_NNODES\n"
+        "if [ $SCHEDMATE_NODE_RANK = 1 ]; then\n"
+        f"  until [ -e {said} ]; do sleep 0.05; done; exit 3\n"
+        "fi\n"
+        f"touch {said}; exec sleep 1000",
+        gpus=4,
+    )
     assert queue.over(job) == ["FAILED"]
     assert queue.job(job).why == "exit code 3"
     assert [queue.text(job, rank=rank) for rank in (0, 1)] == ["0 of 2\n", "1 of 2\n"]
