@@ -28,7 +28,7 @@ from schedmate.agent.fields import (
     outside,
     task,
 )
-from schedmate.agent.fields.candidates import Candidate, Setting, leaves, normal
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting, leaves, normal
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.objects import Instance
 from schedmate.agent.interp.program import follow, follow_config
@@ -45,7 +45,7 @@ MAX_TEXT = 300
 
 _MAY_BE_MORE = 0.6
 """Most confidence in what was read of a program that was not followed to its end."""
-_GIVEN = frozenset({"command", "launch", "script", "environment", "library"})
+_GIVEN = frozenset({*EXPLICIT, "library"})
 """Sources of values that nothing in the rest of a program contradicts."""
 
 _PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"

@@ -7,6 +7,7 @@ names, which look right to whoever does not know what they mean.
 from __future__ import annotations
 
 from schedmate.agent.extraction import Extraction
+from schedmate.agent.fields.candidates import EXPLICIT
 from schedmate.jobs import WorkloadMetadata
 
 DOUBTFUL = 0.82
@@ -16,7 +17,6 @@ ALWAYS = ("model_config.model_name", "dataset_config.train", "dataset_config.val
 ITERS, UNIT = "training_config.iters", "training_config.iter_type"
 BATCH = "training_config.batch_size"
 ASKED = (*WorkloadMetadata.MANDATORY, BATCH)
-_GIVEN = ("command", "launch", "environment", "script")
 
 
 def questions(static: Extraction, below: float = DOUBTFUL, *, names: bool = True) -> dict[str, str]:
@@ -33,7 +33,7 @@ def questions(static: Extraction, below: float = DOUBTFUL, *, names: bool = True
             reasons[field] = "static analysis found nothing"
         elif proof is not None and proof.confidence < below:
             reasons[field] = f"static analysis is {proof.confidence:.0%} sure"
-        elif static.cut_off and proof is not None and proof.source not in _GIVEN:
+        elif static.cut_off and proof is not None and proof.source not in EXPLICIT:
             reasons[field] = "static analysis was cut off"
         elif names and field in ALWAYS:
             reasons[field] = "always asked"

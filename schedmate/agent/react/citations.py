@@ -135,8 +135,11 @@ class Citations:
         if finding.field not in _NUMERIC or not finding.formula or not finding.terms:
             raise _RefusedError("a formula needs terms, and a field that is a number")
         shown = finding.formula
-        for letter, term in zip("abcdefgh", finding.terms, strict=False):
-            place = self._at(term, term.value, _number_proof(finding.field, term.value, term=True))
+        places = [
+            self._at(term, term.value, _number_proof(finding.field, term.value, term=True))
+            for term in finding.terms
+        ]
+        for letter, term, place in zip("abcdefgh", finding.terms, places, strict=False):
             shown = re.sub(rf"\b{letter}\b", f"{term.value:,g} ({place.where()})", shown)
         value = evaluate(finding.formula, [term.value for term in finding.terms])
         if value is None:
@@ -146,11 +149,9 @@ class Citations:
         claimed = number(str(finding.value)) if finding.value is not None else value
         if claimed is None or abs(claimed - value) > max(1.0, 0.01 * value):
             raise _RefusedError(f"the formula gives {value:,g}, not {finding.value}")
-        first = finding.terms[0]
-        at = self._at(first, first.value, _number_proof(finding.field, first.value, term=True))
         whole = int(value) if finding.field != "training_config.lr" and value >= 1 else value
         note = f"{shown} = {whole:,}"
-        return self._length(finding, at.model_copy(update={"value": whole, "note": note}))
+        return self._length(finding, places[0].model_copy(update={"value": whole, "note": note}))
 
     def _length(self, finding: Finding, proof: Evidence) -> Evidence:
         """The evidence of a length in steps or epochs; others are as they are."""

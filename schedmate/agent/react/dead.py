@@ -57,21 +57,21 @@ class Dead:
             found.update(self._in_texts(path))
         return found
 
+    def _tree(self, path: str) -> ast.Module:
+        """A file's syntax tree, empty where it has none."""
+        try:
+            return parse("\n".join(self._files.lines(path) or []) + "\n")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ast.Module([], [])
+
     def _in_texts(self, path: str) -> Iterator[str]:
         """The names that the expressions within a file's f-strings read."""
-        try:
-            tree = parse("\n".join(self._files.lines(path) or []) + "\n")
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return
-        for text in ast.walk(tree):
+        for text in ast.walk(self._tree(path)):
             if isinstance(text, ast.JoinedStr):
                 yield from (node.id for node in ast.walk(text) if isinstance(node, ast.Name))
 
     def _dead(self, path: str) -> Iterator[_Span]:
-        try:
-            tree = parse("\n".join(self._files.lines(path) or []) + "\n")
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return
+        tree = self._tree(path)
         # a configuration in Python, or a program that takes its own names as one
         named = path != self._entry and PurePosixPath(path).stem in self._command
         settings = named or _reads_names(tree)
