@@ -153,8 +153,10 @@ class Told(Policy):
 
 
 def order(folder: Path, run: int, command: str, lease_s: float = 60.0) -> Order:
+    """An order of a job that is the test's own: a runner ends what else has the job's name."""
+    job = f"{folder.name}-{os.getpid()}"
     return Order(
-        *(run, 0, "a-job", command, str(folder), {"PATH": os.environ["PATH"]}),
+        *(run, 0, job, command, str(folder), {"PATH": os.environ["PATH"]}),
         *(str(folder / f"log{run}"), str(folder / f"report{run}"), str(folder / "claims"), lease_s),
     )
 

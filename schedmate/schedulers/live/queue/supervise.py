@@ -25,6 +25,8 @@ from pathlib import Path
 MARK = "SCHEDMATE_JOB_MARK"
 """The variable by which every process of a job is known, whatever became of its parents."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+"""What this process ignores, and its command does not."""
 KILLED_WITHIN_S = 10.0
 """How long processes that were killed are waited for [s]; one in the kernel may take longer."""
 
@@ -80,8 +82,11 @@ def _prctl(option: int, value: int) -> None:
 def _start(order: dict[str, object], parent: int) -> int:
     """The command in a process group of its own, dead when this process is."""
     log = os.open(str(order["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    # a signal for the command that comes before it no longer ignores them waits until then
+    allowed = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, allowed)
         os.close(log)
         return pid
     try:
@@ -89,8 +94,9 @@ def _start(order: dict[str, object], parent: int) -> int:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it was killed before this was said
             os._exit(1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, allowed)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -186,7 +192,7 @@ class _Supervisor:
 
 def main() -> None:
     """Supervise the command of the order on standard input."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     text = b""
