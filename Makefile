@@ -47,9 +47,9 @@ fix: $(VENV)/dev.stamp ## Repair style and formatting where that is safe
 types: $(VENV)/dev.stamp ## Check types
 	$(BIN)/mypy
 
-docs: $(VENV)/dev.stamp ## Write docs/cli.md, most of docs/schemas and the README's samples anew
+docs: $(VENV)/dev.stamp ## Write docs/cli.md, schemas and the samples in README and docs anew
 	$(BIN)/python docs/generate_cli.py
-	$(BIN)/python docs/generate_readme.py
+	$(BIN)/python docs/generate_samples.py
 
 # Those that need nothing besides this repository; benchmarks/README.md has all.
 BENCH := startup static_speed batch hostile reading redaction embedding history_index history_scale \
