@@ -33,29 +33,32 @@ from rich.text import Text
 IMAGES = ROOT / "docs" / "images"
 TERMINAL = IMAGES / "terminal.svg"
 WIDTH = 100
+ANALYZE = r"""schedmate analyze examples/train_repo \
+    --command "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60" """
 SESSION = (
-    "schedmate analyze examples/train_repo \\\n"
-    '    --command "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60" | head -n 8',
+    ANALYZE.rstrip() + " | head -n 8",
     "schedmate track demo/running.log",
-    "schedmate diagnose demo/failed.log | head -n 3",
+    "schedmate diagnose demo/failed.log | head -n 4",
 )
+RECIPE = "schedmate traces synthesize venus --jobs 3000 --seed 1 -o demo/venus.csv"
+SIMULATE = "schedmate simulate demo/venus.csv --policy fifo,sjf,tiresias --cluster 40x8 --out runs"
 REPORTS = {
-    "triage.png": ("schedmate triage demo/jobs.csv --out report.html", 1200, 860),
-    "simulation.png": (
-        "schedmate simulate demo/venus.csv --policy fifo,sjf,tiresias --cluster 40x8 --out runs "
-        "&& cp runs/*.html report.html",
-        1200,
-        860,
-    ),
+    "triage.png": "schedmate triage demo/jobs.csv --out report.html",
+    "simulation.png": f"{RECIPE} && {SIMULATE} && cp runs/report.html report.html",
 }
+SIZE = 1200, 860
 TYPED_S, PAUSE_S = 0.6, 0.9
 THEME = TerminalTheme(
     (22, 27, 34),
     (201, 209, 217),
-    [(72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34)]
-    + [(88, 166, 255), (188, 140, 255), (57, 197, 207), (177, 186, 196)],
-    [(110, 118, 129), (255, 161, 152), (86, 211, 100), (227, 179, 65)]
-    + [(121, 192, 255), (210, 168, 255), (86, 212, 221), (240, 246, 252)],
+    [
+        *((72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34)),
+        *((88, 166, 255), (188, 140, 255), (57, 197, 207), (177, 186, 196)),
+    ],
+    [
+        *((110, 118, 129), (255, 161, 152), (86, 211, 100), (227, 179, 65)),
+        *((121, 192, 255), (210, 168, 255), (86, 212, 221), (240, 246, 252)),
+    ],
 )
 
 
@@ -137,14 +140,14 @@ def text_of(drawn: str) -> str:
     return "\n".join(line.strip() for line in lines.values() if line.strip())
 
 
-def photograph(page: Path, picture: Path, width: int, height: int) -> None:
+def photograph(page: Path, picture: Path) -> None:
     """A page as Chromium shows it in a window of that size."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("there is no Chromium: `.ci/install browser` installs it on Debian.")
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
     subprocess.run(
-        [chromium, *flags, f"--window-size={width},{height}", f"--screenshot={picture}",
+        [chromium, *flags, f"--window-size={SIZE[0]},{SIZE[1]}", f"--screenshot={picture}",
          "--force-device-scale-factor=1", page.as_uri()],
         check=True, capture_output=True,
     )  # fmt: skip
@@ -161,12 +164,9 @@ def main() -> None:
             return
         TERMINAL.write_text(drawn)
         env = environment(folder / "home")
-        recipe = "schedmate traces synthesize venus --jobs 3000 --seed 1 -o demo/venus.csv"
-        for command, *size in [(recipe,), *REPORTS.values()]:
+        for picture, command in REPORTS.items():
             subprocess.run(["bash", "-c", command], cwd=folder, env=env, check=True)
-            if size:
-                [picture] = [one for one, (what, *_) in REPORTS.items() if what == command]
-                photograph(folder / "report.html", IMAGES / picture, *size)
+            photograph(folder / "report.html", IMAGES / picture)
 
 
 if __name__ == "__main__":

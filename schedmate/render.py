@@ -25,7 +25,7 @@ def show(analysis: Analysis, screen: Screen) -> None:
     screen.line(how_long, "doubtful" if analysis.estimate.abstained else "good")
     screen.line(why)
     if analysis.estimate.interval_basis is not None:
-        screen.line(analysis.estimate.interval_basis.text, label="range: ")
+        screen.line(analysis.estimate.interval_basis.text, label="interval: ")
     screen.line()
     screen.table(_fields(analysis.metadata))
     screen.line()
@@ -49,7 +49,7 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
     if estimate.abstained:
         size = analysis.history_size
         reason = clean(estimate.reason or "no past job was close enough")
-        return job, f"no similar job in {counted(size, 'record')}", f"because {reason}"
+        return job, f"no similar job among {counted(size, 'record')}", f"because {reason}"
     neighbours = estimate.neighbours
     named = [
         f"{clean(one.job_id, 200)} "
@@ -59,19 +59,20 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
     if len(neighbours) > NAMED:
         named.append(f"{len(neighbours) - NAMED} more")
     count = len(neighbours)
-    return job, _forecast(estimate), f"because of {counted(count, 'past job')}: {', '.join(named)}"
+    return job, _forecast(estimate), f"based on {counted(count, 'past job')}: {', '.join(named)}"
 
 
 def _model(use: ModelUse) -> str:
     """One line on what a language model was asked."""
     name = f"model {clean(use.model, 200)}"
     if use.outcome == "not needed":
-        return f"{name}: not asked, static analysis left nothing open"
+        return f"{name}: not asked, because static analysis settled every field"
     fields = ", ".join(one.rpartition(".")[2] for one in use.filled) or "nothing"
     tokens = use.input_tokens + use.output_tokens
     return (
-        f"{name}: decided {fields} of {len(use.asked)} asked; {len(use.dropped)} findings without "
-        f"proof; {counted(use.calls, 'call')}, {tokens:,} tokens, {use.seconds:.1f} s"
+        f"{name}: settled {fields} of {len(use.asked)} fields asked; {len(use.dropped)} findings "
+        f"rejected for lack of proof; {counted(use.calls, 'call')}, {tokens:,} tokens, "
+        f"{use.seconds:.1f} s"
     )
 
 
@@ -95,10 +96,10 @@ def _forecast(estimate: Estimate) -> str:
     middle = estimate.duration_p50_s
     if middle is None:
         middle = estimate.duration_s
-    text = "runs an unknown time" if middle is None else f"runs about {format_duration(middle)}"
+    text = "run time unknown" if middle is None else f"run time about {format_duration(middle)}"
     if estimate.duration_p10_s is not None and estimate.duration_p90_s is not None:
         low, high = map(format_duration, (estimate.duration_p10_s, estimate.duration_p90_s))
-        text += f" (10-90 %: {low} to {high})"
+        text += f" (80 % interval: {low} to {high})"
     for value, what, unit in (
         (estimate.gpu_util, "GPU utilisation", "%"),
         (estimate.sm_util, "SM activity", "%"),
@@ -110,7 +111,7 @@ def _forecast(estimate: Estimate) -> str:
 
 
 def _fields(metadata: WorkloadMetadata) -> Table:
-    table = Table("field", "value", "from", "sure")
+    table = Table("field", "value", "source", "confidence")
     for section, values in metadata.sections().items():
         for key, value in values.items():
             name = f"{section}.{key}"
@@ -125,7 +126,7 @@ def _fields(metadata: WorkloadMetadata) -> Table:
 
 
 def _neighbours(neighbours: list[Neighbour]) -> Table:
-    table = Table("past job", "similar", "share", "ran", "for this job", "ended", "what")
+    table = Table("past job", "similarity", "weight", "run time", "rescaled", "ended", "workload")
     for one in neighbours:
         table.add(
             one.job_id,

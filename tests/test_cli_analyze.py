@@ -51,12 +51,12 @@ def test_text_leads_with_the_answer(analyze: Cli) -> None:
     assert result.code == 0
     what, how_long, why, width = result.out.splitlines()[:4]
     assert what.lower() == "resnet50 · cifar10 · 60 epochs · 4 gpus"
-    assert how_long.startswith("runs about 1")
-    assert "(10-90 %: " in how_long
+    assert how_long.startswith("run time about 1")
+    assert "(80 % interval: " in how_long
     assert "GPU utilisation" in how_long
-    assert why.startswith("because of ")
+    assert why.startswith("based on ")
     assert "example-0009" in why
-    assert width.startswith("range: 8 of 10 such jobs; its width is mostly how much ")
+    assert width.startswith("interval: covers 80 % of such jobs; its width reflects how much ")
 
 
 def test_text_names_the_source_of_every_field(analyze: Cli) -> None:
@@ -78,7 +78,7 @@ def test_json_says_the_same(analyze: Cli) -> None:
     assert parsed["estimate"]["abstained"] is False
     assert "neighbours" not in parsed["estimate"]
     basis = parsed["estimate"]["interval_basis"]
-    assert f"range: {basis['text']}" in analyze(str(REPO), "--command", COMMAND).out
+    assert f"interval: {basis['text']}" in analyze(str(REPO), "--command", COMMAND).out
     assert basis["runs"] + basis["cut_short"] == len(parsed["neighbours"])
     assert len(parsed["neighbours"]) >= 1
     assert parsed["source"] == "static"
@@ -115,7 +115,7 @@ def test_no_similar_job_is_said_plainly(analyze: Cli, tmp_path: Path) -> None:
     arguments = [repo, "-c", "python train.py", "--threshold", "0.99"]
     result = analyze(*arguments)
     assert result.code == 0
-    assert "no similar job in 40 records" in result.out.splitlines()[1]
+    assert "no similar job among 40 records" in result.out.splitlines()[1]
     parsed = document(analyze(*arguments, "--json"))
     assert parsed["estimate"]["abstained"] is True
     assert parsed["estimate"]["reason"]
@@ -130,7 +130,7 @@ def test_fail_on_abstain_is_0_with_an_estimate(analyze: Cli) -> None:
 def test_without_a_history(cli: Cli) -> None:
     result = cli("analyze", str(REPO), "--command", COMMAND)
     assert result.code == 0
-    assert result.out.splitlines()[1] == "no similar job in 0 records"
+    assert result.out.splitlines()[1] == "no similar job among 0 records"
 
 
 def test_output_file(analyze: Cli, tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def test_the_answer_is_in_three_lines(cli: Cli, log: Path) -> None:
     assert done.code == 0
     assert done.out.splitlines() == [
         "iteration 60 of 1,000 · loss 2.4",
-        "500 ms a step, ends in 7 min 50 s",
-        "because of 60 readings, stated in the log, up to line 61",
+        "500 ms per step, 7 min 50 s left",
+        "based on 60 readings, stated in the log, up to line 61",
     ]
 
 
@@ -113,7 +113,7 @@ def test_a_damaged_log_is_read_as_far_as_it_goes(cli: Cli, tmp_path: Path) -> No
     path.write_bytes(gzip.compress(steps(0.5).encode())[:-12])
     done = cli("track", str(path))
 
-    assert "500 ms a step" in done.out
+    assert "500 ms per step" in done.out
     assert "damaged" in done.err
 
 
@@ -168,7 +168,7 @@ def test_a_log_cannot_control_the_terminal(cli: Cli, tmp_path: Path) -> None:
     path.write_text("\x1b]0;owned\x07" + steps(0.5).replace("loss", "\x1b[2Jloss"))
     done = cli("track", str(path))
 
-    assert "500 ms a step" in done.out
+    assert "500 ms per step" in done.out
     assert "\x1b" not in done.out + done.err
 
 
@@ -195,7 +195,7 @@ def test_large_rates_have_no_exponent_and_equal_bounds_are_left_out(cli: Cli, lo
         "".join(f"step {n} loss 2.5 step_time 0.5 s tokens/s 30000\n" for n in range(1, 40))
     )
 
-    assert cli("track", str(log)).out.splitlines()[1] == "500 ms a step, 30,000 tokens/s"
+    assert cli("track", str(log)).out.splitlines()[1] == "500 ms per step, 30,000 tokens/s"
 
 
 def test_a_log_that_counts_epochs_is_said_to_count_those(cli: Cli, log: Path) -> None:

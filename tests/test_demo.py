@@ -23,12 +23,12 @@ def test_the_demo_leaves_what_the_next_command_can_use(tmp_path: Path) -> None:
     )
     assert "40 jobs imported" in done.stderr
     assert "$ schedmate analyze examples/train_repo" in done.stderr
-    assert done.stdout.splitlines()[1].startswith("runs about ")
+    assert done.stdout.splitlines()[1].startswith("run time about ")
     [said] = [line for line in done.stderr.splitlines() if line.startswith("export ")]
     script = f"{said}\ncd {tmp_path}\nschedmate history stats\nschedmate track demo/running.log\n"
     after = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert "jobs = 40" in after.stdout
-    assert "420 ms a step" in after.stdout
+    assert "420 ms per step" in after.stdout
 
 
 def test_the_readme_shows_what_is_printed() -> None:

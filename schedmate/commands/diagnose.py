@@ -169,6 +169,7 @@ def document(found: Diagnosis) -> dict[str, object]:
 
 
 def _print(found: Diagnosis) -> None:
+    from schedmate.jobs.diagnosis import TYPE_MEANINGS
     from schedmate.terminal import say
     from schedmate.terminal.screen import Screen
 
@@ -180,6 +181,8 @@ def _print(found: Diagnosis) -> None:
         found.error_type != "none" or found.attempts > 1
     ):  # else the headline has said it
         screen.line(found.reason[:1].upper() + found.reason[1:] + ".")
+    if found.error_type == "framework":  # the one name that does not explain itself
+        screen.line(f"{TYPE_MEANINGS['framework']}.", label="Framework: ")
     if found.plan is not None and (found.error_type != "none" or found.finished is False):
         screen.line(found.plan.summary, label="Plan: ")
         if found.plan.diagnose and found.plan.isolation != "needs confirmation":
@@ -188,7 +191,7 @@ def _print(found: Diagnosis) -> None:
             if step.action == "confirm":
                 screen.line("; ".join(step.commands), label="      confirm with: ")
         if found.plan.innocent:
-            screen.line("; ".join(found.plan.innocent), label="      it may also be: ")
+            screen.line("; ".join(found.plan.innocent), label="      other explanations: ")
     if found.evidence:
         screen.line()
         _lines(_most_telling(found.evidence), screen)
@@ -215,9 +218,12 @@ def headline(found: Diagnosis) -> str:
     """Type, name, component and place in one line."""
     if found.error_type == "none":
         if found.finished is False:
-            return "No failure found, and no sign of success"
+            return "No failure found, but no successful end either"
         return f"No failure: {found.error_name}" if found.error_name else "No failure"
-    parts = [found.error_name or "Failed, of what the log does not say", found.error_type]
+    parts = [
+        found.error_name or "Failed, reason not stated",
+        found.error_type,
+    ]
     if found.faulty_component:
         parts.append(found.faulty_component)
     if found.undecided:

@@ -253,6 +253,7 @@ def _print(found: Triage) -> None:
         LISTED,
         headlines,
         kinds,
+        meanings,
         merged_words,
         model_words,
         title,
@@ -297,6 +298,8 @@ def _print(found: Triage) -> None:
         rest = len(rows) - LISTED
         more = f"{counted(rest, 'more kind')} and each" if rest > 0 else "Each"
         screen.line(f"{more} of the {len(ordered):,} root causes: see --out FILE or --json.")
+    for kind, text in meanings(found).items():
+        screen.line(f"{kind.capitalize()}: {text}.")
     screen.line(f"New: {found.novelty.reason}")
     if found.model is not None:
         screen.line(f"Model: {model_words(found.model)}")

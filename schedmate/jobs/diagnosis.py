@@ -11,6 +11,14 @@ from schedmate.jobs.bounds import Text
 ErrorType = Literal["infrastructure", "framework", "script", "none", "unknown"]
 """Whose fault a failure is (taxonomy of Acme, NSDI 2024); `none` is no failure at all."""
 
+TYPE_MEANINGS = {
+    "infrastructure": "hardware, network, storage or the cluster's software",
+    "framework": "the training stack ran out of a resource or rejected its input, such as memory "
+    "or data; the hardware is sound",
+    "script": "the job's own code, files or arguments",
+}
+"""What readers are told of each type."""
+
 
 FaultyComponent = Literal["gpu", "nvlink", "network", "node", "storage"]
 

@@ -17,6 +17,7 @@ from schedmate.logparse.triage.words import (
     LISTED,
     headlines,
     kinds,
+    meanings,
     merged_words,
     model_words,
     title,
@@ -115,6 +116,7 @@ def _page(
         "charts",
         found=found,
         headlines=headlines(found),
+        meanings=meanings(found),
         kinds=kinds(found) if len(ordered) > LISTED else [],
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         bars=[

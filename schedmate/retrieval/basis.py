@@ -16,7 +16,7 @@ Recurrence = Literal["same job", "same job, other length", "similar jobs"]
 
 _RUNS: dict[Recurrence, tuple[str, str]] = {
     "same job": ("of the same job", "runs of one job"),
-    "same job, other length": ("of the same job at another length", "runs of one job"),
+    "same job, other length": ("of the same job with another length", "runs of one job"),
     "similar jobs": ("of similar jobs", "runs of similar jobs"),
 }
 """The runs at hand, and such runs in general."""
@@ -64,23 +64,23 @@ def _sentence(found: IntervalBasis, doubted: bool) -> str:
     runs = f"{counted(found.runs, 'run')} {these}"
     if found.from_runs >= 0.5:
         text = (
-            f"how much these {runs} vary (the longest took {found.runs_factor:,.1f} times as long "
-            "as the shortest)"
+            f"how much {runs} vary (the longest took {found.runs_factor:,.1f} times as long as "
+            "the shortest)"
         )
     else:
         where = "on other clusters"
         if found.learned_from >= WORTH:
-            where = f"here, by {counted(found.learned_from, 'job')} that ran again"
+            where = f"in this history, measured on {counted(found.learned_from, 'repeated job')}"
         elif found.learned_from:
-            where = "here and on other clusters"
-        corrected = " after such a correction" if doubted else ""
+            where = "in this history and on other clusters"
+        corrected = ", rescaled in the same way" if doubted else ""
         text = (
-            f"how much {such} vary {where} (8 of 10 within a factor of "
-            f"{found.expected_factor:,.1f}{corrected}); there "
+            f"how much {such} vary {where} (80 % within a factor of "
+            f"{found.expected_factor:,.1f}{corrected}); "
         )
         if found.runs == 1:
-            text += f"is {runs}"
+            text += f"{runs} available"
         else:
-            text += f"are {runs}, {found.runs_factor:,.2f} times apart"
+            text += f"{runs} available, within a factor of {found.runs_factor:,.2f}"
     cut = f"; {found.cut_short} more cut short" if found.cut_short else ""
-    return f"8 of 10 such jobs; its width is mostly {text}{cut}"
+    return f"covers 80 % of such jobs; its width reflects {text}{cut}"

@@ -83,7 +83,7 @@ def test_lines_of_control_characters_reach_no_terminal(cli: Cli, tmp_path: Path)
     )
     done = cli("track", str(path))
 
-    assert "500 ms a step" in done.out
+    assert "500 ms per step" in done.out
     assert not any(ord(letter) < 32 and letter != "\n" for letter in done.out + done.err)
     assert "\x9b" not in done.out
 

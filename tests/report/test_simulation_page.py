@@ -96,8 +96,8 @@ def test_whatever_a_trace_holds_adds_no_element(plain: Counter[str], text: str) 
 def test_labels_are_in_plain_sight(report: Path) -> None:
     page = report.read_text(encoding="utf-8")
     before_results = page.partition('<section id="results"')[0]
-    assert "The trace is synthetic in this: &lt;script&gt;" in before_results
-    assert "told what nobody can know" in before_results
+    assert "Synthetic parts of this trace: &lt;script&gt;" in before_results
+    assert "know the true run times" in before_results
     rows = page.partition('id="runs"')[2].partition("</table>")[0].split("<tr>")[2:]
     assert ["oracle</span>" in row for row in rows] == [True] * 8 + [False] * 8
 
@@ -105,7 +105,7 @@ def test_labels_are_in_plain_sight(report: Path) -> None:
 def test_one_policy_has_nothing_to_compare() -> None:
     page = page_of(workload(5), plan("fifo"))
     assert "nothing to compare" in page
-    assert "What each gains" not in page
+    assert "Difference in mean JCT" not in page
     safe(page)
 
 

@@ -197,9 +197,9 @@ class TestInterval:
         assert basis.runs_factor == pytest.approx(18_000 / 17_400)
         assert basis.learned_from == 0
         assert basis.text == (
-            "8 of 10 such jobs; its width is mostly how much runs of one job vary on other "
-            f"clusters (8 of 10 within a factor of {basis.expected_factor:.1f}); there are 2 runs "
-            "of the same job, 1.03 times apart"
+            "covers 80 % of such jobs; its width reflects how much runs of one job vary on other "
+            f"clusters (80 % within a factor of {basis.expected_factor:.1f}); 2 runs of the same "
+            "job available, within a factor of 1.03"
         )
 
     def test_it_narrows_as_runs_agree_and_widens_as_they_do_not(self) -> None:
@@ -209,7 +209,7 @@ class TestInterval:
         apart = advise([job(f"{i}", 1000 * 3.0 ** (i % 4), ended_ago=i) for i in range(12)])
         assert self.ratio(apart) > 9
         assert apart.interval_basis.from_runs > 0.5
-        assert "these 12 runs of the same job vary (the longest took 27.0 times" in (
+        assert "12 runs of the same job vary (the longest took 27.0 times" in (
             apart.interval_basis.text
         )
 
@@ -223,8 +223,8 @@ class TestInterval:
             ratios.append(self.ratio(estimate))
             assert estimate.duration_s == pytest.approx(1000)
             assert estimate.interval_basis is not None
-            assert "here, by 40 jobs that ran again" in estimate.interval_basis.text
-            assert estimate.interval_basis.text.endswith("there is 1 run of the same job")
+            assert "in this history, measured on 40 repeated jobs" in estimate.interval_basis.text
+            assert estimate.interval_basis.text.endswith("; 1 run of the same job available")
         assert ratios == sorted(ratios)
         assert ratios[0] < 1.5 < 9 < ratios[-1]
 
@@ -238,8 +238,8 @@ class TestInterval:
             "similar jobs",
         ]
         assert self.ratio(same) < self.ratio(longer) < self.ratio(like)
-        assert "after such a correction" in longer.interval_basis.text
-        assert "after such a correction" not in like.interval_basis.text
+        assert "rescaled in the same way" in longer.interval_basis.text
+        assert "rescaled in the same way" not in like.interval_basis.text
 
     def test_other_gpus_give_a_wider_one(self) -> None:
         ratios = [

@@ -444,7 +444,7 @@ def test_every_result_says_what_its_trace_is(tmp_path: Path) -> None:
     for arguments, origin, said, badge in (
         ([], "unstated", "a trace of unstated origin", "origin unstated"),
         (["--origin", "recorded"], "recorded", "a recorded trace", None),
-        (["--origin", "synthetic: all"], "synthetic", "no cluster did this", "synthetic trace"),
+        (["--origin", "synthetic: all"], "synthetic", "not a recorded one", "synthetic trace"),
     ):
         # A kept run of another label is not taken for this one.
         run = CliRunner().invoke(app, [*base, *arguments])

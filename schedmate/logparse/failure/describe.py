@@ -126,7 +126,7 @@ def _open_end(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
     diagnosis.finished = came_to_an_end(scans)
     if diagnosis.finished:
         return
-    diagnosis.reason = "no failure was found, and the log ends without a sign of success"
+    diagnosis.reason = "no failure was found, but the log does not show a successful end either"
     for one in scans[:1]:
         line = last_line(one)
         if line is not None:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _SOURCES = {
     "stated": "stated in the log",
-    "elapsed": "from the elapsed time it prints",
-    "samples": "from samples a second and the batch size",
+    "elapsed": "from the elapsed time that it prints",
+    "samples": "from samples per second and the batch size",
     "timestamps": "from the timestamps of its lines",
-    "eta": "from what the log expects to be left",
+    "eta": "from the remaining time that the log states",
     "summary": "from the run time of the whole run",
     "model": "read by a pattern that a language model wrote",
     "none": "",
@@ -61,12 +61,12 @@ def comparison(before: Progress, after: Progress, slowdown: Slowdown, screen: Sc
     word = "slowed down" if slowdown.slowed else "not slowed down"
     screen.line(f"{word}: throughput {change:+.1f} %", "bad" if slowdown.slowed else "good")
     screen.line(
-        f"{_seconds(before.step_time_s)} a step before, {_seconds(after.step_time_s)} after"
+        f"{_seconds(before.step_time_s)} per step before, {_seconds(after.step_time_s)} after"
     )
     screen.line(
-        f"because of {before.readings} and {after.readings} readings; that is a loss of "
-        f"{'at least' if slowdown.slowed else 'less than'} {slowdown.threshold:.0%}, "
-        f"{min(slowdown.confidence or 0.0, SUREST):.1%} sure"
+        f"based on {before.readings} and {after.readings} readings; throughput fell by "
+        f"{'at least' if slowdown.slowed else 'less than'} {slowdown.threshold:.0%} "
+        f"(confidence {min(slowdown.confidence or 0.0, SUREST):.1%})"
     )
 
 
@@ -94,23 +94,23 @@ def _alarm(progress: Progress) -> str:
     since = progress.loss_state_since
     text = f"warning: the loss is {_NO_NUMBER[progress.loss_state or 'nan']}"
     text += f", since iteration {since:,} at the latest" if since is not None else ""
-    return f"{text}; such a run seldom recovers: look at it before it takes more GPU time."
+    return f"{text}; such a run seldom recovers; check it before it uses more GPU time."
 
 
 def _speed(progress: Progress) -> str:
     if progress.step_time_s is None:
         text = "step time unknown"
         if progress.epoch_time_s is not None:
-            text += f", {_lasts(progress.epoch_time_s)} an epoch"
+            text += f", {_lasts(progress.epoch_time_s)} per epoch"
     else:
-        text = f"{_seconds(progress.step_time_s)} a step"
+        text = f"{_seconds(progress.step_time_s)} per step"
         low, high = progress.step_time_p10_s, progress.step_time_p90_s
         if progress.readings > 1 and _seconds(low) != _seconds(high):
-            text += f" (10-90 %: {_seconds(low)} to {_seconds(high)})"
+            text += f" (80 % interval: {_seconds(low)} to {_seconds(high)})"
     if progress.throughput is not None and progress.throughput_unit != "iterations/s":
         text += f", {_digits(progress.throughput)} {progress.throughput_unit}"
     if progress.eta_s is not None:
-        text += f", ends in {format_duration(progress.eta_s)}" if progress.eta_s else ", at its end"
+        text += f", {format_duration(progress.eta_s)} left" if progress.eta_s else ", finished"
     return text
 
 
@@ -126,7 +126,7 @@ def _lasts(value: float) -> str:
 def _because(progress: Progress) -> str:
     if progress.step_time_s is None:
         return f"because {clean(progress.reason)}"
-    text = f"because of {counted(progress.readings, 'reading')}, {_SOURCES[progress.source]}"
+    text = f"based on {counted(progress.readings, 'reading')}, {_SOURCES[progress.source]}"
     if progress.lines:
         text += f", up to line {max(progress.lines):,}"
     if progress.reader and progress.reader != "general":

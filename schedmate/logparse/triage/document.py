@@ -117,7 +117,7 @@ class NodeFinding(_Part):
 
 
 class NodeTest(_Part):
-    """Which nodes fail more than chance, and on what ground that is said."""
+    """Which nodes fail more often than chance explains, and by which test."""
 
     tested: bool
     reason: str
@@ -167,7 +167,9 @@ class Totals(_Part):
     not_failed: int
     unreadable: int
     silent: int = Field(0, description="Failed as the list has it, with no failure in their logs")
-    unfinished: int = Field(0, description="No failure in their logs, and no sign of success")
+    unfinished: int = Field(
+        0, description="Jobs whose logs show neither a failure nor a successful end"
+    )
     by_type: dict[str, int]
     by_name: dict[str, int]
     gpu_hours_lost: float | None = Field(None, description="Of the failed jobs that say; or null")

@@ -1,4 +1,4 @@
-"""Nodes that fail more than chance would have it."""
+"""Nodes that fail more often than chance explains."""
 
 from __future__ import annotations
 
@@ -60,9 +60,13 @@ def compare_nodes(jobs: Sequence[JobVerdict]) -> NodeTest:
         tested=not reason,
         reason=reason
         or f"{suspects or 'None'} of {len(ran)} nodes had more infrastructure failures than chance "
-        f"allows: exact hypergeometric test against the baseline of {bad} failures in {total} "
+        f"explains: exact hypergeometric test against the baseline of {bad} failures in {total} "
         f"jobs ({bad / total:.1%}), p < {ALPHA} after Holm's correction."
-        + (" Test a suspect node before it is drained: jobs wrote this." if suspects else ""),
+        + (
+            " Test a suspect node before draining it: these logs were written by jobs."
+            if suspects
+            else ""
+        ),
         jobs=total,
         failures=bad,
         baseline=bad / total if total else None,
@@ -113,8 +117,8 @@ def poisson_interval(count: int, level: float = 0.95) -> tuple[float, float]:
 def _too_little(total: int, bad: int, nodes: int) -> str:
     if not total:
         return (
-            "Not tested: it is not known which nodes the jobs ran on; a job list with the column "
-            "nodes, that holds jobs that ended well too, makes the test possible."
+            "Not tested: the nodes of the jobs are unknown. Give a job list with a column "
+            "`nodes` that includes successful jobs."
         )
     if total < LEAST_JOBS or bad < LEAST_FAILURES or nodes < 2:
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from schedmate.jobs.diagnosis import TYPE_MEANINGS
 from schedmate.logparse.triage.document import Group, ModelUse, Triage
 from schedmate.terminal import clean, counted
 
@@ -61,30 +62,35 @@ def headlines(found: Triage) -> list[str]:
     types = ", ".join(f"{n:,} {kind}" for kind, n in totals.by_type.items() if kind != "none")
     unread = f", {totals.unreadable:,} could not be read" if totals.unreadable else ""
     lost = f", {totals.gpu_hours_lost:,.1f} GPU-hours lost" if totals.gpu_hours_lost else ""
-    silent = f" and {totals.silent:,} more that say nothing of it in their logs"
+    silent = f" and {totals.silent:,} more whose logs show no failure"
     failed = f"{totals.failed:,} of {totals.jobs:,} jobs failed"
     lines = [
         f"{failed}{f' ({types})' if types else ''}{silent if totals.silent else ''}{lost}{unread}"
     ]
     if totals.jobs == totals.unreadable:
-        return [*lines, "No log could be read, so nothing is known.", found.node_test.reason]
+        return [*lines, "No log could be read.", found.node_test.reason]
     if totals.unfinished:
-        lines[0] += f"; {totals.unfinished:,} end without a failure and without a sign of success"
+        lines[0] += f"; {totals.unfinished:,} logs show neither a failure nor a successful end"
     if not found.groups:
-        return [*lines, "No failures, so no root causes.", found.node_test.reason]
+        return [*lines, "No job failed.", found.node_test.reason]
     lines.append(_costliest(found))
     suspects = [one for one in found.node_test.nodes if one.suspect]
     if suspects:
         named = "; ".join(
-            f"{one.node} ({one.failures} of {one.jobs} jobs, {one.expected:.1f} by chance, "
-            f"p {one.p_adjusted:.2g})"
+            f"{one.node} ({one.failures} of {one.jobs} jobs failed, {one.expected:.1f} expected by "
+            f"chance, p = {one.p_adjusted:.2g})"
             for one in suspects[:3]
         )
         more = f"; {len(suspects) - 3} more" if len(suspects) > 3 else ""
-        lines.append(f"Fail more than chance: {named}{more}")
+        lines.append(f"Suspect nodes: {named}{more}")
     else:
         lines.append(f"Nodes: {found.node_test.reason}")
     return lines
+
+
+def meanings(found: Triage) -> dict[str, str]:
+    """What the types of failure mean that the batch has."""
+    return {kind: text for kind, text in TYPE_MEANINGS.items() if found.totals.by_type.get(kind)}
 
 
 def _costliest(found: Triage) -> str:
@@ -98,18 +104,19 @@ def _costliest(found: Triage) -> str:
         sorts = [Kind(title(groups[bar.group]), [groups[bar.group]], bar.value, bar.share)]
     first = sorts[0]
     lost = (
-        f"{first.value:,.1f} GPU-hours ({first.share:.0%} of what was lost)"
+        f"{first.value:,.1f} GPU-hours ({first.share:.0%} of the loss)"
         if found.pareto.basis == "gpu_hours"
         else f"{first.share:.0%} of the failures"
     )
-    return f"{causes}; the first: {first.title}, {counted(first.jobs, 'job')}, {lost}"
+    return f"{causes}; the costliest: {first.title}, {counted(first.jobs, 'job')}, {lost}"
 
 
 def model_words(use: ModelUse) -> str:
     """What a model was asked, and what came of it."""
     text = (
-        f"{use.model} was asked about {use.asked} of {use.open_groups} groups that rules left open "
-        f"and settled {use.settled}, the verdicts of {use.jobs:,} jobs, for {use.tokens:,} tokens."
+        f"{use.model} was asked about {use.asked} of {use.open_groups} groups that the rules left "
+        f"open and settled {use.settled}, the verdicts of {use.jobs:,} jobs, "
+        f"for {use.tokens:,} tokens."
     )
     return f"{text} {use.note}" if use.note else text
 

@@ -34,6 +34,15 @@ def test_the_answer_comes_first(cli: Cli, tmp_path: Path) -> None:
     assert "\x07" not in result.out
 
 
+def test_what_framework_means_is_said_where_it_is_blamed(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text("step 1\ntorch.cuda.OutOfMemoryError: CUDA out of memory.\n")
+    lines = cli("diagnose", str(path)).out.splitlines()
+    assert lines[0] == "Out of Memory · framework"
+    [meaning] = [line for line in lines if line.startswith("Framework: ")]
+    assert "the training stack ran out of a resource" in meaning
+
+
 def test_what_decided_is_shown_however_deep_the_traceback(cli: Cli, tmp_path: Path) -> None:
     frames = "".join(f'  File "a{n}.py", line {n}, in f\n    call({n})\n' for n in range(30))
     (tmp_path / "job.out").write_text(
@@ -98,7 +107,7 @@ def test_without_a_failure_the_headline_is_said_once(cli: Cli, tmp_path: Path) -
     assert cli("diagnose", str(path)).out == "No failure\n"
     path.write_text("iteration 1/ 9 | lm loss: 2.1\n")
     lines = cli("diagnose", str(path)).out.splitlines()
-    assert lines[0] == "No failure found, and no sign of success"
+    assert lines[0] == "No failure found, but no successful end either"
     assert lines[1].startswith("Plan: ")
 
 

@@ -66,7 +66,7 @@ def test_an_elapsed_time_in_every_step_is_no_sign_of_success(tmp_path: Path) -> 
 def test_a_log_that_just_stops(end: str, tmp_path: Path) -> None:
     found = of(tmp_path / "job.out", STEPS + end)
     assert (found.error_type, found.finished) == ("none", False)
-    assert "without a sign of success" in found.reason
+    assert "does not show a successful end" in found.reason
     assert found.evidence[-1].note == "the log ends here"
     assert found.evidence[-1].line == 39 + bool(end)
     assert found.plan is not None

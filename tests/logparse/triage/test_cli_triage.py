@@ -31,7 +31,7 @@ def test_three_lines_first(cli: Cli, tmp_path: Path) -> None:
     assert result.code == 0, result.err
     first, second, third = result.out.splitlines()[:3]
     assert first == "3 of 5 jobs failed (2 framework, 1 script), 1 could not be read"
-    assert second.startswith("2 root causes; the first: Out of Memory · framework, 2 jobs, 67%")
+    assert second.startswith("2 root causes; the costliest: Out of Memory · framework, 2 jobs, 67%")
     assert third.startswith("Nodes: Not tested")
     assert "CUDA out of memory" in result.out
 
@@ -50,8 +50,8 @@ def test_more_root_causes_than_a_screen_holds_are_told_by_kind(cli: Cli, tmp_pat
     first, second = result.out.splitlines()[:2]
     assert first == "16 of 16 jobs failed (13 script, 3 framework), 256.0 GPU-hours lost"
     assert second == (
-        "14 root causes of 2 kinds; the first: Import Error · script, 13 jobs, "
-        "208.0 GPU-hours (81% of what was lost)"
+        "14 root causes of 2 kinds; the costliest: Import Error · script, 13 jobs, "
+        "208.0 GPU-hours (81% of the loss)"
     )
     rows = [line.split() for line in result.out.splitlines() if " · " in line][1:]
     assert [row[:3] for row in rows] == [["13", "13", "208.0"], ["3", "1", "48.0"]]

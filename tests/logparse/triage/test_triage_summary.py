@@ -128,7 +128,9 @@ def test_a_bad_node_is_named_and_only_that_one() -> None:
     found = compare_nodes(jobs)
     assert found.tested
     assert [one.node for one in found.nodes if one.suspect] == ["gpu07"]
-    assert found.reason.endswith("Test a suspect node before it is drained: jobs wrote this.")
+    assert found.reason.endswith(
+        "Test a suspect node before draining it: these logs were written by jobs."
+    )
     assert f"{found.failures} failures in 300 jobs" in found.reason
 
 
@@ -165,7 +167,7 @@ def test_failures_of_programs_say_nothing_of_nodes() -> None:
 @pytest.mark.parametrize(
     ("jobs", "reason"),
     [
-        ([job(i, "infrastructure") for i in range(50)], "not known which nodes"),
+        ([job(i, "infrastructure") for i in range(50)], "nodes of the jobs are unknown"),
         ([job(i, "infrastructure", nodes=("a",)) for i in range(4)], "Nothing is claimed"),
         ([job(i, "infrastructure", nodes=(f"n{i % 3}",)) for i in range(40)], "every job failed"),
     ],

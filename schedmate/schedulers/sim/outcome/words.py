@@ -13,7 +13,7 @@ SETTINGS = ("cluster", "estimator", "seed")
 
 ORIGINS = {
     "recorded": "a recorded trace",
-    "synthetic": "a synthetic trace: no cluster did this",
+    "synthetic": "a synthetic trace, not a recorded one",
     "unstated": "a trace of unstated origin",
 }
 
@@ -30,21 +30,22 @@ def label(run: Numbers, keys: Sequence[str]) -> str:
 
 
 def told(runs: Sequence[Numbers]) -> str:
-    """Where the durations come from that policies were told, oracles called so."""
+    """Which estimators the policies used; oracles are marked."""
     sources = {run["estimator"]: run["oracle"] for run in runs}
     return ", ".join(
-        name + " (an oracle: nobody can know it)" * oracle for name, oracle in sources.items()
+        name + " (an oracle: true run times, which no scheduler can know)" * oracle
+        for name, oracle in sources.items()
     )
 
 
 def headlines(runs: Sequence[Numbers]) -> list[str]:
-    """Which did best, and on what ground."""
+    """The policy with the least average JCT, and what the comparison rests on."""
     best = min(runs, key=lambda run: float(run["avg_jct_h"]))
     jct, queue, jobs = best["avg_jct_h"], best["avg_queue_h"], best["jobs"]
     name = label(best, varied(runs))
     return [
-        f"{name}: average JCT {jct:.2f} h over {jobs:,} jobs, {queue:.2f} h of it waiting",
-        f"durations from {told(runs)}; {best['mode']} costs; {ORIGINS[best['origin']]}",
+        f"best average JCT: {name}, {jct:.2f} h over {jobs:,} jobs ({queue:.2f} h queueing)",
+        f"run times estimated by {told(runs)}; {best['mode']} costs; {ORIGINS[best['origin']]}",
     ]
 
 
@@ -59,7 +60,7 @@ def warnings(runs: Sequence[Numbers]) -> list[str]:
 
 
 def differences(runs: Sequence[Numbers]) -> list[str]:
-    """Each run against the first policy under the same plan, and whom the gain does not reach."""
+    """Each run against the first policy under the same plan; sizes with the opposite effect."""
     lines = []
     keys = varied(runs)
     first = runs[0]
@@ -69,15 +70,15 @@ def differences(runs: Sequence[Numbers]) -> list[str]:
             continue
         mean, low, high = run["jct_less_first_h"]
         line = (
-            f"{label(run, keys)} less {first['policy']}, job by job: "
-            f"{mean:+.2f} h (95 %: {low:+.2f} to {high:+.2f})"
+            f"{label(run, keys)} against {first['policy']}: mean JCT "
+            f"{mean:+.2f} h (95 % interval {low:+.2f} to {high:+.2f})"
         )
         shift = [
             f"{size} {part['avg_jct_h'] - first['by_size'][size]['avg_jct_h']:+.2f} h"
             for size, part in run["by_size"].items()
             if (part["avg_jct_h"] - first["by_size"][size]["avg_jct_h"]) * mean < 0
         ]
-        lines.append(f"{line}; the other way for {', '.join(shift)}" if shift else line)
+        lines.append(f"{line}; in the opposite direction for {', '.join(shift)}" if shift else line)
     return lines
 
 
