@@ -24,8 +24,8 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/base.stamp
 
-demo: $(VENV)/base.stamp ## Analyse the example repository against the example history
-	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
+demo: $(VENV)/base.stamp ## Show the main commands on made-up files, which stay in demo/
+	@$(BIN)/schedmate demo demo
 
 test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)

@@ -100,9 +100,9 @@ def environment(home: Path) -> dict[str, str]:
 def demo(folder: Path) -> Path:
     """A working directory with the examples and what `make demo` leaves."""
     (folder / "examples").symlink_to(ROOT / "examples")
-    command = ["bash", ROOT / "examples" / "demo.sh", folder / "demo"]
     env = environment(folder / "home")
-    subprocess.run(command, env=env, capture_output=True, check=True)
+    command = ["schedmate", "demo", "demo"]
+    subprocess.run(command, cwd=folder, env=env, capture_output=True, check=True)
     return folder
 
 

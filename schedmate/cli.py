@@ -21,6 +21,8 @@ from schedmate.garbage import collect_seldom
 from schedmate.terminal import clean, say
 
 COMMANDS = (
+    "init",
+    "demo",
     "analyze",
     "history",
     "llm",

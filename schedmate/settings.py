@@ -70,6 +70,9 @@ class Settings(BaseSettings):
         default_factory=lambda: data_dir() / "history",
         description="Directory of the job history, or postgresql://USER@HOST/DATABASE",
     )
+    scheduler: Literal["slurm", "kubernetes", "ray"] | None = Field(
+        None, description="The scheduler of this cluster, which `schedmate doctor` then looks for"
+    )
     embedder: str = Field(
         "bundled",
         description="What turns metadata into vectors: bundled, bge, openai or module.Class",
@@ -198,15 +201,28 @@ def explain_settings(
             if name not in merged:
                 merged[name] = value
                 origins[name] = _named(origin, name)
+    settings = _fitting(merged, origins)
+    return settings, {name: origins.get(name, "default") for name in Settings.model_fields}
+
+
+def settings_of_flags(**flags: Any) -> Settings:
+    """What these flags set, whatever the environment and any file say; None was not given.
+
+    Raises `SettingsError` when a value does not fit.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    return _fitting(given, {name: _named("flag", name) for name in given})
+
+
+def _fitting(values: dict[str, Any], origins: dict[str, str]) -> Settings:
     try:
-        settings = Settings(**merged)
+        return Settings(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise SettingsError(
-            f"setting {name!r} from {origins[name]} is {merged[name]!r}: {first['msg']}"
+            f"setting {name!r} from {origins[name]} is {values[name]!r}: {first['msg']}"
         ) from None
-    return settings, {name: origins.get(name, "default") for name in Settings.model_fields}
 
 
 def named_file() -> Path | None:

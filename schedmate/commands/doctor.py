@@ -38,7 +38,7 @@ TONES: dict[str, Tone] = {"warning": "doubtful", "failed": "bad"}
 def doctor(
     as_json: JsonOption = False,
 ) -> None:
-    """Check installation, embedder, history and language model.
+    """Check installation, embedder, history, scheduler and language model.
 
     Each finding says what to do. Exits with 1 when a check failed (✗); a warning (!) leaves the
     exit code at 0.
@@ -93,6 +93,9 @@ def examine() -> Iterator[Check]:
         _history(settings.history, embedder),
     )
     from schedmate.commands.doctor_model import examine_model
+    from schedmate.commands.doctor_scheduler import REACH, examine_scheduler
+
+    yield from _guarded("scheduler", REACH, examine_scheduler(settings))
 
     yield from _guarded("model", SET_MODEL, examine_model(settings))
 

@@ -1,13 +1,8 @@
-"""Write SYNTHETIC logs to try schedmate with: `python examples/make_logs.py DIRECTORY`.
-
-`running.log` is of a job that goes on, `failed.log` of one whose node was lost, and `failed/` has
-sixty jobs with their list, `jobs.csv`. No cluster ran any of them.
-"""
+"""SYNTHETIC logs and a SYNTHETIC trace to try schedmate with; no cluster ran any of these jobs."""
 
 from __future__ import annotations
 
 import random
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,6 +25,16 @@ ENDINGS = {
     "ecc": TRACEBACK + "RuntimeError: CUDA error: uncorrectable ECC error encountered\n",
     "done": "training is done, model saved to /ckpt/final\n",
 }
+KINDS = [
+    ("debug", 300, 1, 30),
+    ("finetune", 5_400, 1, 22),
+    ("finetune-large", 9_000, 2, 14),
+    ("pretrain", 43_200, 8, 6),
+    ("sweep", 2_400, 1, 20),
+    ("evaluate", 600, 1, 20),
+    ("pretrain-large", 64_800, 16, 2),
+]
+"""Jobs of the trace: name, usual run time [s], GPUs, how many of 114 are such."""
 
 
 def steps(first: int, last: int, total: int, rng: random.Random) -> str:
@@ -42,8 +47,11 @@ def steps(first: int, last: int, total: int, rng: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(directory: Path) -> None:
-    """Write everything below `directory`."""
+def write_logs(directory: Path) -> None:
+    """Write the log of a running job, of one whose node was lost, and of sixty with their list.
+
+    `running.log`, `failed.log`, `failed/` and `jobs.csv`.
+    """
     rng = random.Random(7)  # noqa: S311 - an example, not a secret
     folder = directory / "failed"
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,5 +76,16 @@ def main(directory: Path) -> None:
     (directory / "jobs.csv").write_text("\n".join(rows) + "\n")
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def write_trace(path: Path) -> None:
+    """Write a trace of 240 jobs of five users over about a day, in CSV."""
+    rng = random.Random(11)  # noqa: S311 - an example, not a secret
+    rows = ["job_id,submit_s,duration_s,gpus,user,name,state,synthetic"]
+    submit_s = 0.0
+    for number in range(240):
+        submit_s += rng.expovariate(1 / 420)
+        [kind] = rng.choices(range(len(KINDS)), [share for *_, share in KINDS])
+        name, usual_s, gpus, _ = KINDS[kind]
+        duration_s = usual_s * rng.lognormvariate(0, 0.35)
+        cells = (number, f"{submit_s:.0f}", f"{duration_s:.0f}", gpus, f"user-{kind % 5}", name)
+        rows.append(",".join(map(str, (*cells, "COMPLETED", "made up for the demonstration"))))
+    path.write_text("\n".join(rows) + "\n")
