@@ -33,18 +33,17 @@ from rich.text import Text
 IMAGES = ROOT / "docs" / "images"
 TERMINAL = IMAGES / "terminal.svg"
 WIDTH = 100
-ANALYZE = r"""schedmate analyze examples/train_repo \
+ANALYZE = r"""schedmate analyze demo/train_repo \
     --command "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60" """
 SESSION = (
     ANALYZE.rstrip() + " | head -n 8",
     "schedmate track demo/running.log",
     "schedmate diagnose demo/failed.log | head -n 4",
 )
-RECIPE = "schedmate traces synthesize venus --jobs 3000 --seed 1 -o demo/venus.csv"
-SIMULATE = "schedmate simulate demo/venus.csv --policy fifo,sjf,tiresias --cluster 40x8 --out runs"
+SIMULATE = "schedmate simulate demo/trace.csv --policy fifo,sjf,tiresias --cluster 4x8 --out runs"
 REPORTS = {
     "triage.png": "schedmate triage demo/jobs.csv --out report.html",
-    "simulation.png": f"{RECIPE} && {SIMULATE} && cp runs/report.html report.html",
+    "simulation.png": f"{SIMULATE} && cp runs/report.html report.html",
 }
 SIZE = 1200, 860
 TYPED_S, PAUSE_S = 0.6, 0.9

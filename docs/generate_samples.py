@@ -1,7 +1,7 @@
 """Write the sample output in README.md and docs/ anew, by running the commands shown there.
 
 A fenced `console` block after a line `MARK` is run: each command (a line that begins with `$ `) is
-run in a copy of what `make demo` leaves, and what it prints replaces what the page shows. Blocks of
+run in a copy of what `schedmate demo` leaves, and what it prints replaces what the page shows. Blocks of
 one page share their working directory; pages do not. Other `console` blocks are not run, because
 they need a cluster or the reader's own files. They show no output, unless the line before them
 begins with `NOT_RUN` and says why.
@@ -89,7 +89,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The variables of a newcomer who ran `make demo`."""
+    """The variables of a newcomer who ran `schedmate demo`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDMATE_")}
     for name in ("FORCE_COLOR", "COLUMNS", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         kept.pop(name, None)
@@ -98,7 +98,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def demo(folder: Path) -> Path:
-    """A working directory with the examples and what `make demo` leaves."""
+    """A working directory with the examples and what `schedmate demo` leaves."""
     (folder / "examples").symlink_to(ROOT / "examples")
     env = environment(folder / "home")
     command = ["schedmate", "demo", "demo"]
