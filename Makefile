@@ -6,7 +6,7 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-browser test-live lint fix types docs bench fuzz fuzz-coverage clean
+.PHONY: help demo test test-browser test-live lint fix types docs docs-site pictures bench fuzz fuzz-coverage clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -47,9 +47,18 @@ fix: $(VENV)/dev.stamp ## Repair style and formatting where that is safe
 types: $(VENV)/dev.stamp ## Check types
 	$(BIN)/mypy
 
+docs-site: $(VENV)/dev.stamp ## Build the documentation site into build/site; a warning or a broken link is an error
+	$(BIN)/python -m sphinx -W --keep-going -j auto -q -b html docs build/site
+	@echo "open build/site/index.html"
+
 docs: $(VENV)/dev.stamp ## Write docs/cli.md, schemas and the samples in README and docs anew
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_diagrams.py
+	$(BIN)/python docs/generate_benchmarks.py
 	$(BIN)/python docs/generate_samples.py
+
+pictures: $(VENV)/dev.stamp ## Record the terminal session and the reports' screenshots of README and docs anew
+	$(BIN)/python docs/generate_pictures.py
 
 # Those that need nothing besides this repository; benchmarks/README.md has all.
 BENCH := startup static_speed batch hostile reading redaction embedding history_index history_scale \

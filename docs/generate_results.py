@@ -1,0 +1,69 @@
+"""Write a page for each benchmark with all of its recorded results, for the documentation site.
+
+    python docs/generate_results.py FOLDER
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+from generate_benchmarks import RESULTS, ROOT, cell, result, table
+
+SHARED = ("machine", "python", "packages", "rows", "name")
+"""What is left out of a table's heading, or told elsewhere."""
+
+
+def scripts() -> dict[str, str]:
+    """The benchmarks with the question that each answers, from benchmarks/README.md."""
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\| `(\w+)\.py` \| (.*?) \|", page, re.MULTILINE))
+
+
+def owners() -> dict[str, list[str]]:
+    """The results of each benchmark; a result belongs to the longest name that begins its own."""
+    found: dict[str, list[str]] = {}
+    questions = sorted(scripts(), key=len, reverse=True)
+    for path in sorted(RESULTS.glob("*.json")):
+        owner = next((one for one in questions if path.stem.startswith(one)), "others")
+        found.setdefault(owner, []).append(path.stem)
+    return dict(sorted(found.items()))
+
+
+@cache
+def page_of(name: str) -> str:
+    """The page that a result is on."""
+    return next(owner for owner, names in owners().items() if name in names)
+
+
+def page(owner: str, names: list[str], question: str) -> str:
+    """The page of a benchmark."""
+    parts = [f"# {owner}", question]
+    for name in names:
+        document = result(name)
+        facts = [
+            f"- {key}: {cell(value)}" for key, value in document.items() if key not in SHARED
+        ]
+        parts += [f"({name})=", f"## {name}", "\n".join(facts), table(document["rows"])]
+        parts.append(f"{document.get('machine', '')}; Python {document.get('python', '')}")
+    return "\n\n".join(parts) + "\n"
+
+
+def write(folder: Path) -> None:
+    """Write all pages and their index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    questions = scripts()
+    lines = ["# All recorded results", "", "One page for each script of `benchmarks/`.", ""]
+    lines += ["| benchmark | question | results |", "|---|---|---|"]
+    for owner, names in owners().items():
+        question = questions.get(owner, "")
+        (folder / f"{owner}.md").write_text(page(owner, names, question), encoding="utf-8")
+        lines.append(f"| [{owner}]({owner}.md) | {question} | {len(names)} |")
+    lines += ["", "```{toctree}", ":hidden:", "", *owners(), "```", ""]
+    (folder / "index.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
