@@ -28,6 +28,7 @@ from pydantic_settings import (
 
 from schedmate.errors import SettingsError
 from schedmate.places import Place, is_remote, place_of
+from schedmate.validation import expected
 
 UNREAD_FILE = "schedmate.toml"
 """What earlier versions read from the current directory; whoever has one is told how to name it."""
@@ -220,9 +221,7 @@ def _fitting(values: dict[str, Any], origins: dict[str, str]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise SettingsError(
-            f"setting {name!r} from {origins[name]} is {values[name]!r}: {first['msg']}"
-        ) from None
+        raise SettingsError(f"setting {name!r} from {origins[name]}: {expected(first)}.") from None
 
 
 def named_file() -> Path | None:

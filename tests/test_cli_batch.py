@@ -76,10 +76,10 @@ def test_bad_lines_are_errors_in_place(cli: Cli, tmp_path: Path) -> None:
     errors = {index: document for index, document in documents.items() if index}
     assert {document["schema"] for document in errors.values()} == {"schedmate.error/v1"}
     assert errors[1]["error"].startswith("line 2: ")
-    assert "repo: Field required" in errors[2]["error"]
+    assert "repo is missing" in errors[2]["error"]
     assert errors[3]["job_id"] == "gone"
     assert "/no/such/repo" in errors[3]["error"]
-    assert "gpu: " in errors[4]["error"]
+    assert "there is no key gpu; did you mean gpus?" in errors[4]["error"]
     assert errors[5]["exit_code"] == 2
     assert set(errors) == {1, 2, 3, 4, 5, 6}
 

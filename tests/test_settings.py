@@ -123,7 +123,10 @@ def test_tilde_is_the_home_directory(project: Path, monkeypatch: pytest.MonkeyPa
     [
         ("topk = 3\n", "sets 'topk', which is not a setting; did you mean 'top_k'?"),
         ("zzz = 3\n", "sets 'zzz', which is not a setting; `schedmate config show` lists"),
-        ("top_k = 0\n", "setting 'top_k' from .*schedmate.toml is 0: "),
+        (
+            "top_k = 0\n",
+            "setting 'top_k' from .*schedmate.toml: 0 is given; it has to be at least 1",
+        ),
         ("top_k = \n", "cannot read the settings file .*schedmate.toml: "),
         ("a = '\xff'\n", "cannot read the settings file .*schedmate.toml: "),
         ("a = " + "[" * 100_000, "cannot read the settings file .*schedmate.toml: "),

@@ -25,6 +25,7 @@ from schedmate.scale.objects import copy_tree, is_object, url_of
 from schedmate.scale.rows import Kind
 from schedmate.scale.spread import spread
 from schedmate.settings import Settings
+from schedmate.validation import sentence
 
 ERROR_SCHEMA = "schedmate.error/v1"
 
@@ -174,9 +175,8 @@ def _parse(line: _Line) -> BatchJob:
     try:
         job = BatchJob.model_validate_json(line.text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the line"
-        raise InputError(f"line {line.index + 1}: {where}: {first['msg']}") from None
+        fault = sentence(error, BatchJob.model_fields, place="the line")
+        raise InputError(f"line {line.index + 1}: {fault}") from None
     return job
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from schedmate.commands.options import JsonOption
+from schedmate.commands.parallel_options import say_which
 from schedmate.errors import InputError, UsageError
 from schedmate.llm.serving import ModelSize
 from schedmate.plain import dumps
@@ -196,7 +197,10 @@ def _size(model: str, parameters: float | None) -> ModelSize:
 def _device(gpu: str) -> Any:
     from schedmate.schedulers.parallelism.devices import described, device
 
-    return described(gpu) if ":" in gpu else device(gpu)
+    if ":" in gpu:
+        return described(gpu, "--gpu")
+    say_which(gpu)
+    return device(gpu, "--gpu")
 
 
 def _context(context: int | None) -> int:

@@ -16,6 +16,7 @@ from schedmate.commands.parallel_options import (
     NetworkOption,
     ProfileOption,
     network,
+    say_which,
 )
 from schedmate.errors import INPUT, InputError, UsageError
 from schedmate.plain import MOST_GPUS, dumps
@@ -53,10 +54,12 @@ def predict(
     several plans, one that cannot be predicted, or a line that is no plan, gets a line with its
     error, and the exit code is 3.
     """
-    from schedmate.schedulers.parallelism.plan import NoPlan, plans_in
+    from schedmate.schedulers.parallelism.plan import NoPlan, Plan, plans_in
     from schedmate.schedulers.parallelism.predict import Predictor
 
     given = list(plans_in(plans))
+    for gpu in sorted({gpu for one in given if isinstance(one, Plan) for gpu in one.gpu_types()}):
+        say_which(gpu)
     predictor = Predictor(network(profile, between_nodes, device))
     found: list[tuple[str, Prediction | InputError]] = []
     with progress("predicting", len(given)) as step:
@@ -100,7 +103,7 @@ def plan(
         typer.Option(help="A known model, as gpt-2.7b; see `schedmate parallel models`."),
     ] = None,
     gpus: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="GPUs, a power of two.")] = 8,
-    gpu_type: Annotated[str, typer.Option(help="GPU model, as A100.")] = "A100-80",
+    gpu_type: Annotated[str, typer.Option(help="GPU model, as A100-80.")] = "A100-80",
     gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs of a node.")] = 8,
     global_batch: Annotated[
         int | None,
@@ -128,7 +131,7 @@ def plan(
     """Find parallelism plans for a model on a number of GPUs, without running it.
 
     Examples:
-      schedmate parallel plan --model gpt-2.7b --gpus 16 --gpu-type A100
+      schedmate parallel plan --model gpt-2.7b --gpus 16 --gpu-type A100-40
       schedmate parallel plan REPO --command "torchrun train.py --config 7b.yaml" --gpus 16
     """
     from schedmate.schedulers.parallelism.grids import Request
@@ -156,6 +159,8 @@ def plan(
         recompute,
         uniform,
     )
+    if not device:
+        say_which(gpu_type)
     found = Planner(network(profile, between_nodes, device)).plan(request)
     if output is not None:
         from schedmate.files import open_output

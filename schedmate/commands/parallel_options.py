@@ -50,4 +50,15 @@ def network(
         read_tables(profile or []),
         (between_nodes or 0) * 1e9,
         tuple(devices.described(text) for text in described or []),
+        describing="--device",
     )
+
+
+def say_which(gpu: str) -> None:
+    """Say which GPU a name is taken for that several of different memory have."""
+    from schedmate.schedulers.parallelism.devices import taken_for
+    from schedmate.terminal import say
+
+    meant = taken_for(gpu)
+    if meant is not None:
+        say(f"note: {meant}")

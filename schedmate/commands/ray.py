@@ -16,6 +16,7 @@ from schedmate.commands.ray_up import down, up
 from schedmate.errors import InputError, UsageError
 from schedmate.plain import MOST_GPUS, dumps
 from schedmate.terminal import say
+from schedmate.validation import sentence
 
 if TYPE_CHECKING:
     from schedmate.schedulers.live.queue.requests import Request
@@ -173,10 +174,7 @@ def _request(
             grace_s=parse_duration(grace),
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        said = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{where}{': ' if where else ''}{said}.") from None
+        raise UsageError(sentence(error)) from None
 
 
 @app.command()

@@ -29,6 +29,7 @@ from schedmate.recovery.health.verdict import Expected, Reader
 from schedmate.schedulers.live.actions import Diagnose
 from schedmate.settings import data_dir
 from schedmate.terminal import clean
+from schedmate.validation import sentence
 
 Isolate = Literal["never", "confirmed", "text"]
 Restart = Literal["as diagnosed", "yes", "no"]
@@ -240,24 +241,11 @@ def read_configuration(text: str, path: Path) -> Configuration:
     try:
         read = Configuration.model_validate(document)
     except ValidationError as error:
-        raise ConfigurationError(f"{path}: {_first(error)}") from None
+        raise ConfigurationError(f"{path}: {sentence(error, _keys())}") from None
     folder = path.absolute().parent
     return read.model_copy(
         update={"record": folder / read.record, "kill_switch": folder / read.kill_switch}
     )
-
-
-def _first(error: ValidationError) -> str:
-    """The first thing that is wrong, as a sentence that says where and what to write instead."""
-    one = error.errors()[0]
-    place = ".".join(str(part) for part in one["loc"])
-    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if one["type"] == "extra_forbidden":
-        meant = did_you_mean(str(one["loc"][-1]), _keys())
-        return f"there is no key {clean(place, 100)}{more}{meant or '.'}"
-    message = one["msg"].removeprefix("Value error, ")
-    sentence = f"{clean(place, 100)}{': ' if place else ''}{clean(message, 400)}{more}"
-    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def _keys() -> set[str]:

@@ -13,6 +13,7 @@ from schedmate.jobs import JobRecord, JobState
 from schedmate.jobs.metadata import STORED
 from schedmate.retrieval.database import Database, HistoryError
 from schedmate.retrieval.spread import LATEST, UNLEARNED, Learned, Spread, learn
+from schedmate.validation import first_fault, sentence
 
 PAGE = 1_000
 """Jobs read at once."""
@@ -145,7 +146,7 @@ class JobTable:
             return _parsed(document)
         except ValidationError as error:
             raise HistoryError(
-                f"{self.path}: a stored job cannot be read ({error.errors()[0]['msg']}); it was "
+                f"{self.path}: a stored job cannot be read ({first_fault(error)}); it was "
                 "written by another version of schedmate, or is damaged"
             ) from None
 
@@ -202,9 +203,7 @@ def finished(held: JobRecord, changes: Mapping[str, Any], state: str) -> JobReco
     try:
         return JobRecord.model_validate(held.model_dump() | given | {"state": state})
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"job {held.job_id}: {place}: {first['msg']}") from None
+        raise UsageError(f"job {held.job_id}: {sentence(error)}") from None
 
 
 def unknown_job(job_id: str) -> HistoryError:

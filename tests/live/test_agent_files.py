@@ -41,15 +41,15 @@ def test_the_example_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("order: {allowd: true}", "order: allowd"),
-        ("order: {lowest: 5}", "order: lowest"),
+        ("order: {allowd: true}", "there is no key order.allowd; did you mean allowed?"),
+        ("order: {lowest: 5}", "order.lowest: 5 is given; it has to be at most 0"),
         ("order: {shortest: 7d, longest: 5m}", "'shortest' must be less"),
         ("order: {lowest: 0, highest: 0}", "'lowest' must be less"),
         ("order: {ageing: soon}", "soon"),
-        ("annotate: {where: title}", "annotate: where"),
+        ("annotate: {where: title}", "annotate.where: 'title' is given"),
         ("[1", "no YAML"),
-        ("- 1", "not as it should be"),
-        ("poll: -1", "poll"),
+        ("- 1", "it: [1] is given; it has to be an object with keys and values"),
+        ("poll: -1", "poll: -1 is given; it has to be"),
         ("poll: .nan", "poll"),
     ],
 )

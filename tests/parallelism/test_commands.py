@@ -86,7 +86,7 @@ def test_a_line_that_is_no_plan_gets_its_error_and_the_others_their_answers(
     assert ["error" in one for one in found] == [False, True, True, False]
     assert [one["id"] for one in found] == ["one", "line 2", "line 3", "last"]
     assert "line 2: not JSON" in found[1]["error"]
-    assert "line 3: global_batch: Field required" in found[2]["error"]
+    assert "line 3: global_batch is missing (2 more)" in found[2]["error"]
     text = cli("parallel", "predict", str(path))
     assert text.code == INPUT
     assert "line 2: not JSON" in text.out
@@ -249,7 +249,7 @@ def test_fully_sharded_plans_become_fsdp(cli: Cli, tmp_path: Path) -> None:
         (["plan"], USAGE, "say what to plan"),
         (["plan", "--model", "gpt9"], INPUT, "unknown model"),
         (["plan", "--model", "gpt2", "--gpu-type", "A9"], INPUT, "unknown GPU type"),
-        (["plan", "--model", "gpt2", "--precision", "fp9"], USAGE, "--precision fp9"),
+        (["plan", "--model", "gpt2", "--precision", "fp9"], USAGE, "--precision: 'fp9' is given"),
         (["plan", "--model", "gpt2", "--sharding", "zero-3"], USAGE, "leaves no stages"),
         (["plan", "--model", "gpt2", "--device", "X"], INPUT, "--device 'X' lacks"),
         (["export", "gone.json"], INPUT, "gone.json: cannot be read"),
@@ -278,3 +278,31 @@ def test_known_devices_and_models_are_listed(cli: Cli) -> None:
     assert "gpt-2.7b" in cli("parallel", "models").out
     assert json.loads(cli("parallel", "devices", "--json").out)["devices"]
     assert json.loads(cli("parallel", "models", "--json").out)["models"]
+
+
+def test_a_name_of_several_gpus_says_which_is_taken(cli: Cli, tmp_path: Path) -> None:
+    plan = ["parallel", "plan", "--model", "gpt2", "--gpus", "2", "--gpu-type"]
+    assert "A100 is taken for A100-40 (40 GB); write A100-80" in cli(*plan, "A100").err
+    assert "taken for" not in cli(*plan, "A100-80").err
+    assert "taken for" not in cli(*plan, "H100").err, "both H100 have 80 GB"
+    serve = cli("llm", "serve-command", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "V100")
+    assert "V100 is taken for V100-16 (16 GB); write V100-32" in serve.err
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(PLAN).replace("A100-80", "A100"))
+    assert "A100 is taken for" in cli("parallel", "predict", str(path)).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["parallel", "plan", "--model", "gpt2", "--gpu-type", "A9"], "--device"),
+        (["llm", "serve-command", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "A9"], "--gpu"),
+    ],
+)
+def test_an_unknown_gpu_is_described_by_an_option_that_exists(
+    cli: Cli, arguments: list[str], option: str
+) -> None:
+    result = cli(*arguments)
+    assert result.code == INPUT
+    assert f"`{option} NAME:memory=80,bandwidth=3350,fp16=989` describes another" in result.err
+    assert option in cli(*arguments[:2], "--help").out

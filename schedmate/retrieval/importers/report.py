@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from schedmate.jobs import JobRecord
 from schedmate.terminal import clean
+from schedmate.validation import first_fault
 
 MAX_PROBLEMS = 5
 """Bad rows whose reason is kept; the rest are only counted."""
@@ -42,6 +43,4 @@ def reason(error: Exception) -> str:
         return f"no {clean(error.args[0], 100)}"
     if not isinstance(error, ValidationError):
         return clean(error, 400)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    return first_fault(error)

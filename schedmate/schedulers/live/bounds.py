@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from schedmate.data import parse
 from schedmate.durations import parse_duration
 from schedmate.errors import SettingsError
+from schedmate.validation import sentence
 
 
 def _seconds(value: Any) -> Any:
@@ -197,9 +198,11 @@ def load_bounds(path: Path | None) -> Bounds:
     try:
         bounds = Bounds.model_validate({} if found is None else found)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ": ".join(str(part) for part in first["loc"]) or "it"
-        raise SettingsError(f"{path}: {place} is not as it should be: {first['msg']}.") from None
+        raise SettingsError(f"{path}: {sentence(error, _keys(), place='it')}") from None
     if bounds.recovery is not None:
         return bounds.model_copy(update={"recovery": path.parent / bounds.recovery})
     return bounds
+
+
+def _keys() -> set[str]:
+    return {name for part in (Bounds, *_Section.__subclasses__()) for name in part.model_fields}

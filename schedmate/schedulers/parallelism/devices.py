@@ -71,19 +71,38 @@ def _aliases() -> dict[str, str]:
     }
 
 
-def device(name: str) -> DeviceSpec:
+def device(name: str, describing: str = "") -> DeviceSpec:
     """The GPU type of a name or one of its aliases.
 
+    `describing` is the option that takes a datasheet (`described`), where the caller has one.
     Raises `InputError`, naming the nearest known names, where there is none.
     """
     found = _aliases().get(normalised(name))
     if found is None:
         near = did_you_mean(name, devices())
+        another = f", and `{describing} NAME:memory=80,bandwidth=3350,fp16=989` describes another"
         raise InputError(
-            f"unknown GPU type {name!r}{near}; `schedmate parallel devices` lists the known "
-            "ones, and `--device NAME:memory=80,bandwidth=3350,fp16=989` describes another"
+            f"unknown GPU type {name!r}{near}; `schedmate parallel devices` lists the known ones"
+            f"{another if describing else ''}."
         )
     return devices()[found]
+
+
+def taken_for(name: str) -> str | None:
+    """Which GPU is meant where a name does not say how much memory it has; None where it does."""
+    found = _aliases().get(normalised(name))
+    if found is None or normalised(name) == normalised(found):
+        return None
+    known, family = devices(), normalised(name)
+    others = [
+        one
+        for one in known.values()
+        if normalised(one.name).startswith(family) and one.memory_bytes != known[found].memory_bytes
+    ]
+    if not others:
+        return None
+    memory = f"{known[found].memory_bytes / 1e9:g} GB"
+    return f"{name} is taken for {found} ({memory}); write {others[0].name} for the other one."
 
 
 def canonical(name: str) -> str:
@@ -91,7 +110,7 @@ def canonical(name: str) -> str:
     return _aliases().get(normalised(name), normalised(name))
 
 
-def described(text: str) -> DeviceSpec:
+def described(text: str, option: str = "--device") -> DeviceSpec:
     """A GPU type by its datasheet: `NAME:memory=GB,bandwidth=GB/s,fp16=TFLOP/s[,link=GB/s]`.
 
     Raises `InputError` where a number is missing or none.
@@ -103,16 +122,16 @@ def described(text: str) -> DeviceSpec:
         try:
             values[key.strip().lower()] = float(number)
         except ValueError:
-            raise InputError(f"--device {text!r}: {part!r} is not NAME=NUMBER") from None
+            raise InputError(f"{option} {text!r}: {part!r} is not NAME=NUMBER") from None
     peaks = {key: values[key] for key in PRECISIONS if key in values}
     missing = [key for key in ("memory", "bandwidth") if key not in values]
     if not name or missing or not peaks:
         need = ", ".join(missing or ["a peak such as fp16=312"])
         raise InputError(
-            f"--device {text!r} lacks {need}: say NAME:memory=GB,bandwidth=GB/s,fp16=TFLOP/s"
+            f"{option} {text!r} lacks {need}: say NAME:memory=GB,bandwidth=GB/s,fp16=TFLOP/s"
         )
     if not all(0 < value < 1e9 for value in values.values()):
-        raise InputError(f"--device {text!r}: every number must be above 0")
+        raise InputError(f"{option} {text!r}: every number must be above 0")
     half = peaks.get("bf16", peaks.get("fp16"))
     if half is not None:  # units for one 16-bit format have the other as well
         peaks.setdefault("fp16", half)
@@ -126,7 +145,7 @@ def described(text: str) -> DeviceSpec:
             "processors": values.get("processors", 100),
             "tflops": peaks,
             "link": values.get("link", 31.5),
-            "source": "--device",
+            "source": option,
         }
     )
 

@@ -60,13 +60,15 @@ class Network:
     """What a node sends to others in all [bytes/s], where no table says; 0: by default."""
     devices: tuple[DeviceSpec, ...] = ()
     """GPU types that were described and are not bundled."""
+    describing: str = ""
+    """The option that describes more of them, for messages."""
 
     def spec(self, gpu: str) -> DeviceSpec:
         """The GPU type of a name; raises `InputError` for an unknown one."""
         for one in self.devices:
             if normalised(one.name) == normalised(gpu):
                 return one
-        return device(gpu)
+        return device(gpu, self.describing)
 
     def bandwidth(self, gpu: str, senders: int, size: float, *, inside: bool) -> float:
         """Bandwidth for a message of `size` bytes [bytes/s].

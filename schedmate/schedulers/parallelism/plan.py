@@ -19,6 +19,7 @@ from pydantic import (
 
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.parallelism.models import ModelSpec, named_or_sized
+from schedmate.validation import expected, first_fault
 
 SCHEMA = "schedmate.parallel-plan/v1"
 MOST = 10**6
@@ -178,6 +179,10 @@ class Plan(BaseModel):
         """GPUs of all stages."""
         return sum(stage.gpus for stage in self.stages)
 
+    def gpu_types(self) -> set[str]:
+        """The names of the GPU types that it is for."""
+        return {kind.gpu_type for stage in self.stages for kind in stage.kinds()}
+
     @property
     def micro_batches(self) -> int:
         """Micro-batches that each replica runs in an iteration."""
@@ -220,10 +225,7 @@ def parse_plan(document: Any, where: str) -> Plan:
     try:
         return Plan.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        what = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{where}: {f'{place}: ' if place else ''}{what}") from None
+        raise InputError(f"{where}: {first_fault(error, Plan.model_fields)}") from None
 
 
 def check(**values: str) -> tuple[str, ...]:
@@ -238,8 +240,7 @@ def check(**values: str) -> tuple[str, ...]:
             kind: Any = Annotated[one.annotation, *one.metadata]
             found.append(TypeAdapter(kind).validate_python(value))
         except ValidationError as error:
-            said = error.errors()[0]["msg"]
-            raise UsageError(f"--{name} {value}: {said[0].lower()}{said[1:]}") from None
+            raise UsageError(f"--{name}: {expected(error.errors()[0])}.") from None
     return tuple(found)
 
 
