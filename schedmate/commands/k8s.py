@@ -103,15 +103,20 @@ def plan(
     With recovery in the bounds, the plan is the one that the agent would propose.
     """
     from schedmate.schedulers.live.adapter import FAILURES
+    from schedmate.schedulers.live.executor import ExecutorError
     from schedmate.schedulers.live.kubernetes.marks import parts_of
 
+    try:
+        namespace = parts_of(job)[0]
+    except ExecutorError as error:
+        raise UsageError(str(error)) from None
     with opened(
         bounds,
         state,
         history,
         kubeconfig=kubeconfig,
         context=context,
-        namespaces=[parts_of(job)[0]],
+        namespaces=[namespace],
         dry_run=True,
     ) as setup:
         ended = setup.adapter.ended(0.0)

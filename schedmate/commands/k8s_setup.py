@@ -12,6 +12,7 @@ import typer
 
 from schedmate import __version__
 from schedmate.commands.agents import Setup, assembled, state_dir
+from schedmate.errors import InputError
 from schedmate.schedulers.live.bounds import Bounds, KubernetesBounds, load_bounds
 
 if TYPE_CHECKING:
@@ -60,11 +61,17 @@ def limited(bounds: Bounds, namespaces: list[str] | None) -> Bounds:
 
 
 def reach(bounds: Bounds, kubeconfig: str | None, context: str | None) -> Api:
-    """The cluster's API server."""
+    """The cluster's API server, which has answered. Raises `InputError` where none does."""
     from schedmate.schedulers.live.kubernetes.api import Api, connect
 
     client = connect(kubeconfig, context)
-    return Api(client, qps=bounds.kubernetes.qps, agent=f"schedmate/{__version__}")
+    api = Api(client, qps=bounds.kubernetes.qps, agent=f"schedmate/{__version__}")
+    try:
+        api.check()
+    except InputError:
+        api.close()
+        raise
+    return api
 
 
 @contextmanager

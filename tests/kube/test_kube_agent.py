@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from api_calls import Failure
 from api_rights import Rights
 from api_server import ApiServer
+from cli_runner import Cli
 from kube_cluster import AGENT, ECC, THEIRS, XID, Cluster, manifests
 from kube_files import AgentFiles
 
@@ -91,8 +96,10 @@ def test_a_job_that_cannot_be_described_is_no_other_jobs_problem(
     cluster.job("broken")
     real = adapter.describe
 
-    def failing(job: Workload, code: CodeBounds) -> tuple[Description, str]:
-        return real(job, code) if job.id != "team-a/job/broken" else (int("no number"), "")
+    def failing(job: Workload, code: CodeBounds) -> Description:
+        if job.id == "team-a/job/broken":
+            raise ValueError("no number")
+        return real(job, code)
 
     monkeypatch.setattr(adapter, "describe", failing)
     with files.opened() as setup:
@@ -390,12 +397,90 @@ def test_a_taint_is_ours_only_with_our_key_and_effect() -> None:
     assert Drain(node="n", mark="ab").undo() == Resume(node="n", mark="ab")
 
 
-def test_without_a_cluster_one_sentence_is_said(tmp_path: Path) -> None:
-    from schedmate.schedulers.live.kubernetes.api import connect
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("../../other", "schedmate.io/code names '../../other', which is outside "),
+        ("/etc", "schedmate.io/code names '/etc', which is outside "),
+        ("missing", "schedmate.io/code names 'missing', which is no directory below "),
+        ("", "neither its annotation schedmate.io/code nor kubernetes: code: images "),
+    ],
+)
+def test_why_code_is_not_read(cluster: Cluster, files: AgentFiles, said: str, why: str) -> None:
+    cluster.job("train", annotations={"schedmate.io/code": said} if said else {})
+    with files.opened() as setup:
+        (estimated,) = setup.agent.once().estimated
+    assert estimated.estimate.reason is not None
+    assert estimated.estimate.reason.startswith(why)
 
+
+def test_without_a_cluster_one_sentence_is_said(tmp_path: Path, cli: Cli) -> None:
     bad = tmp_path / "kubeconfig"
     for text in (None, "", "apiVersion: v1\nkind: Config\n", "- 1", "{"):
         if text is not None:
             bad.write_text(text)
-        with pytest.raises(SchedmateError, match="no cluster is known"):
-            connect(str(bad))
+        found = cli("k8s", "agent", "--once", "--kubeconfig", str(bad))
+        assert found.code == 3
+        assert "no cluster is known" in found.err
+        assert str(bad) in found.err
+
+
+def test_the_kubeconfigs_that_were_looked_for_are_named(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/no/one:/no/two")
+    found = cli("k8s", "agent", "--once")
+    assert found.code == 3
+    assert "there is no /no/one or /no/two" in found.err
+
+
+def test_a_server_that_is_not_there_is_tried_once(
+    server: ApiServer, files: AgentFiles, cli: Cli
+) -> None:
+    server.stop()
+    words = ("--kubeconfig", str(files.folder / "kubeconfig"), "--state", str(files.state))
+    for command in (("agent", "--once"), ("agent", "--once", "--dry-run"), ("plan", "a/job/b")):
+        found = cli("k8s", *command, *words)
+        assert found.code == 3
+        assert f"{server.url} does not answer: Connection refused;" in found.err
+    found = cli("k8s", "doctor", *words[:2])
+    assert found.code == 1
+    assert f"{server.url} does not answer: Connection refused;" in found.out
+
+
+def test_a_server_that_hangs_up_is_tried_once(files: AgentFiles, cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        files.server = SimpleNamespace(url=f"http://127.0.0.1:{listening.getsockname()[1]}")
+        kubeconfig = files.be("nobody", "elsewhere")
+        asked = []
+
+        def hang_up() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                asked.append(connection)
+                connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        found = cli("k8s", "agent", "--once", "--kubeconfig", str(kubeconfig))
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert found.code == 3
+    assert f"{files.server.url} does not answer" in found.err
+    assert len(asked) == 1
+
+
+def test_who_is_not_known_is_told_so(server: ApiServer, files: AgentFiles, cli: Cli) -> None:
+    server.fail("GET", "version", Failure(401, "Unauthorized", "Unauthorized"))
+    found = cli("k8s", "agent", "--once", "--kubeconfig", str(files.folder / "kubeconfig"))
+    assert found.code == 3
+    assert "(401): Unauthorized" in found.err
+
+
+def test_what_is_no_job_is_a_wrong_argument(cli: Cli) -> None:
+    found = cli("k8s", "plan", "nonsense")
+    assert found.code == 2
+    assert "NAMESPACE/KIND/NAME" in found.err

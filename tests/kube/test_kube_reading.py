@@ -147,7 +147,7 @@ def test_what_no_cluster_has_says_nothing(amount: Any) -> None:
     limits = {"activeDeadlineSeconds": 2**63 - 1, "parallelism": amount, "template": template}
     job = Workload(kinds()["job"], {"metadata": {"name": "a"}, "spec": limits}, ())
     assert gpus_of(container) == 0
-    spec = describe(job, CodeBounds())[0].spec
+    spec = describe(job, CodeBounds()).spec
     assert (spec.launch.gpus, spec.launch.time_limit_s) == (None, None)
     assert spec.launch.gpu_type == "A\\udfff"
     assert spec.command is not None

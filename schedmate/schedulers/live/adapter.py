@@ -57,6 +57,8 @@ class Description(NamedTuple):
     """The pattern of its log, in the scheduler's notation."""
     problems: tuple[str, ...] = ()
     """Why it says less than it could."""
+    no_code: str = ""
+    """Why it is not known where its code is, if so."""
 
 
 class LiveNode(NamedTuple):

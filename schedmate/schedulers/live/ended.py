@@ -179,6 +179,9 @@ def read_job(
     """
     spec = description.spec
     metadata, launch = WorkloadMetadata(), spec.launch
+    if description.no_code:
+        estimate = Estimate(reason=description.no_code)
+        return Known(key, now, spec, metadata, estimate, description.log)
     try:
         analysis = mate.analyze(spec, budget_s=budget_s)
         metadata, estimate, launch = analysis.metadata, analysis.estimate, analysis.launch

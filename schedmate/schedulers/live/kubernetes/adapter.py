@@ -153,7 +153,7 @@ class KubernetesAdapter(KubernetesActs):
     def _described(self, job: Workload) -> Description:
         """What is known of a job: little, and why, where its object is not to be read."""
         try:
-            return describe(job, self._bounds.code)[0]
+            return describe(job, self._bounds.code)
         except (ValueError, TypeError, ArithmeticError, OSError) as error:
             # whatever one owner wrote keeps nobody else's jobs from being read
             why = f"{job.id} cannot be described: {str(error).partition(chr(10))[0]}"

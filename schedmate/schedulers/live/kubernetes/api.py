@@ -8,12 +8,15 @@ JSON, since custom resources have no models. Every request has a time limit and 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from schedmate.errors import require
+from schedmate.errors import InputError, require
+from schedmate.paths import is_file
 from schedmate.schedulers.live.kubernetes.watching import Json, KubernetesError, Watching
 from schedmate.terminal import clean
 
@@ -29,6 +32,8 @@ MERGE_PATCH = "application/merge-patch+json"
 
 TIMEOUT_S = 30.0
 """How long a request may take, with everything that is asked again [s]."""
+CONNECT_S = (3.0, 5.0)
+"""How long the first request may take to reach the server, and to be answered [s]."""
 MOST_CONNECTIONS = 64
 PAGE = 500
 """Objects in one answer of a list."""
@@ -55,31 +60,49 @@ class Pace:
 def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
     """The cluster of a kubeconfig file, or the one that this runs in.
 
-    Raises `MissingExtraError` without schedmate[k8s], `KubernetesError` where there is none.
+    Raises `MissingExtraError` without schedmate[k8s], `InputError` where there is none.
     """
     require("Kubernetes", "k8s", "kubernetes")
     import yaml
     from kubernetes import client, config
 
     found = client.Configuration()
+    files = _kubeconfigs(kubeconfig)
     try:
         if kubeconfig is None and context is None:
             try:
                 config.load_incluster_config(client_configuration=found)
             except config.ConfigException:
-                config.load_kube_config(client_configuration=found)
+                _load(files, None, found)
         else:
-            where = {"config_file": kubeconfig, "context": context}
-            config.load_kube_config(**where, client_configuration=found)
+            _load(files, context, found)
     except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
-        said = clean(error, 300).rstrip(".")
-        raise KubernetesError(
-            f"no cluster is known: {said}; name one with --kubeconfig or KUBECONFIG, or run this "
-            "in a pod with a service account."
-        ) from None
+        said = f"{', '.join(files)}: {clean(error, 300).rstrip('.')}"
+        raise InputError(f"no cluster is known: {said}; {_NAME_ONE}.") from None
     found.connection_pool_maxsize = MOST_CONNECTIONS  # each watch keeps one
     found.retries = False  # they are made here, where it is known what may be asked again
     return client.ApiClient(found)
+
+
+_NAME_ONE = (
+    "name a kubeconfig with --kubeconfig or KUBECONFIG, or run this in a pod with a service account"
+)
+
+
+def _kubeconfigs(named: str | None) -> list[str]:
+    """The files that say how to reach a cluster, as kubectl looks for them."""
+    said = named or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    return [said] if named else [one for one in said.split(os.pathsep) if one]
+
+
+def _load(files: list[str], context: str | None, into: Any) -> None:
+    from kubernetes import config
+
+    there = [one for one in files if is_file(Path(one))]
+    if not there:
+        raise InputError(f"no cluster is known: there is no {' or '.join(files)}; {_NAME_ONE}.")
+    place = os.pathsep.join(there)
+    config.load_kube_config(config_file=place, context=context, client_configuration=into)
 
 
 class Api:
@@ -98,6 +121,18 @@ class Api:
     def close(self) -> None:
         """Let go of the connections."""
         self._client.close()
+
+    def check(self) -> None:
+        """Raise `InputError` at once where no API server answers, or not to us."""
+        try:
+            self._read(self._open("GET", "/version", {}, None, "", CONNECT_S), "/version")
+        except KubernetesError as error:
+            if error.code not in (0, 401):  # it is there; what may be done is another matter
+                return
+            raise InputError(
+                f"{str(error).rstrip('.')}; `kubectl version` tells whether the cluster is there, "
+                "--kubeconfig and --context name another one."
+            ) from None
 
     def get(self, path: str, **query: Any) -> Json:
         """One object, or what the server says of itself."""
@@ -230,7 +265,7 @@ class Api:
                 redirect=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubernetesError(f"{self.server} does not answer: {clean(error, 300)}.") from None
+            raise KubernetesError(f"{self.server} does not answer: {_reason(error)}.") from None
         if not 200 <= answer.status < 300:
             raise self._refusal(method, path, answer)
         return answer
@@ -262,6 +297,13 @@ class Api:
             reason=str(status.get("reason") or ""),
             retry_after_s=min(60.0, float(after)) if after.isdigit() else None,
         )
+
+
+def _reason(error: Exception) -> str:
+    """Why a request was not answered: what the system says, where it says anything."""
+    cause = error.__cause__ or error.__context__
+    said = cause.strerror if isinstance(cause, OSError) else None
+    return clean(said or error, 300).rstrip(".")
 
 
 def _dry(dry_run: bool) -> Json:

@@ -17,6 +17,7 @@ from typing import Any
 from schedmate.paths import is_dir, resolved
 from schedmate.schedulers.live.bounds import CodeBounds, ImageCode
 from schedmate.schedulers.live.kubernetes.fields import list_at, text_at
+from schedmate.schedulers.live.kubernetes.kinds import CODE
 
 _VARIABLE = re.compile(r"\$(\$|\((?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\))")
 LONGEST_COMMAND = 1 << 16
@@ -33,12 +34,27 @@ def folder_of(
     if said:
         roots = [Path(str(root).replace("{namespace}", namespace)) for root in bounds.roots]
         found = below(roots, said)
-        why = f"its annotation names {said!r}, which is no directory below code: roots"
-        return found, None, "" if found else why
+        return found, None, "" if found else _refused(roots, said)
     for one in bounds.images:
         if fnmatch.fnmatchcase(image, one.image):
             return one.path, one, "" if is_dir(one.path) else f"{one.path} is no directory"
-    return None, None, "no annotation, and no entry of code: images, says where its code is"
+    return (
+        None,
+        None,
+        f"neither its annotation {CODE} nor kubernetes: code: images says where its code is",
+    )
+
+
+def _refused(roots: Sequence[Path], said: str) -> str:
+    """Why a directory that an owner has named is not read; of what is outside, nothing is said."""
+    if not roots:
+        return f"{CODE} names {said!r}, and the bounds allow no directory (kubernetes: code: roots)"
+    places = ", ".join(map(str, roots))
+    inside = "\0" not in said and any(
+        resolved(root / said).is_relative_to(resolved(root)) for root in roots
+    )
+    what = "no directory below" if inside else "outside"
+    return f"{CODE} names {said!r}, which is {what} {places} (kubernetes: code: roots)"
 
 
 def below(roots: Sequence[Path], said: str) -> Path | None:

@@ -180,7 +180,7 @@ def _parts(job: Workload) -> Iterator[_Part]:
             yield _Part("", part(pod, "spec"), 1)
 
 
-def describe(job: Workload, code: CodeBounds) -> tuple[Description, str]:
+def describe(job: Workload, code: CodeBounds) -> Description:
     """What a job's owner says of it, and why nothing is known of its code, if so."""
     parts = list(_parts(job))
     preferred = [one for one in parts if one.name == job.kind.prefer]
@@ -203,7 +203,7 @@ def describe(job: Workload, code: CodeBounds) -> tuple[Description, str]:
         launch=_launch(parts, job),
         submit_time=job.created,
     )
-    return Description(spec, ""), why
+    return Description(spec, "", no_code=encodable(why))
 
 
 def _launch(parts: Sequence[_Part], job: Workload) -> LaunchConfig:
