@@ -67,6 +67,7 @@ class HistoryImport(TypedDict):
     problems: list[str]
     analysed: int | None
     interrupted: bool
+    synthetic: int
 
 
 @dataclass(frozen=True, kw_only=True)

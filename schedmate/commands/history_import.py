@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -107,6 +108,7 @@ def import_history(
         raise UsageError(f"--map is for csv; the columns of {wanted} are known.")
     report = ImportReport()
     stored, interrupted = 0, False
+    synthetic: Counter[str] = Counter()
     with ExitStack() as stack:
         analysis = stack.enter_context(_analysis(where)) if analyze else None
         source = stack.enter_context(open_source(stack.enter_context(local(file))))
@@ -119,12 +121,13 @@ def import_history(
             with progress("importing", source.size) as advance:
                 for batch in batches:
                     store.add_many(batch)
+                    synthetic.update(one.synthetic for one in batch if one.synthetic)
                     stored += len(batch)
                     advance(source.position(), counted(stored, "job"))
         except KeyboardInterrupt:
             interrupted = True
         stored += analysis.overtaken if analysis else 0
-    _report_import(stored, report, analysis, interrupted=interrupted, as_json=as_json)
+    _report_import(stored, report, analysis, synthetic, interrupted=interrupted, as_json=as_json)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if (report.rows and not stored) or (strict and report.bad):
@@ -167,6 +170,7 @@ def _report_import(
     stored: int,
     report: ImportReport,
     analysis: RepositoryAnalysis | None,
+    synthetic: Counter[str],
     *,
     interrupted: bool,
     as_json: bool,
@@ -179,6 +183,7 @@ def _report_import(
             "problems": report.problems,
             "analysed": analysis.analysed if analysis else None,
             "interrupted": interrupted,
+            "synthetic": synthetic.total(),
         }
         typer.echo(dumps(document, indent=2))
     for problem in report.problems:
@@ -186,6 +191,12 @@ def _report_import(
     more = report.bad - len(report.problems)
     if more:
         say(f"warning: and {counted(more, 'more row')} that could not be used")
+    if synthetic:
+        what = ", ".join(one for one, _ in synthetic.most_common(3))
+        say(
+            f"warning: {counted(synthetic.total(), 'synthetic job')} ({what}): what is estimated from "
+            "them says nothing of a real cluster."
+        )
     if analysis:
         say(f"analysed {counted(analysis.analysed, 'job')}; {analysis.skipped:,} had no code here.")
     kept = f"{counted(stored, 'job')} imported, {counted(report.bad, 'row')} left out"

@@ -89,6 +89,9 @@ class JobRecord(BaseModel):
     throughput: dict[Text, float] = Field(
         default_factory=dict, description="Samples per second by configuration, e.g. `a100x8`"
     )
+    synthetic: Text | None = Field(
+        None, description="What of it was made up, where it is no job that has run"
+    )
 
     @property
     def censored(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -596,3 +598,29 @@ class TestAnalyser:
         stream = io.StringIO("job_id,workdir\n3,/y\n")
         list(import_csv(stream, analyse=analyse))
         assert seen == [("17", "/home/ann/x"), ("1", "/x"), ("3", "/y")]
+
+
+def test_a_trace_keeps_its_gpus_and_says_what_of_it_is_synthetic(tmp_path: Path, cli: Cli) -> None:
+    trace, history = tmp_path / "trace.csv", str(tmp_path / "history")
+    made = cli("traces", "synthesize", "venus", "--jobs", "100", "--seed", "1", "--out", str(trace))
+    assert made.code == 0, made.err
+    found = cli("history", "import", str(trace), "--history", history, "--json")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["synthetic"] == 100
+    assert "100 synthetic jobs" in found.err
+    exported = [
+        json.loads(one) for one in cli("history", "export", "--history", history).out.splitlines()
+    ]
+    rows = {row["job_id"]: row for row in csv.DictReader(io.StringIO(trace.read_text()))}
+    assert {one["job_id"]: one["launch"]["gpus"] for one in exported} == {
+        id_: int(row["gpus"]) for id_, row in rows.items()
+    }
+    assert {one["synthetic"] for one in exported} == {rows[exported[0]["job_id"]]["synthetic"]}
+
+
+def test_columns_of_other_files_are_not_taken_for_those_of_a_trace() -> None:
+    (record,) = import_csv(table("1,9,4", header="job_id,duration_s,gpus"))
+    assert record.launch.gpus is None
+    (record,) = import_csv(table("1,0,9,4", header="job_id,submit_s,duration_s,gpus"))
+    assert record.launch.gpus == 4
+    assert record.synthetic is None

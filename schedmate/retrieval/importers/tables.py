@@ -110,7 +110,8 @@ def import_csv(
 ) -> Iterator[JobRecord]:
     """Job records from CSV with a header line; comma, semicolon, tab or bar, as its header has.
 
-    Columns called as a field is (`duration_s`, `launch.gpus`) need no mapping. Without a state
+    Columns called as a field is (`duration_s`, `launch.gpus`) need no mapping, and neither do those
+    of schedmate's own traces. Without a state
     column, a row with a duration is a completed job and one without is pending. Raises
     `InputError` for a mapped column that is not there and when nothing gives the job id.
     """
@@ -147,7 +148,7 @@ def import_csv(
 
 def _resolve(header: list[str], mapping: Mapping[str, Column]) -> dict[str, tuple[int, Column]]:
     named = {name: Column(name) for name in header if name in _FIELDS or _METADATA.fullmatch(name)}
-    wanted = {**named, **mapping}
+    wanted = {**_of_trace(header), **named, **mapping}
     present = ", ".join(header) or "none"
     missing = sorted({column.name for column in wanted.values()} - set(header) - {ROW_NUMBER})
     if missing:
@@ -161,6 +162,19 @@ def _resolve(header: list[str], mapping: Mapping[str, Column]) -> dict[str, tupl
         field: (-1 if column.name == ROW_NUMBER else header.index(column.name), column)
         for field, column in wanted.items()
     }
+
+
+def _of_trace(header: list[str]) -> dict[str, Column]:
+    """What a trace of schedmate's has besides, by field; nothing for any other file."""
+    trace = table("columns")["trace"]
+    if not set(trace["marks"]) <= set(header):
+        return {}
+    found = {}
+    for name, what in trace["columns"].items():
+        field, _, unit = what.partition(":")
+        if name in header:
+            found[field] = Column(name, unit or None)
+    return found
 
 
 def _csv_record(
@@ -213,7 +227,7 @@ def _record(values: Mapping[str, tuple[str, str | None]]) -> tuple[JobRecord, st
 def _convert(field: str, text: str, unit: str | None) -> Any:
     if field == "state":
         return parse_state(text)
-    if field in ("job_id", "name", "user", "command", "workdir"):
+    if field in ("job_id", "name", "user", "command", "workdir", "synthetic"):
         return text
     scale = _units(field).get(unit or "", 1.0)
     if field in _TIMES:
