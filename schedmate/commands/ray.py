@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.log_text import LogText
 from schedmate.commands.options import JsonOption, PlainOption
 from schedmate.commands.ray_client import DEFAULT, AddressOption, Client, NameOption
+from schedmate.commands.ray_logs import follow_log, logs
 from schedmate.commands.ray_up import down, up
 from schedmate.errors import InputError, UsageError
 from schedmate.plain import MOST_GPUS, dumps
@@ -21,7 +20,8 @@ from schedmate.validation import sentence
 if TYPE_CHECKING:
     from schedmate.schedulers.live.queue.requests import Request
 
-FOLLOW_S = 0.5
+MOST_JOBS = 1_000_000
+"""Jobs that are over which one look shows at most."""
 
 app = typer.Typer(
     help="A queue for training jobs on a Ray cluster (extra `ray`).", no_args_is_help=True
@@ -120,7 +120,7 @@ def submit(
     else:
         say(f"job {job} is in the queue; `schedmate ray logs -f {job}` shows its log.")
     if follow:
-        _follow(client, job, None, 0)
+        follow_log(client, job, None, 0)
 
 
 def _request(
@@ -179,7 +179,12 @@ def _request(
 
 @app.command()
 def queue(
-    ended: Annotated[int, typer.Option(min=0, help="Also so many of the last that are over.")] = 0,
+    ended: Annotated[
+        int, typer.Option(min=0, help="Also so many of the last jobs that are over.")
+    ] = 0,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Also all jobs that are over.")
+    ] = False,
     address: AddressOption = None,
     name: NameOption = DEFAULT,
     as_json: JsonOption = False,
@@ -191,74 +196,15 @@ def queue(
     from schedmate.schedulers.live.queue.document import SCHEMA, QueueDocument
     from schedmate.terminal.screen import Screen
 
-    document = QueueDocument.model_validate(Client(address, name).ask("look", ended))
+    found = Client(address, name).ask("look", MOST_JOBS if every else ended)
+    document = QueueDocument.model_validate(found)
     if as_json:
         typer.echo(dumps({"schema": SCHEMA, **document.model_dump(mode="json")}, indent=2))
     else:
         show(document, Screen(sys.stdout, plain=plain))
 
 
-@app.command()
-def logs(
-    job: Annotated[int, typer.Argument(min=1, help="The job's number.")],
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
-    ] = False,
-    run: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of this time that it ran, from 0; default: the last."),
-    ] = None,
-    rank: Annotated[int, typer.Option(min=0, help="Of this node among the job's.")] = 0,
-    address: AddressOption = None,
-    name: NameOption = DEFAULT,
-) -> None:
-    """The log of a job."""
-    client = Client(address, name)
-    if follow:
-        _follow(client, job, run, rank)
-        return
-    offset, shown = 0, LogText(sys.stdout)
-    while True:
-        part = _part(client, job, run, rank, offset)
-        if part["run"] is None:
-            raise InputError(f"job {job} has not run{'' if run is None else f' {run} times'} yet.")
-        if "error" in part:
-            raise InputError(f"the log {part['path']} cannot be read: {part['error']}.")
-        if not part["text"]:
-            shown.end()
-            return
-        shown.write(part["text"])
-        offset = part["next"]
-
-
-def _follow(client: Client, job: int, run: int | None, rank: int) -> None:
-    """Print a log as it grows; the next run of the job goes on where the last has ended."""
-    shown, offset, text = run, 0, LogText(sys.stdout)
-    while True:
-        part = _part(client, job, shown, rank, offset)
-        text.write(part["text"])
-        offset = part["next"]
-        if part["text"]:
-            continue
-        later = run is None and shown is not None and part["runs"] > shown + 1
-        if part["run"] is not None and shown is None:
-            shown = part["run"]
-        elif later and part.get("ended"):
-            text.end()
-            shown, offset = (shown or 0) + 1, 0
-            say(f"job {job} runs again")
-        elif part["over"] or (run is not None and part.get("ended")):
-            text.end()
-            return
-        else:
-            time.sleep(FOLLOW_S)
-
-
-def _part(client: Client, job: int, run: int | None, rank: int, offset: int) -> dict[str, Any]:
-    part: dict[str, Any] = client.ask("log", job, run, rank, offset)
-    if not part["job"]:
-        raise InputError(f"there is no job {job}; `schedmate ray queue --ended 20` lists them.")
-    return part
+app.command()(logs)
 
 
 def _change(what: str, done: str, jobs: list[int], address: str | None, name: str) -> None:

@@ -38,31 +38,39 @@ def note_file() -> Path:
     return data_dir() / "ray" / "cluster.json"
 
 
-def note(address: str) -> None:
-    """Note a cluster."""
+def note(address: str, *, local: bool = False) -> None:
+    """Note a cluster; a `local` one ends with its queue."""
     place = note_file()
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with replaced(place) as part:
-        part.write_text(dumps({"address": address}))
+        part.write_text(dumps({"address": address, "local": local}))
 
 
 def forget(address: str) -> None:
     """The cluster is no more."""
-    if _noted() == address:
+    if _noted().get("address") == address:
         note_file().unlink(missing_ok=True)
 
 
 def address_of(given: str | None) -> str:
     """The address to connect to."""
-    return given or os.environ.get("RAY_ADDRESS") or _noted() or "auto"
+    noted = _noted().get("address")
+    last = noted if isinstance(noted, str) else None
+    return given or os.environ.get("RAY_ADDRESS") or last or "auto"
 
 
-def _noted() -> str | None:
+def is_local(address: str) -> bool:
+    """Whether a cluster is that of `up --local`."""
+    noted = _noted()
+    return noted.get("address") == address and noted.get("local") is True
+
+
+def _noted() -> dict[str, Any]:
     try:
-        found = json.loads(note_file().read_text()).get("address")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return found if isinstance(found, str) else None
+        found = json.loads(note_file().read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def actor_name(name: str) -> str:

@@ -8,8 +8,10 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from schedmate.commands.ray_document import ended_rows, rows
 from schedmate.commands.ray_recovery import load_recovery, resumed_command
 from schedmate.errors import SchedmateError
 from schedmate.mate import SchedMate
@@ -26,10 +28,9 @@ from schedmate.schedulers.live.queue.backend import Backend, NodeSeen
 from schedmate.schedulers.live.queue.controller import Controller
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.orders import log_of
-from schedmate.schedulers.live.queue.requests import OVER, Request, StoredJob
+from schedmate.schedulers.live.queue.requests import OVER, Request
 from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store
-from schedmate.schedulers.live.queue.why import reasons, starts
 from schedmate.schedulers.live.record import Record
 from schedmate.schedulers.live.watch import watch
 from schedmate.schedulers.model import Forecast, Job
@@ -79,7 +80,7 @@ class Service:
         self._nodes: list[NodeSeen] = []
         self._forecasts: dict[int, Forecast | None] = {}
         self._progress: dict[int, tuple[float, float | None]] = {}
-        self._asked: list[tuple[threading.Event, dict[str, Any]]] = []
+        self._asked: SimpleQueue[tuple[threading.Event, dict[str, Any]]] = SimpleQueue()
         self._ends = threading.Event()
         self.problems: list[str] = []
         policy = registry.make(setup.policy)
@@ -132,8 +133,8 @@ class Service:
                 self._failed("a step of the queue", error)
                 self._ends.wait(1.0)
             self._nodes = list(self.queue.seats.alive())
-            asked, self._asked = self._asked, []
-            for done, answer in asked:
+            while not self._asked.empty():
+                done, answer = self._asked.get()
                 answer.update(self._seen())
                 done.set()
 
@@ -241,8 +242,8 @@ class Service:
     def look(self, ended: int = 0) -> dict[str, Any]:
         """The queue as it is now (`QueueDocument`), and so many of the last jobs that are over."""
         done = threading.Event()
-        answer: dict[str, Any] = {"ended": [_row(one) for one in self._over(ended)]}
-        self._asked.append((done, answer))
+        answer: dict[str, Any] = {"ended": ended_rows(self.store, ended)}
+        self._asked.put((done, answer))
         if not done.wait(ANSWER_S):
             raise TimeoutError("the queue is busy")
         return answer
@@ -254,6 +255,8 @@ class Service:
         answer: dict[str, Any] = {
             "job": stored is not None,
             "over": stored is None or stored.state in OVER,
+            "state": "" if stored is None else stored.state,
+            "why": "" if stored is None or stored.why == stored.state.lower() else stored.why,
             "runs": len(runs),
             "run": None,
             "text": b"",
@@ -272,6 +275,17 @@ class Service:
                 answer["error"] = error.strerror
         return answer
 
+    def _seen(self) -> dict[str, Any]:
+        """By the thread that schedules, so that nothing changes meanwhile."""
+        ends = {id_: at + eta for id_, (at, eta) in self._progress.items() if eta is not None}
+        return {
+            "cluster": self.setup.name,
+            "policy": self.setup.policy,
+            "time": time.time(),
+            "problems": self.problems,
+            **rows(self.queue, self._nodes, ends),
+        }
+
     def close(self) -> None:
         """End the queue and every runner; jobs that run are stopped and stay in the store."""
         self._ends.set()
@@ -280,71 +294,6 @@ class Service:
         self.queue.seats.close()
         with suppress(SchedmateError):
             self._stack.close()
-
-    def _over(self, count: int) -> list[StoredJob]:
-        return self.store.jobs(over=True, limit=count) if count else []
-
-    def _seen(self) -> dict[str, Any]:
-        """By the thread that schedules, so that nothing changes meanwhile."""
-        queue = self.queue
-        etas = {id_: at + eta for id_, (at, eta) in self._progress.items() if eta is not None}
-        why, begins = reasons(queue), starts(queue, etas)
-        drains = self.store.drains()
-        free: dict[str, int] = {}
-        if queue.board is not None:
-            for id_, place in queue.places.items():
-                free[id_] = queue.board.view.space.free[place].bit_count()
-        jobs = []
-        for stored in self.store.jobs():
-            job, run = queue.jobs.get(stored.id), queue.runs.get(stored.id)
-            forecast = None if job is None else job.forecast
-            row = _row(stored) | {
-                "estimate_s": None if forecast is None else forecast.duration_s,
-                "why": why.get(stored.id, ""),
-                "nodes": [] if run is None else [place.name for place in run.places],
-                "started": None if run is None else run.started,
-                "profiling": job is not None and job.profiling,
-                "partner": job.partner.index if job is not None and job.partner else None,
-                "slowdown": None if job is None else job.slowdown,
-                "starts": begins.get(stored.id),
-                "ends": etas.get(stored.id),
-            }
-            if row["ends"] is None and row["started"] and forecast is not None:
-                row["ends"] = row["started"] + max(0.0, forecast.duration_s - stored.service_s)
-            jobs.append(row)
-        return {
-            "cluster": self.setup.name,
-            "policy": self.setup.policy,
-            "time": time.time(),
-            "decided_s": queue.decided_s,
-            "problems": self.problems,
-            "counts": self.store.counts(),
-            "nodes": [
-                {
-                    "name": one.name,
-                    "gpus": one.gpus,
-                    "free": free.get(one.id, 0),
-                    "reason": drains.get(one.name, ""),
-                }
-                for one in self._nodes
-            ],
-            "jobs": jobs,
-        }
-
-
-def _row(stored: StoredJob) -> dict[str, Any]:
-    spec = stored.request.spec
-    return {
-        "job": stored.id,
-        "name": spec.name,
-        "user": spec.user,
-        "command": spec.command,
-        "gpus": stored.request.gpus,
-        "state": stored.state,
-        "submitted": stored.submitted,
-        "restarts": stored.restarts,
-        "why": stored.why,
-    }
 
 
 def prefix_of(name: str) -> str:

@@ -22,6 +22,7 @@ from schedmate.commands.ray_client import (
     address_of,
     find,
     forget,
+    is_local,
     note,
 )
 from schedmate.errors import UsageError
@@ -186,25 +187,34 @@ def _reason(error: BaseException) -> str:
 
 
 def _local(shape: str, setup: Setup) -> None:
-    """A cluster for as long as this command runs."""
-    from schedmate.schedulers.live.ray.local import LocalCluster
+    """A cluster for as long as this command runs, and its queue."""
+    from schedmate.schedulers.live.ray.local import held
     from schedmate.schedulers.model import Cluster
 
     cluster, ends = Cluster.parse(shape), threading.Event()
-    with LocalCluster(cluster) as made:
-        _start(made.address, setup)
-        note(made.address)
-        for number in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own when it connected
-            signal.signal(number, lambda *_: ends.set())
+    with held(shape) as made:
         try:
+            _start(made.address, setup)
+            note(made.address, local=True)
+            for number in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own by now
+                signal.signal(number, lambda *_: ends.set())
             gpus = f"{counted(len(cluster.nodes), 'node')}, {counted(cluster.gpus, 'GPU')}"
             say(f"{gpus} at {made.address}; Ctrl-C ends them.")
             sys.stdout.flush()
-            while not ends.wait(1.0):
+            while not ends.wait(1.0) and made.is_there and find(setup.name) is not None:
                 pass
-            _end(setup.name)
+            if ends.is_set():
+                _end(setup.name)
         finally:
             forget(made.address)
+            _leave()
+
+
+def _leave() -> None:
+    """Disconnect from the cluster while it is there: afterwards Ray looks for it for a minute."""
+    import ray
+
+    ray.shutdown()
 
 
 def _end(name: str) -> None:
@@ -226,13 +236,19 @@ def down(
     address: AddressOption = None,
     name: NameOption = DEFAULT,
 ) -> None:
-    """End the queue; its jobs stay in its files, and `up` goes on with them."""
+    """End the queue; its jobs stay in its files, and `up` goes on with them.
+
+    A cluster that `up --local` has started ends with its queue; any other one goes on.
+    """
     client = Client(address, name)
     running = client.ask("look", 0)["counts"].get("RUNNING", 0)
     if running and not force:
         raise UsageError(
             f"{counted(running, 'job')} would be stopped; wait, cancel them, or add --force."
         )
+    local = is_local(client.address)
     _end(name)
     forget(client.address)
-    say(f"the queue {name!r} has ended.")
+    _leave()
+    rest = "with it ends the cluster that `ray up --local` started" if local else "Ray goes on"
+    say(f"the queue {name!r} has ended; {rest}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedmate.durations import format_duration
 from schedmate.schedulers.live.queue.document import QueueDocument, QueueJob
+from schedmate.schedulers.live.queue.requests import OVER
 from schedmate.terminal import counted
 from schedmate.terminal.screen import Screen, Table
 
@@ -15,9 +16,10 @@ def show(found: QueueDocument, screen: Screen) -> None:
     """Print it."""
     free, gpus = sum(one.free for one in found.nodes), sum(one.gpus for one in found.nodes)
     running, waiting = (found.counts.get(state, 0) for state in ("RUNNING", "PENDING"))
+    over = sum(found.counts.get(state, 0) for state in OVER)
     screen.line(
         f"{found.cluster}: {counted(len(found.nodes), 'node')}, {free} of {counted(gpus, 'GPU')} "
-        f"free; {running} running, {waiting} waiting; {found.policy}"
+        f"free; {running} running, {waiting} waiting, {over} over; {found.policy}"
     )
     for node in found.nodes:
         if node.reason:
@@ -33,10 +35,13 @@ def show(found: QueueDocument, screen: Screen) -> None:
                 job.state if not job.profiling else "PROFILING",
                 "" if job.estimate_s is None else format_duration(job.estimate_s),
                 _from_now(job.started or job.starts, found.time, about=job.started is None),
-                _from_now(job.ends, found.time, about=True),
+                _from_now(job.ends, found.time, about=job.state not in OVER),
                 _where(job),
             )
         screen.table(table)
+    if over > len(found.ended):
+        hidden = counted(over - len(found.ended), "job")
+        screen.line(f"{hidden} not shown that are over: `schedmate ray queue --all`", "dim")
     for problem in found.problems[-3:]:
         screen.line(problem, "bad")
 

@@ -128,11 +128,14 @@ class RayQueue:
         return parent(runner)
 
     def down(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(120) == 0
+        os.killpg(self.process.pid, signal.SIGTERM)  # its children too, as `timeout` and systemd do
+        self.gone()
+        self.store.close()
+
+    def gone(self) -> None:
+        assert self.process.wait(LONG_S) == 0
         wait(lambda: not self.ours())
         assert not list(self.folder.glob("*.twice"))
-        self.store.close()
 
 
 def parent(pid: int) -> int:
@@ -232,3 +235,23 @@ def test_the_whole_cluster_dies_and_another_goes_on(ray_queue: RayQueue) -> None
     assert ray_queue.store.runs_of(job)[0].outcome == "LOST"
     ray_queue.running(waiting)
     assert ray_queue.over(waiting) == "COMPLETED"
+
+
+def test_down_ends_a_local_cluster_too(ray_queue: RayQueue) -> None:
+    job = ray_queue.submit("down")
+    ray_queue.running(job)
+    words = ray_queue.command("down")
+    refused = subprocess.run(words, env=ray_queue.environment, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "1 job would be stopped" in refused.stderr
+    ray_queue.run("down", "--force")
+    ray_queue.gone()
+    ray_queue.up()
+    assert ray_queue.over(job) == "COMPLETED"
+
+
+def test_a_local_cluster_ends_with_whoever_is_killed(ray_queue: RayQueue) -> None:
+    ray_queue.process.kill()
+    ray_queue.process.wait()
+    wait(lambda: not ray_queue.ours())
+    ray_queue.up()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,13 +11,16 @@ from pathlib import Path
 import pytest
 from thread_seats import ThreadBackend
 
+from schedmate.commands.ray_logs import no_log
 from schedmate.commands.ray_service import Service, Setup
+from schedmate.commands.ray_words import show
 from schedmate.jobs import JobSpec, LaunchConfig
 from schedmate.schedulers.live.queue.document import QueueDocument
 from schedmate.schedulers.live.queue.orders import report_of
 from schedmate.schedulers.live.queue.requests import Request
 from schedmate.schedulers.live.queue.store import new_mark
 from schedmate.schedulers.live.record import Record
+from schedmate.terminal.screen import Screen
 
 TRAIN = """\
 import os, sys
@@ -48,6 +52,12 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 def submit(service: Service, repo: Path, command: str, gpus: int = 1) -> int:
     spec = JobSpec(repo=str(repo), command=command, launch=LaunchConfig(gpus=gpus))
     return service.submit(new_mark(), Request(spec=spec, gpus=gpus).model_dump_json())
+
+
+def show_text(service: Service, ended: int) -> str:
+    text = io.StringIO()
+    show(QueueDocument.model_validate(service.look(ended)), Screen(text, plain=True))
+    return text.getvalue()
 
 
 def wait(what: Callable[[], bool]) -> None:
@@ -107,9 +117,42 @@ def test_what_clients_see(opened: Open, tmp_path: Path) -> None:
     found = QueueDocument.model_validate(service.look(5))
     assert not found.jobs
     assert [one.state for one in found.ended] == ["CANCELLED", "CANCELLED"]
+    assert [one.nodes for one in found.ended] == [["node0"], []]
+    assert found.ended[0].started is not None
+    assert found.ended[0].started <= (found.ended[0].ends or 0.0) <= found.time
     part = service.log(first, None, 0, 0)
     assert part["text"] == b"hello\n"
     assert part["over"]
+
+
+@pytest.mark.slow
+def test_jobs_that_are_over_are_found(opened: Open, tmp_path: Path) -> None:
+    service = opened("fifo", 1, estimate=False)
+    first = submit(service, tmp_path, "echo hello")
+    wait(lambda: state_of(service, first) == "COMPLETED")
+    hidden, shown = (show_text(service, count) for count in (0, 9))
+    assert "0 running, 0 waiting, 1 over" in hidden
+    assert "1 job not shown that are over: `schedmate ray queue --all`" not in shown
+    assert "`schedmate ray queue --all`" in hidden
+    assert "COMPLETED" not in hidden
+    assert "COMPLETED" in shown
+
+
+def test_why_there_is_no_log(opened: Open, tmp_path: Path) -> None:
+    service = opened("fifo", 1, estimate=False)
+    big = submit(service, tmp_path, "true", gpus=2)
+    assert "has not run yet" in no_log(big, service.log(big, None, 0, 0), None)
+    service.change([big], "cancel")
+    wait(lambda: state_of(service, big) == "CANCELLED")
+    said = no_log(big, service.log(big, None, 0, 0), None)
+    assert said == f"job {big} never ran; it is CANCELLED."
+    ran = submit(service, tmp_path, "true")
+    wait(lambda: state_of(service, ran) == "COMPLETED")
+    assert "has run 1 time;" in no_log(ran, service.log(ran, 5, 0, 0), 5)
+    part = service.log(ran, None, 0, 0)
+    Path(part["path"]).unlink()
+    said = no_log(ran, service.log(ran, None, 0, 0), None)
+    assert said == f"the log {part['path']} cannot be read: No such file or directory."
 
 
 def test_a_thread_that_fails_says_so_and_the_queue_goes_on(opened: Open, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class QueueJob(_Part):
     partner: int | None = Field(None, description="The job that it shares its GPUs with")
     slowdown: float | None = Field(None, description="Its speed beside its partner over that alone")
     starts: float | None = Field(None, description="About when it will start")
-    ends: float | None = Field(None, description="About when it will end")
+    ends: float | None = Field(None, description="About when it will end, or when it has ended")
 
 
 class QueueDocument(_Part):

@@ -1,13 +1,21 @@
-"""A Ray cluster of several nodes on this machine; its GPUs are only numbers, to try things."""
+"""A Ray cluster of several nodes on this machine; its GPUs are only numbers, to try things.
+
+`python -m schedmate.schedulers.live.ray.local NODESxGPUS` holds one until its standard input ends.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Self
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, Self
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, SchedmateError
 from schedmate.schedulers.live.ray.backend import prepare
 from schedmate.schedulers.model import Cluster
 
@@ -89,3 +97,52 @@ class LocalCluster:
     def kill(self, name: str) -> None:
         """Kill all processes of a node at once."""
         self._cluster.remove_node(self.nodes.pop(name), allow_graceful=False)
+
+
+class Held(NamedTuple):
+    """A cluster, and the process that holds it."""
+
+    address: str
+    holder: subprocess.Popen[str]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self.holder.poll() is None
+
+
+@contextmanager
+def held(shape: str) -> Iterator[Held]:
+    """A cluster that a process of its own holds, in a session of its own.
+
+    So a signal to our process group ends nothing of Ray before we have ended what uses it, and the
+    cluster ends with us, whatever ends us.
+    """
+    holder = subprocess.Popen(
+        [sys.executable, "-m", __name__, shape],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    with holder:  # closes its input, and waits for its end
+        assert holder.stdout is not None
+        said = json.loads(holder.stdout.readline() or '{"error": "it ended while it started."}')
+        if "error" in said:
+            raise InputError(said["error"])
+        yield Held(said["address"], holder)
+
+
+def _hold(shape: str) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        with LocalCluster(Cluster.parse(shape)) as made:
+            print(json.dumps({"address": made.address}), flush=True)
+            sys.stdin.read()
+    except SchedmateError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+
+
+if __name__ == "__main__":
+    _hold(sys.argv[1])
