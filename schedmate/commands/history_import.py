@@ -194,8 +194,8 @@ def _report_import(
     if synthetic:
         what = ", ".join(one for one, _ in synthetic.most_common(3))
         say(
-            f"warning: {counted(synthetic.total(), 'synthetic job')} ({what}): what is estimated from "
-            "them says nothing of a real cluster."
+            f"warning: {counted(synthetic.total(), 'synthetic job')} ({what}): what is estimated "
+            "from them says nothing of a real cluster."
         )
     if analysis:
         say(f"analysed {counted(analysis.analysed, 'job')}; {analysis.skipped:,} had no code here.")

@@ -88,6 +88,7 @@ def _rights(bounds: Bounds, api: Api) -> Iterator[Check]:
             *lists,
             *((verb, "", "pods") for verb in ("list", "watch")),
             ("get", "", "pods/log"),
+            ("list", "", "events"),
         ]
     }
     patches = [(verb, kind.group, kind.plural) for kind in known for verb in ("get", "patch")]

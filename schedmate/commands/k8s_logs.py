@@ -41,7 +41,8 @@ def logs(
 ) -> None:
     """Fetch the logs of pods that failed, a folder for each run of a job, with a list for triage.
 
-    Of a container that was started again the log before is fetched. What is fetched of one log ends
+    Of a container that was started again the log before is fetched, and the warnings among a pod's
+    events stand at its end. What is fetched of one log ends
     at 32 MiB. The list has what the API server knows: job, state, nodes, GPUs, run time.
 
     Examples:
@@ -51,6 +52,7 @@ def logs(
       schedmate triage failed/jobs.csv --out report.html
     """
     from schedmate.schedulers.live.bounds import Bounds
+    from schedmate.schedulers.live.kubernetes.events import warnings_of
     from schedmate.schedulers.live.kubernetes.logs import Logs, Source
 
     bounds = limited(Bounds(), namespace)
@@ -64,7 +66,9 @@ def logs(
                     Source(job.namespace, one.pod, one.container, one.previous)
                     for one in run.failures
                 ]
-                folder, why = store.fetch(f"{job.name}@{int(run.began)}", sources, tail=False)
+                warnings = warnings_of(api, job.namespace, run.failures)
+                name = f"{job.name}@{int(run.began)}"
+                folder, why = store.fetch(name, sources, tail=False, warnings=warnings)
                 if folder is None:
                     unread.append(f"{job.name}: {why}")
                 else:

@@ -243,6 +243,27 @@ class Cluster:
         self.server.logs[namespace, name, "train", again] = log
         return self.put(("", "pods", namespace, name), found)
 
+    def event(self, pod: Json, reason: str, message: str, kind: str = "Warning") -> Json:
+        """What a kubelet says of a pod."""
+        about = pod["metadata"]
+        name = f"{about['name']}.{uuid.uuid4().hex[:12]}"
+        found = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": about["namespace"]},
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "count": 2,
+            "source": {"component": "kubelet"},
+            "lastTimestamp": stamp(60.0),
+            "involvedObject": {
+                "kind": "Pod",
+                **{key: about[key] for key in ("name", "namespace", "uid")},
+            },
+        }
+        return self.put(("", "events", about["namespace"], name), found)
+
     def pods(self, namespace: str = "team-a") -> list[str]:
         return [k[3] for k, _ in self.store.select(lambda k, _: k[:3] == ("", "pods", namespace))]
 

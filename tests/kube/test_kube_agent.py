@@ -152,6 +152,71 @@ def test_a_node_that_says_it_is_broken_is_isolated_and_its_pods_start_elsewhere(
         assert not record.undetermined()
 
 
+def test_events_say_why_a_pod_failed_that_said_nothing(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    be_the_agent(server, files, *LOOK)
+    files.allow(kubernetes={"lease_namespace": "schedmate"})
+    cluster.node("gpu-1")
+    job = cluster.job("train")
+    pod = cluster.pod(job, "gpu-1", name="train-a", phase="Failed", exit_code=137, log="")
+    mount = 'MountVolume.SetUp failed for volume "data" : mount failed: exit status 32'
+    cluster.event(pod, "Pulled", "Failed to pull image", kind="Normal")
+    cluster.event(pod, "FailedMount", mount)
+    other = cluster.pod(cluster.job("other"), "gpu-1", name="other-a")
+    cluster.event(other, "FailedCreatePodSandBox", "Failed to create pod sandbox")
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        (failed,) = setup.agent.once().failed
+    assert failed.diagnosis is not None
+    assert (failed.diagnosis.error_name, failed.diagnosis.origin) == ("S3/Storage Error", "job_log")
+    assert failed.log is not None
+    (log,) = Path(failed.log).iterdir()
+    assert log.name == "train-a.train.log"
+    (line,) = log.read_text().splitlines()
+    assert line.startswith("Warning  FailedMount  20")
+    assert line.endswith(f"(x2)  kubelet  {mount}")
+
+
+def test_events_stand_behind_what_a_pod_said_and_isolate_nothing(
+    cluster: Cluster, files: AgentFiles
+) -> None:
+    files.allow(recover=True, automatic=("isolate", "restart", "notify"))
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        cluster.node(name)
+    text = "step 1\nTraceback (most recent call last):\nKeyError: 'lr'"
+    says, silent = cluster.job("says"), cluster.job("silent")
+    pod = cluster.pod(says, "gpu-1", name="says-a", phase="Failed", exit_code=1, log=text)
+    cluster.event(pod, "BackOff", "Back-off restarting failed container")
+    pod = cluster.pod(silent, "gpu-2", name="silent-a", phase="Failed", exit_code=137, log="")
+    cluster.event(pod, "NodeNotReady", f"Node is not ready: {XID}")
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        found = {one.job: one for one in setup.agent.once().failed}
+        for _ in range(2):
+            setup.agent.once()
+    first, second = (found[f"team-a/job/{one}"].diagnosis for one in ("says", "silent"))
+    assert first is not None
+    assert (first.error_name, first.line) == ("Key Error", 2)
+    assert second is not None
+    assert (second.error_type, second.origin) == ("infrastructure", "job_log")
+    assert [cluster.taints(one) for one in ("gpu-1", "gpu-2")] == [[], []]
+
+
+def test_without_the_right_to_read_events_logs_are_read(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    job = cluster.job("train")
+    pod = cluster.pod(job, "gpu-1", name="train-a", phase="Failed", exit_code=1, log=ECC)
+    cluster.event(pod, "BackOff", "Back-off restarting failed container")
+    server.fail("GET", "events", Failure(403, "Forbidden", "events is forbidden"), times=99)
+    files.begin_an_hour_ago()
+    with files.opened() as setup:
+        (failed,) = setup.agent.once().failed
+    assert failed.diagnosis is not None
+    assert failed.diagnosis.error_name == "ECC Error"
+
+
 def test_nothing_is_done_that_nobody_approved(cluster: Cluster, files: AgentFiles) -> None:
     files.allow(recover=True, automatic=("notify",))
     broken_node(cluster)

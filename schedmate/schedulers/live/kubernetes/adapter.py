@@ -19,6 +19,7 @@ from schedmate.schedulers.live.adapter import (
 from schedmate.schedulers.live.bounds import KubernetesBounds
 from schedmate.schedulers.live.kubernetes.acts import KubernetesActs
 from schedmate.schedulers.live.kubernetes.api import Api, Json, KubernetesError
+from schedmate.schedulers.live.kubernetes.events import warnings_of
 from schedmate.schedulers.live.kubernetes.fields import text_at
 from schedmate.schedulers.live.kubernetes.kinds import OPT_IN, Kind, Pods, kinds, path_of
 from schedmate.schedulers.live.kubernetes.logs import Logs, Source
@@ -250,7 +251,8 @@ class KubernetesAdapter(KubernetesActs):
             Source(found.namespace, one.pod, one.container, one.previous)
             for one in attempt.failures
         ]
-        return self._logs.fetch(job.run, sources, tail=False)[0]
+        warnings = warnings_of(self.api, found.namespace, attempt.failures)
+        return self._logs.fetch(job.run, sources, tail=False, warnings=warnings)[0]
 
     def node_logs(self, run: EndedRun) -> list[Path]:
         """See `ClusterAdapter.node_logs`: what the run's nodes report as broken."""

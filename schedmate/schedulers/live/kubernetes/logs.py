@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,8 @@ LONGEST = 32 << 20
 """Bytes that are fetched of a failed container's log."""
 LOG_TIMEOUT_S = 15.0
 """How long fetching one log may take [s]."""
+MOST_UNREACHABLE = 3
+"""Logs that a node does not give, after which no more of the run are asked for."""
 MOST = 64
 """Logs that are fetched of one run."""
 KEPT = 200
@@ -48,30 +50,43 @@ class Logs:
         """`kept` folders are kept, or all of them for None."""
         self._api, self._folder, self._kept = api, folder, kept
 
-    def fetch(self, name: str, sources: Iterable[Source], *, tail: bool) -> tuple[Path | None, str]:
+    def fetch(
+        self,
+        name: str,
+        sources: Iterable[Source],
+        *,
+        tail: bool,
+        warnings: Mapping[str, Sequence[str]] | None = None,
+    ) -> tuple[Path | None, str]:
         """The folder with the logs of one run, `name` being its own; None without any, and why.
 
-        `tail` fetches what was written last, else all that is kept.
+        `tail` fetches what was written last, else all that is kept. `warnings` are what the cluster
+        says of pods, by pod: they stand after what the pod itself said.
         """
         short = re.sub(r"[^A-Za-z0-9@.-]", "_", name)[:120]
         folder = self._folder / f"{short}-{sha256(name.encode()).hexdigest()[:12]}"
+        said = {
+            pod: "".join(f"{one}\n" for one in lines) for pod, lines in (warnings or {}).items()
+        }
         why = "no pod of it is left"
         unreachable, fetched = 0, set()
         for source in list(sources)[:MOST]:
-            try:
-                text = self._text(source, tail=tail)
-            except KubernetesError as error:
-                if error.code in (0, 429, 503):  # the API server itself
-                    raise
-                why = str(error)  # the container or its node is gone
-                unreachable += error.code >= 500
-                if unreachable >= 3:
-                    break
+            text = b""
+            if unreachable < MOST_UNREACHABLE:
+                try:
+                    text = self._text(source, tail=tail)
+                    why = why if text else "its log is empty"
+                except KubernetesError as error:
+                    if error.code in (0, 429, 503):  # the API server itself
+                        raise
+                    why = str(error)  # the container or its node is gone
+                    unreachable += error.code >= 500
+            if source.pod in said:
+                end = b"" if not text or text.endswith(b"\n") else b"\n"
+                text += end + said.pop(source.pod).encode("utf-8", "backslashreplace")
+            if not text:
                 continue
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not text:
-                why = "its log is empty"
-                continue
             fetched.add(folder / f"{source.pod}.{source.container}.log")
             with replaced(folder / f"{source.pod}.{source.container}.log") as file:
                 file.write_bytes(text)
