@@ -4,7 +4,6 @@
     python benchmarks/spot.py lost           # the same without checkpoints, and with more LP jobs
     python benchmarks/spot.py knowledge      # with estimates of what jobs have left to do
     python benchmarks/spot.py openb FOLDER   # openb's pods and nodes (alibaba gpu-v2023)
-    python benchmarks/spot.py fgd FOLDER     # fragmentation gradient descent on openb
     python benchmarks/spot.py bound          # against the program of the paper's Appendix A
     python benchmarks/spot.py speed          # 10,000 nodes, 100,000 jobs
 
@@ -29,8 +28,7 @@ import numpy as np
 from _record import record
 from scipy import stats
 
-from schedmate.schedulers import Allocation, Cluster, Job, Node, Terms, registry
-from schedmate.schedulers.fragmentation import FragmentationSpace
+from schedmate.schedulers import Cluster, Job, Node, Terms, registry
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
@@ -40,7 +38,6 @@ from schedmate.schedulers.sim.runs import make_estimator
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.spot import DAY, draw
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.space import Space
 
 SEEDS = (1, 2, 3, 4, 5, 6)
 NODES, DAYS, WARM = 256, 14.0, 2.0
@@ -384,105 +381,6 @@ def _kept(outcome: Outcome, job: Job, work_s: float, every_s: float) -> float:
     return (done - lost) // every_s * every_s
 
 
-FGD_SEEDS = tuple(range(42, 52))
-FGD_MARKS = (0.90, 0.95, 1.00, 1.30)
-PUBLISHED = {
-    "Random": "14.98, 14.28, 13.70 +- .31, 12.53",
-    "BestFit": "10.01, 7.18, 7.14 +- .14, 6.92",
-    "FGD": "10.02, 5.09, 4.77 +- .10, 4.61",
-}
-"""Unallocated GPUs [%] at these shares of arrived GPUs, ten seeds: expected_results of
-hkust-adsl/kubernetes-scheduler-simulator."""
-
-
-def fgd(folder: Path, *, only: bool = False) -> None:
-    """Pods shuffled and resampled to 1.3 times the GPUs arrive and stay; GPUs never allocated.
-
-    `only`: without random nodes, which take longest.
-    """
-    from schedmate.schedulers.fleet.readers.openb import read_nodes
-
-    pods = read_trace(folder / "openb_pod_list_default.csv").jobs
-    cluster = Cluster(
-        tuple(
-            Node(one["name"], one["gpus"], one["gpu_type"], one["cpus"], one["memory_mb"])
-            for one in read_nodes(folder)
-        )
-    )
-    rules = {
-        "FGD": lambda jobs, seed: FragmentationSpace(cluster, jobs),
-        "best fit (schedmate's)": lambda jobs, seed: Space(cluster),
-        "random node": lambda jobs, seed: RandomSpace(cluster, seed),
-    }
-    rows = []
-    for name, make in rules.items():
-        if name == "random node" and only:
-            continue
-        began = time.process_time()
-        found = [_arrive(pods, cluster, make, seed) for seed in FGD_SEEDS]
-        means, spread = np.mean(found, axis=0), np.std(found, axis=0, ddof=1)
-        rows.append(
-            {
-                "rule": name,
-                **{
-                    f"at {mark:.0%}": f"{100 * mean:.2f} +- {100 * one:.2f}"
-                    for mark, mean, one in zip(FGD_MARKS, means, spread, strict=True)
-                },
-                "CPU s a seed": round((time.process_time() - began) / len(FGD_SEEDS), 1),
-            }
-        )
-    record(
-        "spot_fgd", rows,
-        trace="openb (alibaba gpu-v2023): recorded nodes with GPUs and pods with GPUs; shuffled "
-        f"and resampled by seeds {FGD_SEEDS[0]} to {FGD_SEEDS[-1]}, not by the authors' generator",
-        unit="unallocated GPUs [%] by GPUs that arrived, of all",
-        published="; ".join(f"{name}: {text}" for name, text in PUBLISHED.items()),
-        differs="pods without GPUs take no processors here; which of equal nodes comes first",
-    )  # fmt: skip
-
-
-class RandomSpace(Space):
-    """Any node that has room; of its shared GPUs the fullest."""
-
-    __slots__ = ("_draw",)
-
-    def __init__(self, cluster: Cluster, seed: int) -> None:
-        super().__init__(cluster)
-        self._draw = np.random.default_rng(seed)
-
-    def place(self, job: Job, role: str = "") -> Allocation | None:
-        """Find GPUs for the job and book them, at once."""
-        nodes, _ = self.open_to(job)
-        for node in self._draw.permutation(len(self.cluster.nodes)).tolist():
-            if nodes >> node & 1 and (found := self.find(job, role, among=1 << node)):
-                self.take(job, found)
-                return found
-        return None
-
-
-def _arrive(pods: Sequence[Job], cluster: Cluster, make: Any, seed: int) -> list[float]:
-    draw = np.random.default_rng(seed)
-    order = [pods[n] for n in draw.permutation(len(pods)).tolist()]
-    asked = sum(job.gpus * job.share for job in order)
-    while asked < FGD_MARKS[-1] * cluster.gpus:
-        order.append(pods[int(draw.integers(len(pods)))])
-        asked += order[-1].gpus * order[-1].share
-    while asked > FGD_MARKS[-1] * cluster.gpus:
-        job = order.pop()
-        asked -= job.gpus * job.share
-    space = make(order, seed)
-    arrived = allocated = 0.0
-    found, marks = [], list(FGD_MARKS)
-    for job in order:
-        arrived += job.gpus * job.share
-        if space.place(job) is not None:
-            allocated += job.gpus * job.share
-        while marks and arrived >= marks[0] * cluster.gpus:
-            found.append(1 - allocated / cluster.gpus)
-            marks.pop(0)
-    return found + [1 - allocated / cluster.gpus] * len(marks)
-
-
 def speed() -> None:
     """The engine under spot, with growth."""
     rows = []
@@ -520,10 +418,6 @@ if __name__ == "__main__":
             knowledge()
         case ["openb", folder]:
             openb(Path(folder))
-        case ["fgd", folder]:
-            fgd(Path(folder))
-        case ["fgd", folder, "--quick"]:
-            fgd(Path(folder), only=True)
         case ["bound"]:
             bound()
         case ["speed"]:

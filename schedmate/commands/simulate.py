@@ -115,9 +115,10 @@ def simulate(
     placement: Annotated[
         str,
         typer.Option(
-            metavar="best-fit|fgd",
-            help="Where jobs are put: on the fullest nodes, or by fragmentation gradient descent, "
-            "where they leave least of the GPUs to waste.",
+            metavar="best-fit|fgd|fgd-priced",
+            help="Where jobs are put: on the fullest nodes; by fragmentation gradient descent, "
+            "where they leave least of the GPUs to waste; or by that, with rests of shared GPUs "
+            "kept for jobs that make most of them.",
         ),
     ] = "best-fit",
     quota: Annotated[

@@ -41,7 +41,7 @@ class Hosts:
 
     def afford(self, node: int, job: Job, gpus: int) -> bool:
         """Whether the node has what the job needs beside so many of its GPUs."""
-        part = gpus / job.gpus
+        part = gpus / job.gpus if job.gpus else 1.0
         return (
             job.cpus * part <= self._cpus[node] + _EPSILON
             and job.memory_mb * part <= self._memory[node] + _EPSILON
@@ -54,6 +54,6 @@ class Hosts:
     def charge(self, job: Job, allocation: Allocation, sign: int) -> None:
         """Take (-1) or give back (1) what goes with these GPUs."""
         for node, mask in allocation:
-            part = sign * mask.bit_count() / job.gpus
+            part = sign * mask.bit_count() / job.gpus if job.gpus else float(sign)
             self._cpus[node] += part * job.cpus
             self._memory[node] += part * job.memory_mb

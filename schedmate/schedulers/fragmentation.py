@@ -6,11 +6,14 @@ jobs as they come (section 3 of "Beware of Fragmentation"). A job goes to the no
 GPU to the GPU, where that grows least. As in the authors' artifact, growth is compared in a hundred
 steps of a sigmoid, and the most frequent requests stand for all. Of equals the fullest node is
 taken, which is ours.
+
+Growth knows which rests of GPUs jobs could use, but not how rests and parts make up whole GPUs.
+`priced` (ours) puts a part of a GPU where the rest loses least of its worth (`rests.py`), and where
+several lose as little, by growth.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -18,80 +21,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.schedulers.fitting import EVERY, Order
+from schedmate.schedulers.fragments import EPSILON, Floats, Shapes, request_of, steps
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.pools import lowest
+from schedmate.schedulers.rests import STEPS, counted, worths
 from schedmate.schedulers.space import Space
 
-Floats = NDArray[np.float64]
-_EPSILON = 1e-6
 _ROWS = 4096
-POPULAR = 0.95
-"""Share of the jobs whose requests count as those to be expected, the most frequent first."""
 
 
-class Shapes:
-    """The requests to be expected: each with its share, parts of a GPU and processors."""
+class Choices(NamedTuple):
+    """Where a job could go: rows of nodes and GPUs."""
 
-    def __init__(self, jobs: Iterable[Job], types: list[str], popular: float = POPULAR) -> None:
-        counted = Counter(map(_request, jobs))
-        total = counted.total()
-        kept, seen = [], 0
-        for request, count in counted.most_common():
-            kept.append((request, count))
-            seen += count
-            if seen >= popular * total:
-                break
-        weights = np.array([weight for _, weight in kept], float)
-        self.share: Floats = weights / max(weights.sum(), 1e-12)
-        self.gpus = np.array([one.gpus for one, _ in kept], float)
-        self.part, self.of_part = np.unique([one.part for one, _ in kept], return_inverse=True)
-        self.cpus = np.array([one.cpus for one, _ in kept], float)
-        names = [set(one.gpu_type.split("|")) if one.gpu_type else set() for one, _ in kept]
-        self.runs_on = np.array(
-            [[not some or kind in some or not kind for some in names] for kind in types], bool
-        )
-
-    def fragments(self, left: Floats, cpus: Floats, kind: NDArray[np.int64]) -> Floats:
-        """GPUs that are expected to be of no use, for each row.
-
-        `left`: what is idle of each GPU, shape (rows, GPUs); `cpus`: idle processors; `kind`: the
-        position of the GPU type.
-        """
-        usable = left[:, :, None] >= self.part - _EPSILON  # rows, GPUs, parts
-        enough = usable.sum(axis=1)[:, self.of_part] >= self.gpus
-        total = left.sum(axis=1)
-        below = total[:, None] - np.einsum("rg,rgp->rp", left, usable)
-        fits = enough & (cpus[:, None] >= self.cpus - _EPSILON) & self.runs_on[kind]
-        # A job without GPUs can use none of them.
-        fits &= self.gpus > 0
-        wasted = np.where(fits, below[:, self.of_part], total[:, None])
-        found: Floats = wasted @ self.share
-        return found
-
-
-def _steps(adds: Floats) -> Floats:
-    """How good each is, in the hundred steps of the artifact: equal where differences are small."""
-    found: Floats = np.floor(100.0 / (1.0 + np.exp(np.round(np.minimum(adds, 50.0), 9))))
-    return found
-
-
-class _Request(NamedTuple):
-    gpus: int
-    part: float
-    cpus: float
-    gpu_type: str
-
-
-def _request(job: Job) -> _Request:
-    return _Request(job.gpus, job.share, job.cpus, job.gpu_type)
+    node: NDArray[np.int64]
+    gpu: NDArray[np.int64]
+    """The one that a part of a GPU would be on."""
+    before: Floats
+    """What is idle of each GPU of the node, shape (rows, GPUs)."""
+    after: Floats
+    """The same with the job."""
+    cpus: Floats
+    """Idle processors of the node, with the job."""
 
 
 class _Known(NamedTuple):
-    """Of one request: by node, how much a job of it adds to the fragment, and on which GPU."""
+    """Of one request: by node, what a job of it costs there, and on which GPU."""
 
     seen: int
     """Changes of nodes that are in it."""
-    adds: Floats
+    costs: Floats
     gpu: NDArray[np.int64]
 
 
@@ -102,12 +60,17 @@ class FragmentationSpace(Space):
 
     Args:
         jobs: what is to be expected, such as all jobs of the trace or those of the last month.
+        priced: whether rests of GPUs are kept for what makes most of them (ours).
     """
 
-    __slots__ = ("_changes", "_idle_cpus", "_kind", "_known", "_left", "_shapes", "_width")
+    __slots__ = (
+        *("_changes", "_idle_cpus", "_kind", "_known", "_left", "_shapes", "_width", "_worth"),
+    )
 
-    def __init__(self, cluster: Cluster, jobs: Iterable[Job]) -> None:
+    def __init__(self, cluster: Cluster, jobs: Iterable[Job], *, priced: bool = False) -> None:
         super().__init__(cluster)
+        jobs = list(jobs)
+        self._worth = worths(counted(job.share for job in jobs)) if priced else None
         nodes = cluster.nodes
         types = sorted({node.gpu_type for node in nodes})
         self._shapes = Shapes(jobs, types)
@@ -139,16 +102,14 @@ class FragmentationSpace(Space):
                 job, role, gpus=gpus, gpu_type=gpu_type, borrow=borrow, order=order, among=among
             )
         nodes, _ = self.open_to(job)
-        known = self._adds(job, nodes)
-        adds = known.adds
+        known = self._costs(job, nodes)
+        costs = known.costs
         if among != EVERY:
-            adds = np.where([among >> node & 1 for node in range(len(adds))], adds, np.inf)
-        fits = np.flatnonzero(adds < np.inf)
-        if not len(fits):
+            costs = np.where([among >> node & 1 for node in range(len(costs))], costs, np.inf)
+        least = costs.min()
+        if least == np.inf:
             return None
-        steps = _steps(adds[fits])
-        best = fits[steps == steps.max()]
-        node = int(best[np.argmin(self._left[best].sum(axis=1).round(6))])
+        node = self._one_of(np.flatnonzero(costs == least))
         if job.share != 1.0:
             return ((node, 1 << int(known.gpu[node])),)
         return ((node, lowest(self.free[node], gpus)),)
@@ -200,6 +161,33 @@ class FragmentationSpace(Space):
         super()._retake(job, allocation)
         self._changed(allocation)
 
+    # What decides.
+
+    def weigh(self, job: Job, choices: Choices) -> Floats:
+        """What the job costs in each place, for this rule to choose the least."""
+        kind = self._kind[choices.node]
+        idle = self._idle_cpus[choices.node]
+        adds = [
+            self._shapes.fragments(choices.after[some], choices.cpus[some], kind[some])
+            - self._shapes.fragments(choices.before[some], idle[some], kind[some])
+            for some in (slice(n, n + _ROWS) for n in range(0, len(kind), _ROWS))
+        ]
+        growth = steps(np.concatenate(adds))
+        if self._worth is None or job.share == 1.0:
+            return growth
+        row = np.arange(len(kind))
+        before, after = (
+            self._worth[np.round(left[row, choices.gpu] * STEPS).astype(np.int64)]
+            for left in (choices.before, choices.after)
+        )
+        # In millionths, so that growth decides where the same is lost but for rounding.
+        lost: Floats = np.round((before - after) * 1e6) * 1e3
+        return lost + growth
+
+    def _one_of(self, nodes: NDArray[np.int64]) -> int:
+        """Which of nodes that cost as little."""
+        return int(nodes[np.argmin(self._left[nodes].sum(axis=1).round(6))])
+
     # The state of nodes as numbers.
 
     def _changed(self, allocation: Allocation) -> None:
@@ -218,8 +206,8 @@ class FragmentationSpace(Space):
                 row[gpu] = round(1.0 - part, 9)
         self._idle_cpus[node] = self.spare(node)[0]
 
-    def _adds(self, job: Job, nodes: int) -> _Known:
-        key = (*_request(job), job.memory_mb, job.vc)
+    def _costs(self, job: Job, nodes: int) -> _Known:
+        key = (*request_of(job), job.memory_mb, job.vc)
         known = self._known.get(key)
         if known is None:
             count = len(self._kind)
@@ -233,14 +221,14 @@ class FragmentationSpace(Space):
         return known
 
     def _update(self, job: Job, known: _Known, nodes: NDArray[np.int64]) -> None:
-        known.adds[nodes] = np.inf
+        known.costs[nodes] = np.inf
         afford = [self.affords(int(node), job, job.gpus) for node in nodes]
         nodes = nodes[afford]
         left = self._left[nodes]
         if job.share != 1.0:
-            rows, gpus = np.nonzero(left >= job.share - _EPSILON)
+            rows, gpus = np.nonzero(left >= job.share - EPSILON)
         else:
-            rows = np.flatnonzero((left >= 1.0 - _EPSILON).sum(axis=1) >= job.gpus)
+            rows = np.flatnonzero((left >= 1.0 - EPSILON).sum(axis=1) >= job.gpus)
             gpus = np.zeros_like(rows)
         if not len(rows):
             return
@@ -248,22 +236,14 @@ class FragmentationSpace(Space):
         if job.share != 1.0:
             after[np.arange(len(rows)), gpus] -= job.share
         else:
-            whole = after >= 1.0 - _EPSILON
+            whole = after >= 1.0 - EPSILON
             after[whole & (whole.cumsum(axis=1) <= job.gpus)] = 0.0
         at = nodes[rows]
-        cpus, kind = self._idle_cpus[at] - job.cpus, self._kind[at]
-        adds = np.concatenate(
-            [
-                self._shapes.fragments(
-                    after[n : n + _ROWS], cpus[n : n + _ROWS], kind[n : n + _ROWS]
-                )
-                for n in range(0, len(rows), _ROWS)
-            ]
+        costs = self.weigh(
+            job, Choices(at, gpus, left[rows], after, self._idle_cpus[at] - job.cpus)
         )
-        before = self._shapes.fragments(left, self._idle_cpus[nodes], self._kind[nodes])
-        adds = adds - before[rows]
         # Of the GPUs of a node the best one; the first of equals.
-        best = np.lexsort((gpus, adds, rows))
+        best = np.lexsort((gpus, costs, rows))
         first = best[np.unique(rows[best], return_index=True)[1]]
-        known.adds[nodes[rows[first]]] = adds[first]
-        known.gpu[nodes[rows[first]]] = gpus[first]
+        known.costs[at[first]] = costs[first]
+        known.gpu[at[first]] = gpus[first]

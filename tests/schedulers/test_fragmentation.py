@@ -6,10 +6,14 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from schedmate.schedulers import Cluster, Job, Node
-from schedmate.schedulers.fragmentation import FragmentationSpace, Shapes
+from schedmate.schedulers.fragmentation import FragmentationSpace
+from schedmate.schedulers.fragments import Shapes
 from schedmate.schedulers.policies.queues import Fifo
+from schedmate.schedulers.rests import counted, worths
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.workload import Workload
@@ -98,3 +102,48 @@ def test_policies_run_on_it_as_on_any_space() -> None:
     outcome = simulation.run()
     audit(workload, simulation.cluster, outcome)
     assert max(outcome.end) < 2 * max(run(workload, Fifo(backfill=True), "3x4").end)
+
+
+def test_a_rest_is_worth_what_is_made_of_it() -> None:
+    # 0.8 wastes its rest, which nobody asks for; pairs of 0.5 and triples of 0.3 make up a GPU.
+    worth = worths(counted([0.8, 0.5, 0.5, 0.3, 0.3, 0.3, 1.0]))
+    assert worth[[190, 300, 500, 600, 800, 1000]] == pytest.approx([0, 1 / 3, 1 / 2, 2 / 3, 1, 1])
+    assert (np.diff(worth) >= 0).all()
+
+
+def test_what_completes_a_part_is_worth_what_the_part_leaves() -> None:
+    # As many of 0.7 as of 0.3: together they are a GPU, so that their prices add up to one.
+    worth = worths({700: 50, 300: 50})
+    assert worth[300] + worth[700] == pytest.approx(1.0)
+    assert worths({}).tolist() == [0.0] * 1000 + [1.0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.integers(1, 999), st.integers(1, 50), min_size=1, max_size=6))
+def test_no_way_to_cut_a_gpu_is_worth_more_than_the_gpu(parts: dict[int, int]) -> None:
+    worth = worths(parts)
+    for one in parts:
+        for other in parts:
+            if one + other <= 1000:
+                assert worth[one] + worth[other] <= worth[one + other] + 1e-6 <= 1 + 2e-6
+
+
+def test_rests_are_kept_for_what_makes_most_of_them() -> None:
+    # 0.2 could go beside 0.5 (where the rest of a half is spoilt for another half) or beside 0.8.
+    jobs = [asks(1, 0.5)] * 6 + [asks(1, 0.8)] * 3 + [asks(1, 0.2)]
+    space = FragmentationSpace(Cluster((Node("a", 1), Node("b", 1))), jobs, priced=True)
+    assert space.place(asks(1, 0.5)) == ((0, 1),)
+    assert space.place(asks(1, 0.8)) == ((1, 1),)
+    assert space.place(asks(1, 0.2)) == ((1, 1),)
+    assert space.place(asks(1, 0.5)) == ((0, 1),)
+
+
+def test_a_pod_without_gpus_takes_processors_only() -> None:
+    cluster = Cluster((Node("a", 1, cpus=4), Node("b", 1, cpus=8)))
+    space = FragmentationSpace(cluster, [asks(1, cpus=4)])
+    pod = asks(0, cpus=4)
+    found = space.place(pod)
+    assert found == ((1, 0),)  # where a pod with a GPU still has its processors
+    assert space.spare(1)[0] == 4
+    space.give(pod, found)
+    assert space.spare(1)[0] == 8

@@ -99,7 +99,7 @@ def make_load(text: str) -> Load:
     raise UsageError(f"no forecast {text!r}; there are season and ga2m.")
 
 
-PLACEMENTS = ("best-fit", "fgd")
+PLACEMENTS = ("best-fit", "fgd", "fgd-priced")
 """The fullest nodes, or where a job leaves least GPUs to waste (`FragmentationSpace`)."""
 
 
@@ -111,7 +111,9 @@ def make_space(placement: str, workload: Workload) -> Callable[[Cluster], Space]
         raise UsageError(f"no placement {placement!r}; there are {', '.join(PLACEMENTS)}.")
     from schedmate.schedulers.fragmentation import FragmentationSpace
 
-    return lambda cluster: FragmentationSpace(cluster, workload.jobs)
+    return lambda cluster: FragmentationSpace(
+        cluster, workload.jobs, priced=placement == "fgd-priced"
+    )
 
 
 class PolicyError(SchedmateError):
