@@ -65,6 +65,14 @@ def defrag(
             help="Hours for which GPUs together are worth more than scattered: to the next run.",
         ),
     ] = 24.0,
+    remaining: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV with columns job (or task) and remaining_s: estimates of how long they will "
+            "still run. A node that will soon be free is not worth emptying.",
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes; all cores.")
     ] = None,
@@ -90,6 +98,12 @@ def defrag(
     from schedmate.schedulers.fleet.plan_document import document
 
     found = load_snapshot(snapshot)
+    if remaining is not None:
+        from schedmate.schedulers.fleet.remaining import read_remaining, with_remaining
+
+        found = with_remaining(found, read_remaining(remaining), remaining.name)
+        known = int((found.tasks.remaining_s < float("inf")).sum())
+        say(f"remaining time: {known:,} of {counted(len(found.tasks), 'task')} have an estimate")
     began = time.monotonic()
     choice = _planned(
         found, _options(method, rounds, depth, group, seed), (overlap_s, worth_h), budget, jobs
@@ -192,6 +206,7 @@ def _show(says: dict[str, Any]) -> None:
     for key, why in (
         ("left_too_dear", "would cost more to empty than they are worth"),
         ("left_over_budget", "are beyond the budget"),
+        ("left_ending", "will be free before emptying pays"),
     ):
         if says[key]:
             screen.line(f"{counted(says[key], 'further node')} {why}")

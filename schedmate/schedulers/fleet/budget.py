@@ -25,6 +25,8 @@ class Choice:
     """Nodes left as they are because emptying them costs more than it is worth."""
     over_budget: int
     """Nodes left as they are because the budget of migrations is used up."""
+    ending: int = 0
+    """Nodes left alone because they will be free before emptying them pays, by estimates."""
 
 
 def choose(plan: Plan, costs: Costs, budget: int | None = None) -> Choice:
@@ -71,7 +73,8 @@ def choose(plan: Plan, costs: Costs, budget: int | None = None) -> Choice:
             snapshot, [Step(s.task, s.source, s.target, s.device, s.frees) for s in steps]
         )
     cost = sum(float(of_move[step.task]) for step in plan.steps)
-    return Choice(plan, cost / 3600, worth / 3600, left["dear"], left["budget"])
+    ending = int((costs.not_worth_it(snapshot) & (snapshot.task_count > 0)).sum())
+    return Choice(plan, cost / 3600, worth / 3600, left["dear"], left["budget"], ending)
 
 
 def _closure(steps: list[Step], first: set[int]) -> set[int]:

@@ -27,7 +27,7 @@ NODE_FIELDS = frozenset(
 TASK_FIELDS = frozenset(
     (
         *("id", "job", "node", "gpus", "device", "cpus", "memory_mb", "class", "locked"),
-        *("any_gpu_type", "group", "avoid", "require", "checkpoint_age_s"),
+        *("any_gpu_type", "group", "avoid", "require", "checkpoint_age_s", "remaining_s"),
     )
 )
 LARGEST = 1e12
@@ -72,7 +72,7 @@ class Builder:
         self._require.code((), {})
         self._task_names: list[str] = []
         self._task = {name: array("q") for name in ("gpus", "cpus", "memory")}
-        self._ages = array("d")
+        self._times = {name: array("d") for name in ("checkpoint_age_s", "remaining_s")}
         self._task_codes = {
             name: array("i") for name in ("job", "node", "device", "group", "avoid", "require")
         }
@@ -147,6 +147,8 @@ class Builder:
                 raise ValueError(f"class is {kind!r}, neither 'hp' nor 'lp'")
             flags = (kind == "lp", _flag(row, "locked"), _flag(row, "any_gpu_type"))
             age = _number(row.get("checkpoint_age_s") or 0, "checkpoint_age_s")
+            left = row.get("remaining_s")
+            left = math.inf if left is None else _number(left, "remaining_s")
         except (TypeError, ValueError) as error:
             self._wrong("task", name, error)
         self._task_names.append(name)
@@ -156,7 +158,8 @@ class Builder:
             column.append(code)
         for bits, flag in zip(self._flags.values(), flags, strict=True):
             bits.append(flag)
-        self._ages.append(age)
+        for column, time_s in zip(self._times.values(), (age, left), strict=True):
+            column.append(time_s)
 
     def build(self, origin: str = "unstated", notes: Iterable[str] = ()) -> FleetSnapshot:
         """The snapshot, once it is proved to be possible: nothing holds more than there is."""
@@ -164,8 +167,8 @@ class Builder:
         flags = {
             name: np.frombuffer(one, np.int8).astype(bool) for name, one in self._flags.items()
         }
-        ages = np.frombuffer(self._ages, np.float64)
-        columns = _columns(self._task, self._task_codes) | flags | {"checkpoint_age_s": ages}
+        times = {name: np.frombuffer(one, np.float64) for name, one in self._times.items()}
+        columns = _columns(self._task, self._task_codes) | flags | times
         tasks = Tasks(name=self._task_names, **columns)
         snapshot = FleetSnapshot(
             nodes,

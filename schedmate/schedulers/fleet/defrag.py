@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schedmate.scale.spread import spread
 from schedmate.schedulers.fleet.ejection import Move, Rules, Vacating
@@ -40,8 +41,30 @@ class Costs:
         return np.asarray(again + self.per_move_gpu_h * 3600.0, dtype=np.float64)
 
     def of_nodes(self, snapshot: FleetSnapshot) -> Floats:
-        """What each node is worth when it is emptied [GPU seconds]."""
-        return np.asarray(snapshot.nodes.gpus * self.worth_h * 3600.0, dtype=np.float64)
+        """What each node is worth when it is emptied [GPU seconds], by when it would be empty
+        without a move."""
+        horizon = self.worth_h * 3600.0
+        # A node whose tasks end sooner would have been free from then on anyway.
+        until = np.clip(ends(snapshot) - self.overlap_s, 0.0, horizon)
+        return np.asarray(snapshot.nodes.gpus * until, dtype=np.float64)
+
+    def not_worth_it(self, snapshot: FleetSnapshot) -> NDArray[np.bool_]:
+        """Nodes that will be free before emptying them pays: they are left alone, as anything that
+        moved there would keep them from it."""
+        own = np.bincount(
+            snapshot.tasks.node, weights=self.of_moves(snapshot), minlength=len(snapshot.nodes)
+        )
+        soon = ends(snapshot) < self.worth_h * 3600.0
+        found: NDArray[np.bool_] = soon & (self.of_nodes(snapshot) <= own)
+        return found
+
+
+def ends(snapshot: FleetSnapshot) -> Floats:
+    """In how long the last task of each node ends [s]; infinity where nobody knows, 0 where there
+    is none."""
+    found = np.zeros(len(snapshot.nodes))
+    np.maximum.at(found, snapshot.tasks.node, snapshot.tasks.remaining_s)
+    return found
 
 
 @dataclass(frozen=True)
@@ -153,7 +176,7 @@ class _State:
         self.device = snapshot.tasks.device.astype(np.int64)
         self.found = Found([], [], [])
         # nothing is won by moving tasks to a node that is empty
-        self.used = snapshot.task_count > 0
+        self.used = (snapshot.task_count > 0) & ~costs.not_worth_it(snapshot)
 
     def said(self) -> str:
         return f"{len(self.found.emptied):,} nodes emptied"

@@ -13,6 +13,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from schedmate.errors import InputError, require
 from schedmate.files import open_output, replaced
 from schedmate.plain import encodable
@@ -139,6 +141,8 @@ def task_rows(snapshot: FleetSnapshot) -> Iterator[dict[str, Any]]:
             row["require"] = dict(snapshot.require_sets[tasks.require[t]])
         if tasks.checkpoint_age_s[t]:
             row["checkpoint_age_s"] = float(tasks.checkpoint_age_s[t])
+        if np.isfinite(tasks.remaining_s[t]):
+            row["remaining_s"] = float(tasks.remaining_s[t])
         yield row
 
 
@@ -171,7 +175,7 @@ def _write_parquet(snapshot: FleetSnapshot, path: Path, head: dict[str, Any]) ->
     from pyarrow.parquet import ParquetWriter
 
     texts = ("name", "id", "gpu_type", "switch", "aggregation", "job", "node", "class", "group")
-    numbers = ("gpus", "cpus", "memory_mb", "checkpoint_age_s")
+    numbers = ("gpus", "cpus", "memory_mb", "checkpoint_age_s", "remaining_s")
     mapping = pa.map_(pa.string(), pa.string())
     fields = [pa.field(name, pa.string()) for name in texts]
     fields += [pa.field(name, pa.float64()) for name in numbers]

@@ -72,6 +72,7 @@ def document(choice: Choice, seconds: float, method: str, seed: int) -> dict[str
         "worth_gpu_h": round(choice.worth_gpu_h, 3),
         "left_too_dear": choice.too_dear,
         "left_over_budget": choice.over_budget,
+        "left_ending": choice.ending,
         "seconds": round(seconds, 3),
     }
 

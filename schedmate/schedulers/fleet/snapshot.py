@@ -83,6 +83,8 @@ class Tasks:
     """Labels that its node must have: position in `FleetSnapshot.require_sets`."""
     checkpoint_age_s: NDArray[np.float64]
     """Time since its last checkpoint [s]: work that a restart loses."""
+    remaining_s: NDArray[np.float64]
+    """For how long it will still run, by an estimate [s]; infinity where nobody knows."""
 
     def __len__(self) -> int:
         return len(self.name)
@@ -197,7 +199,8 @@ class FleetSnapshot:
     def hash(self) -> str:
         """Digest of all that a plan rests on, whatever the order of nodes and tasks.
 
-        Ages of checkpoints are left out: they change by themselves, and no plan is unsafe by them.
+        Ages of checkpoints and remaining times are left out: they change by themselves, and no
+        plan is unsafe by them.
         """
         nodes, tasks = self.nodes, self.tasks
         digest = sha256()
