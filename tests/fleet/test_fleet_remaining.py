@@ -62,8 +62,24 @@ def test_an_emptied_node_is_worth_the_time_for_which_it_would_not_be_free() -> N
     snapshot = three(3900, None)
     assert ends(snapshot).tolist() == [3900, np.inf, np.inf]
     assert (Costs(worth_h=24).of_nodes(snapshot) / 3600).tolist() == [8, 8 * 24, 8 * 24]
-    choice = choose(make_plan(snapshot, search(snapshot, METHODS["schedmate"]).moves), Costs())
-    assert choice.worth_gpu_h == pytest.approx(8 * 25)
+    costs = Costs(worth_h=1.5)  # an hour is more than half of it
+    choice = choose(make_plan(snapshot, search(snapshot, METHODS["schedmate"], costs).moves), costs)
+    assert choice.worth_gpu_h == pytest.approx(8 * 1.0 + 8 * 1.5)
+
+
+def test_of_equal_nodes_the_one_that_would_be_held_longer_is_emptied() -> None:
+    # There is room for one of the two.
+    tasks = [
+        {"id": "a", "node": "n0", "gpus": 4, "remaining_s": 15 * 3600},
+        {"id": "b", "node": "n1", "gpus": 4, "remaining_s": 90 * 3600},
+        {"id": "c", "node": "n2", "gpus": 4, "locked": True},
+        {"id": "d", "node": "n0", "gpus": 0, "cpus": 1, "locked": True},
+    ]
+    assert emptied(fleet(machines(3), tasks)) == ["n1"]
+    del tasks[3]
+    for first, second in ((15, 90), (90, 15)):
+        tasks[0]["remaining_s"], tasks[1]["remaining_s"] = first * 3600, second * 3600
+        assert emptied(fleet(machines(3), tasks)) == ["n1" if second > first else "n0"]
 
 
 @given(one=fleets(), seconds=st.lists(st.sampled_from([0.0, 100.0, 5000.0, 1e6]), min_size=28))

@@ -33,6 +33,8 @@ class Costs:
     worth_h: float = 24.0
     """Hours for which GPUs of an emptied node are worth more than scattered ones: to the next
     run."""
+    least_won: float = 0.5
+    """Of what a node is worth: nodes that emptying wins less of are left alone."""
 
     def of_moves(self, snapshot: FleetSnapshot) -> Floats:
         """Of moving each task [GPU seconds]: what it did since its checkpoint is done again."""
@@ -48,14 +50,23 @@ class Costs:
         until = np.clip(ends(snapshot) - self.overlap_s, 0.0, horizon)
         return np.asarray(snapshot.nodes.gpus * until, dtype=np.float64)
 
+    def shares(self, snapshot: FleetSnapshot) -> Floats:
+        """What emptying each node wins of what the node is worth, at least a thousandth."""
+        full = np.maximum(snapshot.nodes.gpus * self.worth_h * 3600.0, 1e-9)
+        return np.asarray(np.maximum(self.of_nodes(snapshot) / full, 1e-3), dtype=np.float64)
+
     def not_worth_it(self, snapshot: FleetSnapshot) -> NDArray[np.bool_]:
-        """Nodes that will be free before emptying them pays: they are left alone, as anything that
-        moved there would keep them from it."""
+        """Nodes that are left alone, as they will be free before emptying them pays.
+
+        That is where it costs more than it wins, and where it wins less than half of what the node
+        is worth: then more is lost by what moves there than can be won by what moves away.
+        """
         own = np.bincount(
             snapshot.tasks.node, weights=self.of_moves(snapshot), minlength=len(snapshot.nodes)
         )
         soon = ends(snapshot) < self.worth_h * 3600.0
-        found: NDArray[np.bool_] = soon & (self.of_nodes(snapshot) <= own)
+        little = (self.of_nodes(snapshot) <= own) | (self.shares(snapshot) < self.least_won)
+        found: NDArray[np.bool_] = soon & little & (snapshot.nodes.gpus > 0)
         return found
 
 
@@ -171,7 +182,7 @@ class _State:
 
     def __init__(self, snapshot: FleetSnapshot, options: Options, costs: Costs) -> None:
         self.snapshot, self.options = snapshot, options
-        self.space = Space(snapshot, costs.of_moves(snapshot))
+        self.space = Space(snapshot, costs.of_moves(snapshot), costs.shares(snapshot))
         self.at = snapshot.tasks.node.astype(np.int64)
         self.device = snapshot.tasks.device.astype(np.int64)
         self.found = Found([], [], [])

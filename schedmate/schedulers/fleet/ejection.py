@@ -68,6 +68,8 @@ class Vacating:
         if self.rules.order == "pods":
             return sorted(found, key=lambda n: (len(tasks[n]), n))
         costs = {n: sum(part.cost[t] for t in tasks[n]) for n in found}
+        if part.share:
+            costs = {n: cost / part.share[n] for n, cost in costs.items()}
         if self.rules.order == "price":
             costs = {n: cost / part.gpus[n] for n, cost in costs.items()}
         return sorted(found, key=lambda n: (costs[n], len(tasks[n]), n))

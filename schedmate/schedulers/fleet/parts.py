@@ -6,7 +6,7 @@ within a part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,15 +46,20 @@ class Part:
     device: list[int]
     cost: list[float]
     """Of moving each task [GPU seconds]."""
+    share: list[float] = field(default_factory=list)
+    """Of each node: what emptying it wins of what the node is worth, above 0; empty: all of it."""
 
 
 class Space:
     """What a snapshot's tasks and nodes are to each other, once for all its parts."""
 
-    def __init__(self, snapshot: FleetSnapshot, cost: Floats | None = None) -> None:
-        """`cost` of moving each task [GPU seconds], 0 by default."""
+    def __init__(
+        self, snapshot: FleetSnapshot, cost: Floats | None = None, share: Floats | None = None
+    ) -> None:
+        """`cost` of moving each task [GPU seconds], 0 by default; `share`: see `Part`."""
         nodes, tasks = snapshot.nodes, snapshot.tasks
         self.cost = np.zeros(len(tasks)) if cost is None else cost
+        self.share = share
         fits = fitting(snapshot.require_sets, snapshot.label_sets)
         # nodes of one type and with labels that no requirement tells apart are of one kind
         columns, same = np.unique(fits, axis=1, return_inverse=True)
@@ -110,4 +115,5 @@ class Space:
             local[at[tasks]].tolist(),
             device[tasks].tolist(),
             self.cost[tasks].tolist(),
+            [] if self.share is None else self.share[nodes].tolist(),
         )
