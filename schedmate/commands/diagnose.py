@@ -84,7 +84,8 @@ def diagnose(
     """What failed first in a job, whose fault it is, what to do.
 
     Rules decide, with no model and no network; `schedmate rules list` shows them. Where they leave
-    open whose fault it was and a language model is named, it is asked; it has to cite the line.
+    open whose fault it was, or ranks contradict each other, and a language model is named, it is
+    asked. It has to cite a line that shows it, and gives the plan no rights.
     """
     from schedmate.confine.limits import bounded
     from schedmate.settings import load_settings
@@ -183,6 +184,9 @@ def _print(found: Diagnosis) -> None:
         screen.line(found.reason[:1].upper() + found.reason[1:] + ".")
     if found.error_type == "framework":  # the one name that does not explain itself
         screen.line(f"{TYPE_MEANINGS['framework']}.", label="Framework: ")
+    for number, one in enumerate(found.conflict):
+        what = f"{one.error_name or 'a failure'} ({one.error_type}), {clean(one.file)}:{one.line}"
+        screen.line(f"{what}: {one.text}", label="In doubt: " if number == 0 else "      or: ")
     if found.plan is not None and (found.error_type != "none" or found.finished is False):
         screen.line(found.plan.summary, label="Plan: ")
         if found.plan.diagnose and found.plan.isolation != "needs confirmation":
@@ -228,6 +232,8 @@ def headline(found: Diagnosis) -> str:
         parts.append(found.faulty_component)
     if found.undecided:
         parts.append("undecided")
+    elif found.conflict:
+        parts.append("in doubt")
     if found.rank is not None:
         parts.append(f"rank {found.rank}")
     if found.node:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Isolation,
         Origin,
         PlanStep,
+        Reading,
         Recovery,
     )
     from schedmate.jobs.estimate import Estimate, IntervalBasis, Neighbour
@@ -59,6 +60,7 @@ _HOMES = {
     "Origin": "schedmate.jobs.diagnosis",
     "PlanStep": "schedmate.jobs.diagnosis",
     "Progress": "schedmate.jobs.progress",
+    "Reading": "schedmate.jobs.diagnosis",
     "Recovery": "schedmate.jobs.diagnosis",
     "Source": "schedmate.jobs.metadata",
     "TaskType": "schedmate.jobs.metadata",
@@ -88,6 +90,7 @@ __all__ = [
     "Origin",
     "PlanStep",
     "Progress",
+    "Reading",
     "Recovery",
     "Source",
     "TaskType",

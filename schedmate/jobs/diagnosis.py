@@ -91,6 +91,20 @@ class Recovery(BaseModel):
     notify: Literal["user", "operator", "nobody"]
 
 
+class Reading(BaseModel):
+    """What a failure is taken for: by rules alone, or by one of two readings that disagree."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error_type: ErrorType
+    error_name: str | None = None
+    faulty_component: FaultyComponent | None = None
+    rule: str | None = Field(None, description="The rule that says so; null for a model's reading")
+    file: Text | None = None
+    line: int | None = Field(None, ge=1, description="The line that shows it, 1-based")
+    text: str = ""
+
+
 class Diagnosis(BaseModel):
     """What broke first in a job, whose fault it is and what to do (SchedMate paper, section 3.3).
 
@@ -124,6 +138,18 @@ class Diagnosis(BaseModel):
     origin: Origin = Field("job_log", description="Who says what decided")
     undecided: bool = Field(
         False, description="Only what others noticed of the failure is known, not what failed"
+    )
+    doubts: list[str] = Field(
+        default_factory=list, description="Why the verdict is open to doubt; empty where it is not"
+    )
+    conflict: list[Reading] = Field(
+        default_factory=list,
+        description="Two readings that are proved equally well; the first is the verdict",
+    )
+    by_rules: Reading | None = Field(
+        None,
+        description="What rules alone say, where a model's reading replaced it; only this, and "
+        "never the model's reading, gives a recovery plan its rights",
     )
     time: float | None = Field(None, description="When it failed, as logged [s since epoch]")
     evidence: list[EvidenceLine] = Field(default_factory=list)

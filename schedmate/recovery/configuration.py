@@ -190,13 +190,50 @@ class Configuration(_Part):
         return self
 
     def rule_for(self, diagnosis: Diagnosis) -> Rule:
-        """The first rule that fits; without any of the administrator's, of `defaults.yaml`."""
+        """The first rule that fits; without any of the administrator's, of `defaults.yaml`.
+
+        Where a language model has read the failure otherwise than rules did, no more is allowed
+        than what either reading allows.
+        """
+        found = self._rule(diagnosis)
+        if diagnosis.source != "model":
+            return found
+        if diagnosis.by_rules is None:  # an older document, which does not tell
+            return Rule(isolate="never", restart="no")
+        ruled = self._rule(ruled_by_rules(diagnosis))
+        lesser = {
+            "isolate": min(found.isolate, ruled.isolate, key=_ISOLATE.index),
+            "restart": min(found.restart, ruled.restart, key=_RESTART.index),
+            "diagnose": tuple(name for name in found.diagnose if name in ruled.diagnose),
+        }
+        return found.model_copy(update=lesser)
+
+    def _rule(self, diagnosis: Diagnosis) -> Rule:
         rules = self.rules if self.rules is not None else _defaults()
         found = next((rule for rule in rules if rule.when.fits(diagnosis)), None)
         if found is None:
             return Rule(isolate="never", restart="no")
         known = tuple(name for name in found.diagnose if name in self.diagnostics)
         return found.model_copy(update={"diagnose": known})
+
+
+_ISOLATE: tuple[Isolate, ...] = ("never", "confirmed", "text")
+_RESTART: tuple[Restart, ...] = ("no", "as diagnosed", "yes")
+
+
+def ruled_by_rules(diagnosis: Diagnosis) -> Diagnosis:
+    """A diagnosis with the verdict of the rules, where a language model replaced it."""
+    ruled = diagnosis.by_rules
+    if ruled is None:
+        return diagnosis
+    return diagnosis.model_copy(
+        update={
+            "error_type": ruled.error_type,
+            "error_name": ruled.error_name,
+            "faulty_component": ruled.faulty_component,
+            "rule": ruled.rule,
+        }
+    )
 
 
 def _defaults() -> tuple[Rule, ...]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from schedmate.hosts import host_name, listed
 from schedmate.jobs import Diagnosis, EvidenceLine
-from schedmate.recovery.configuration import Configuration, Rule
+from schedmate.recovery.configuration import Configuration, Rule, ruled_by_rules
 from schedmate.recovery.guards import ALLOWED_TEXT
 from schedmate.schedulers.live.actions import Action, Diagnose, Drain, Notify, Requeue
 from schedmate.schedulers.live.plans import Plan, Reason, mark, plan_id
@@ -230,7 +230,8 @@ class _Proposing:
     def _headline(self) -> str:
         diagnosis = self.diagnosis
         what = diagnosis.error_name or diagnosis.error_type
-        return f"{what} ({diagnosis.faulty_component or diagnosis.error_type})"
+        by = ", as a language model reads it" if diagnosis.source == "model" else ""
+        return f"{what} ({diagnosis.faulty_component or diagnosis.error_type}{by})"
 
     def _plan(
         self,
@@ -241,6 +242,7 @@ class _Proposing:
         nodes: Sequence[str] = (),
     ) -> Plan:
         diagnosis, configuration = self.diagnosis, self.configuration
+        ruled = ruled_by_rules(diagnosis)  # budgets are by it, so that a model widens none
         created = self.record.now().time if self.record is not None else 0.0
         return Plan.of(
             "recovery",
@@ -250,10 +252,10 @@ class _Proposing:
             expires=created + configuration.expires,
             reason=Reason(
                 summary=summary,
-                verdict=diagnosis.error_name,
-                error_type=diagnosis.error_type,
-                component=diagnosis.faulty_component,
-                rule=diagnosis.rule,
+                verdict=ruled.error_name,
+                error_type=ruled.error_type,
+                component=ruled.faulty_component,
+                rule=ruled.rule,
                 job=self.case.job,
                 run=self.case.run,
                 nodes=tuple(nodes),

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.jobs import Diagnosis, Recovery
+from schedmate.logparse.failure.opinion import reading
+from schedmate.logparse.failure.plans import limited, plan_for
 from schedmate.recovery.configuration import Configuration
 from schedmate.recovery.guards import ALLOWED_TEXT
 from schedmate.recovery.proposing import Case, propose
@@ -201,3 +203,78 @@ def test_nothing_that_a_job_can_print_isolates_a_node(
     assert kind == "infrastructure"
     assert made.isolates == (node,)
     assert not nodes or node in nodes
+
+
+KINDS = st.sampled_from(["infrastructure", "framework", "script", "none", "unknown"])
+NAMES = st.sampled_from(["ECC Error", "Key Error", "NCCL Timeout", None])
+PARTS = st.sampled_from(["gpu", "nvlink", "network", "node", "storage", None])
+RULES = st.lists(
+    st.builds(
+        lambda when, isolate, restart, tested: {
+            "when": when,
+            "isolate": isolate,
+            "restart": restart,
+            "diagnose": ["gpu"] if tested else [],
+        },
+        st.one_of(
+            st.just({}),
+            KINDS.map(lambda one: {"type": [one]}),
+            st.sampled_from(["ECC Error", "Key Error"]).map(lambda one: {"name": [one]}),
+            st.sampled_from(["gpu", "node"]).map(lambda one: {"component": [one]}),
+        ),
+        st.sampled_from(["never", "confirmed", "text"]),
+        st.sampled_from(["as diagnosed", "yes", "no"]),
+        st.booleans(),
+    ),
+    max_size=4,
+)
+
+
+def read(kind: str, name: str | None, part: str | None) -> Diagnosis:
+    """A verdict with the plan that the table gives it."""
+    found = Diagnosis.model_validate(
+        {
+            "error_type": kind,
+            "error_name": name,
+            "faulty_component": part,
+            "node": "gpu-2",
+            "job_nodes": list(NODES),
+            "file": "job.out",
+            "line": 3,
+        }
+    )
+    return found.model_copy(update={"plan": plan_for(found)})
+
+
+@given(st.tuples(KINDS, NAMES, PARTS), st.tuples(KINDS, NAMES, PARTS), RULES)
+def test_what_a_model_reads_never_gives_a_plan_more_rights(
+    ruled: tuple[str, str | None, str | None],
+    said: tuple[str, str | None, str | None],
+    rules: list[dict[str, object]],
+) -> None:
+    configuration = configured(rules=rules)
+    before = read(*ruled)
+    after = read(*said).model_copy(update={"source": "model", "by_rules": reading(before)})
+    assert before.plan is not None
+    after.plan = limited(plan_for(after), before.plan)
+    by_rules, by_model = configuration.rule_for(before), configuration.rule_for(after)
+    order = ["never", "confirmed", "text"]
+    assert order.index(by_model.isolate) <= order.index(by_rules.isolate)
+    assert set(by_model.diagnose) <= set(by_rules.diagnose)
+    plan = propose(case(after), configuration, None).plan
+    done = kinds(plan) if plan is not None else []
+    restarts = by_rules.restart == "yes" or (
+        by_rules.restart == "as diagnosed" and before.plan.restart != "no"
+    )
+    assert "requeue" not in done or restarts
+    assert "drain" not in done or by_rules.isolate == "text"
+    if plan is not None:
+        assert plan.reason.verdict == before.error_name  # by which restarts are budgeted
+
+
+def test_a_models_verdict_of_which_nothing_says_what_rules_said_has_no_rights() -> None:
+    trusting = configured(rules=[{"isolate": "text", "restart": "yes"}])
+    plan = propose(case(diagnosis(source="model")), trusting, None).plan
+    assert kinds(plan) == ["notify"]
+    assert plan is not None
+    assert "as a language model reads it" in plan.reason.summary

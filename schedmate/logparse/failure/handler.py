@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from schedmate.errors import UsageError
 from schedmate.hosts import host_name
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.decide import decide
 from schedmate.logparse.failure.describe import among_attempts, describe, resemble
+from schedmate.logparse.failure.doubts import doubts_of
 from schedmate.logparse.failure.elastic import from_error_files
-from schedmate.logparse.failure.ending import came_to_an_end
 from schedmate.logparse.failure.events import Event, event_at
+from schedmate.logparse.failure.examine import Locator, examine
 from schedmate.logparse.failure.filters import Healthy, outliers
 from schedmate.logparse.failure.gpu_memory import judged
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict
@@ -24,19 +24,15 @@ from schedmate.logparse.failure.node_side import misplaced, node_events, unheede
 from schedmate.logparse.failure.not_a_number import no_number_from
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
-from schedmate.logparse.failure.scan import FileScan, scan
+from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.severity import by_letter, is_grave
-from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.failure.suspect import suspect
 from schedmate.logparse.failure.wording import Subsystem, about
-from schedmate.logparse.reading import Attempt, Log, LogFile, attempts, open_log
+from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.prefixes import origin_of_file
 
 _NO_NUMBER = re.compile(r"(?i:\b(?:nans?|infs?|infinit(?:y|e)|non-finite|not finite)\b)")
 _FRAME = re.compile(r"\s|Traceback|During handling|The above exception")
-Locator = Literal["auto", "scan", "binary"]
-SCAN_UP_TO = 1 << 32
-"""Largest log [bytes] that is read whole by default."""
 VAGUE = frozenset({"Value Error", "Assertion Error"})
 """Exceptions that programs also raise where a connection or a file system failed."""
 MESSAGE = 4
@@ -95,30 +91,8 @@ def diagnose(
                 f"{node!r} is not the name of a node; give names as the scheduler has."
             )
     rules = load_rules()
-    if locator == "auto":
-        locator = "scan" if log.size <= SCAN_UP_TO else "binary"
-    if locator not in ("scan", "binary"):
-        raise UsageError(f"there is no locator {locator!r}; use scan, binary or auto.")
-    usual = Healthy(healthy)
-    scans: list[FileScan] = []
-    tries = used = 1
-    probes = 0
-    for file in log.files:
-        if locator == "binary":
-            last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
-            from schedmate.logparse.failure.binary import probe
-
-            last, looked = probe(file, last)
-            probes += looked
-        else:
-            found = attempts(file)
-            last = _last_that_tells(file, found, rules)
-            if len(found) > tries:
-                tries, used = len(found), found.index(last) + 1
-        one = scan(file, last, rules)
-        one.events = [event for event in one.events if not usual.knows(event)]
-        scans.append(one)
-        file.close()
+    examined = examine(log, rules, Healthy(healthy), locator)
+    scans = examined.scans
     kernel = node_events(node_logs, nodes, rules)
     elastic = from_error_files(log, rules)
     verdict = (
@@ -138,10 +112,11 @@ def diagnose(
         diagnosis.source = "wording"
     elif known is not None and diagnosis.error_type == "unknown":
         resemble(diagnosis, known)
-    diagnosis.attempt, diagnosis.attempts = used, tries
+    diagnosis.attempt, diagnosis.attempts = examined.attempt, examined.attempts
     among_attempts(diagnosis, scans)
-    diagnosis.locator = locator
-    diagnosis.probes = probes if locator == "binary" else None
+    diagnosis.locator = examined.locator
+    diagnosis.probes = examined.probes if examined.locator == "binary" else None
+    diagnosis.doubts = doubts_of(diagnosis, verdict, scans)
     diagnosis.warnings = [
         *log.warnings,
         *misplaced(kernel),
@@ -153,22 +128,6 @@ def diagnose(
         diagnosis, given_as=verdict.root.given_as if verdict.root is not None else None
     )
     return diagnosis
-
-
-def _last_that_tells(file: LogFile, found: Sequence[Attempt], rules: RuleSet) -> Attempt:
-    """The last attempt, or the last that failed where those after it show nothing at all.
-
-    An attempt supersedes earlier ones by training, by ending well, or by failing itself: lines that
-    only look like the beginning of one do not.
-    """
-    for attempt in reversed(found):
-        one = scan(file, attempt, rules)
-        if one.events:
-            return attempt
-        trained = last_sign("progress", file, attempt.offset, attempt.end)
-        if trained is not None or came_to_an_end([one]):
-            break
-    return found[-1]
 
 
 def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:

@@ -71,7 +71,7 @@ def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> V
     if causes:
         root = _root_of(causes)
         reason = "it is the first failure after which training did not go on"
-        if any(_before(event, root) for event in symptoms):
+        if any(before(event, root) for event in symptoms):
             reason = "it is a fault of its own; what stands before it was noticed by ranks in wait"
         others = [event for event in failed if event is not root]
         return Verdict(root, reason, cascade=others, hints=hints)
@@ -97,7 +97,7 @@ def _louder(causes: list[Event], symptoms: list[Event]) -> tuple[list[Event], li
         loud = [event for event in symptoms if event.level != Severity.INFO]
         if not loud or any(event.level != Severity.INFO for event in causes):
             return causes, []
-        noise = [event for event in causes if any(_before(event, other) for other in loud)]
+        noise = [event for event in causes if any(before(event, other) for other in loud)]
     else:
         noise = [event for event in causes if event.faint]
     return [event for event in causes if event not in noise], noise
@@ -161,7 +161,7 @@ def _earliest(events: list[Event]) -> Event | None:
     return events[0] if events else None
 
 
-def _before(one: Event, other: Event) -> bool:
+def before(one: Event, other: Event) -> bool:
     """Whether one event is known to be earlier than the other."""
     if one.file is other.file:
         return one.number < other.number
@@ -187,7 +187,7 @@ def _did_without(event: Event, failed: list[Event]) -> bool:
     if event.rule is None or event.rule.id != NO_COMMAND:
         return False
     return any(
-        _before(event, other) and _crash(other) and NO_SUCH_COMMAND not in other.text
+        before(event, other) and _crash(other) and NO_SUCH_COMMAND not in other.text
         for other in failed
     )
 
@@ -203,7 +203,7 @@ def _crash(event: Event) -> bool:
 def _follows_same_rank(event: Event, symptoms: list[Event]) -> bool:
     """Whether a weak cause came after the same process had noticed another one's end."""
     return event.weight == 0 and any(
-        _before(symptom, event)
+        before(symptom, event)
         and symptom.rank == event.rank
         and (symptom.rank is not None or symptom.traceback)
         for symptom in symptoms
@@ -215,16 +215,16 @@ def _stopped_first(
 ) -> bool:
     if stop.weight == 0:  # asked to end: by the launcher too, after another process failed
         told = [one for one in exits if one.rule is None or one.rule.id not in ON_A_SIGNAL]
-        noticed = all(_before(stop, one) for one in symptoms)
-        return not causes and noticed and not any(_before(one, stop) for one in told)
-    if any(_before(cause, stop) or _untimed(cause, stop) for cause in causes):
+        noticed = all(before(stop, one) for one in symptoms)
+        return not causes and noticed and not any(before(one, stop) for one in told)
+    if any(before(cause, stop) or _untimed(cause, stop) for cause in causes):
         return False
     if any(cause.rule and stop.rule and stop.rule.name in cause.rule.explains for cause in causes):
         return False  # ended on purpose, and the node could not even do that
-    if any(_before(one, stop) for one in symptoms):
+    if any(before(one, stop) for one in symptoms):
         return False
     decisive = [one for one in exits if one.rule is None or one.rule.id not in AFTER_ANY_STOP]
-    return not any(_before(one, stop) for one in decisive)
+    return not any(before(one, stop) for one in decisive)
 
 
 # Exits that a job which is ended on purpose prints as well, in whatever order.

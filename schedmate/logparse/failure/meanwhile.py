@@ -95,6 +95,11 @@ def _last_work(lines: Sequence[Line]) -> tuple[Activity, Line] | None:
     return None
 
 
+def activity(text: str) -> Activity | None:
+    """The kind of work that a line speaks of, if any; whether it is over does not matter."""
+    return next((one for one in _known()[0] if one.pattern.search(text[:500])), None)
+
+
 @cache
 def _known() -> tuple[list[Activity], Any]:
     import re2

@@ -1,50 +1,70 @@
 """A language model's opinion on a failure that rules left open (SchedMate paper, section 3.3).
 
-Two questions, each under a schema of closed choices: whose fault it is, and for infrastructure
-which component. An opinion counts only when the line it cites is among those it was shown and holds
-the words it quotes. What a rule has decided stays decided; the plan comes from the table, which has
-a row of its own for what only a model says.
+It is shown what every rank reported and did (`digest.py`) and answers one question by closed
+choices, citing a line for each; a citation is checked (`proof.py`), and one that fails is sent back
+once. What a rule has proved gives way only to an earlier failure that is known as well; proof that
+is equal is reported as a conflict. The plan comes from the table, and a model's reading never gives
+it more rights than what rules said did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, create_model, field_validator
 
 from schedmate.errors import ModelError
-from schedmate.jobs import Diagnosis, EvidenceLine
+from schedmate.jobs import Diagnosis, EvidenceLine, Reading
 from schedmate.llm import LLM
 from schedmate.llm.fence import Fence
-from schedmate.logparse.failure.plans import plan_for
+from schedmate.logparse.failure.digest import Digest, digest
+from schedmate.logparse.failure.doubts import COMPONENT, UNKNOWN
+from schedmate.logparse.failure.events import Event
+from schedmate.logparse.failure.examine import examine
+from schedmate.logparse.failure.filters import Healthy
+from schedmate.logparse.failure.plans import limited, plan_for
+from schedmate.logparse.failure.proof import (
+    Cited,
+    RefusedError,
+    Standing,
+    check_component,
+    check_type,
+    cite,
+    standing,
+)
 from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.reading import Line, Log, LogFile
+from schedmate.logparse.failure.scan import FileScan
+from schedmate.logparse.reading import Log
 from schedmate.prompts import fill, load
 
 PURPOSE = "failure"
 WINDOW = 200
 """Lines around the failure that a model is shown; the paper compares 200 and 500."""
-LINE_CHARACTERS = 400
-MIN_QUOTE = 6
-"""A shorter quotation could be found on any line."""
+COMPONENTS = ("gpu", "nvlink", "network", "node", "storage")
+NOT_SHOWN = "unknown"
+"""The answer for a component that no line names."""
+DISPUTED = "a language model reads it otherwise, with equal proof"
 
 
-class _Cited(BaseModel):
+class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    line: int
+    line: str
     quote: str
+    component_line: str
+    component_quote: str
+
+    @field_validator("line", "component_line", mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) else value
 
 
 def is_open(diagnosis: Diagnosis) -> bool:
     """Whether there is something about the failure that rules left open."""
-    if diagnosis.error_type == "infrastructure":
-        return diagnosis.faulty_component is None
-    if diagnosis.error_type == "unknown" or diagnosis.source == "wording":
-        return True
-    rule = load_rules().by_id.get(diagnosis.rule or "")
-    return rule is not None and rule.general
+    return bool(diagnosis.doubts) and diagnosis.source != "model" and not diagnosis.conflict
 
 
 def consult(diagnosis: Diagnosis, log: Log, llm: LLM, *, window: int = WINDOW) -> Diagnosis:
@@ -60,7 +80,6 @@ def consult(diagnosis: Diagnosis, log: Log, llm: LLM, *, window: int = WINDOW) -
     except ModelError as error:
         found = diagnosis.model_copy(deep=True)
         found.warnings.append(f"the language model did not settle it: {error}")
-        found.plan = plan_for(found)
         return found
 
 
@@ -69,12 +88,24 @@ def settle(
 ) -> Diagnosis:
     """`diagnosis`, which rules left open, with what a model could prove.
 
-    All questions of one `job` share its budget. Raises `ModelError` for a model that fails or
-    cannot prove what it says.
+    All questions of one `job` share its budget. Raises `ModelError` for a model that fails, and
+    `RefusedError`, which is one, where it cannot prove what it says.
     """
+    scans = examine(log, load_rules(), Healthy(()), diagnosis.locator).scans
     found = diagnosis.model_copy(deep=True)
-    _consult(found, log, llm, window, job)
-    found.plan = plan_for(found)
+    shown = digest(found, scans, window)
+    chat = llm.chat(PURPOSE, job=job)
+    root = _root(found, scans)
+
+    def judge(answer: Any) -> _Proved | None:
+        return _proved(answer, found, root, scans, shown)
+
+    proved = _ask(chat, found, shown, judge)
+    if proved is not None:
+        _merge(found, proved, str(chat.endpoint.model))
+    if found.source == "model":
+        assert diagnosis.plan is not None
+        found.plan = limited(plan_for(found), diagnosis.plan)
     return found
 
 
@@ -87,87 +118,179 @@ def alike(diagnosis: Diagnosis, opinion: Diagnosis, of: str) -> Diagnosis:
     found = diagnosis.model_copy(
         update={name: getattr(opinion, name) for name in changed}, deep=True
     )
+    found.by_rules = reading(diagnosis)
     found.error_name = diagnosis.error_name or opinion.error_name
+    found.doubts = []
     found.reason = f"as in job {of}, which failed in the same way: {opinion.reason}"
-    found.plan = plan_for(found)
+    assert diagnosis.plan is not None
+    found.plan = limited(plan_for(found), diagnosis.plan)
     return found
 
 
-def _consult(found: Diagnosis, log: Log, llm: LLM, window: int, job: str | None) -> None:
-    file = next((one for one in log.files if one.name == found.file), log.files[0])
-    shown = {line.number: line for line in _window(file, found.line, window)}
-    chat = llm.chat(PURPOSE, job=job)
-    fence = Fence()
-    if found.error_type != "infrastructure":
-        opinion = _ask(chat, "failure.type.v1", _type_schema(found), found, fence, shown)
-        found.error_type = opinion.error_type
-        found.error_name = found.error_name or opinion.error_name
-        found.rule = found.reference = found.recoverable = None
-        found.faulty_component = None
-        found.source = "model"
-        found.reason = f"{chat.endpoint.model} read it so; no rule knows the line"
-        _cite(found, file, shown[opinion.line], "the model cites this for the type")
-    if found.error_type == "infrastructure":
-        opinion = _ask(chat, "failure.component.v1", _component_schema(), found, fence, shown)
-        if opinion.faulty_component != "unknown":
-            found.faulty_component = opinion.faulty_component
-            found.source = "model"
-            _cite(found, file, shown[opinion.line], "the model cites this for the component")
-
-
-def _window(file: LogFile, line: int | None, window: int) -> Iterator[Line]:
-    if line is None:
-        last = file.line_count()
-        return file.lines(max(1, last - window + 1), last)
-    return file.lines(max(1, line - window // 2), line + window // 2 - 1)
-
-
-def _type_schema(found: Diagnosis) -> type[BaseModel]:
-    """The name is only asked for when the exception does not give it."""
-    kind: Any = Literal["infrastructure", "framework", "script"]
-    names = {rule.name for rule in load_rules().rules if rule.name and rule.type != "none"}
-    name: Any = Literal[tuple(sorted(names if found.error_name is None else {found.error_name}))]
-    return create_model(
-        "FailureType", __base__=_Cited, error_type=(kind, ...), error_name=(name, ...)
+def reading(diagnosis: Diagnosis) -> Reading:
+    """What a diagnosis takes the failure for, and the line that decided."""
+    decided = next((one for one in diagnosis.evidence if one.note == "decided"), None)
+    return Reading(
+        error_type=diagnosis.error_type,
+        error_name=diagnosis.error_name,
+        faulty_component=diagnosis.faulty_component,
+        rule=diagnosis.rule,
+        file=diagnosis.file,
+        line=diagnosis.line,
+        text=decided.text if decided is not None else "",
     )
 
 
-def _component_schema() -> type[BaseModel]:
-    component: Any = Literal["gpu", "nvlink", "network", "node", "storage", "unknown"]
-    return create_model("FaultyComponent", __base__=_Cited, faulty_component=(component, ...))
+class _Proved:
+    """An answer whose citations hold."""
+
+    def __init__(self, answer: Any, cited: Cited, part: Cited | None, how: Standing) -> None:
+        self.kind: str = answer.error_type
+        self.name: str = answer.error_name
+        self.cited, self.part, self.how = cited, part, how
+        self.component: Any = answer.faulty_component if part is not None else None
+
+
+def _root(found: Diagnosis, scans: Sequence[FileScan]) -> Event | None:
+    """The event that decided."""
+    decided = {(one.file, one.line) for one in found.evidence if one.note == "decided"}
+    events = [event for one in scans for event in one.events]
+    return next(
+        (event for event in events if (event.file.name, event.known_at) in decided),
+        next((event for event in events if event.number == found.line), None),
+    )
+
+
+def _proved(
+    answer: Any, found: Diagnosis, root: Event | None, scans: Sequence[FileScan], shown: Digest
+) -> _Proved | None:
+    """The answer with its lines; None where it says that nothing failed, as the rules do.
+
+    Raises `RefusedError`.
+    """
+    if answer.error_type == "none":
+        return None
+    cited = cite(shown, answer.line, answer.quote)
+    part = None
+    if answer.error_type == "infrastructure" and answer.faulty_component != NOT_SHOWN:
+        part = cite(shown, answer.component_line, answer.component_quote)
+        check_component(part, answer.faulty_component)
+    check_type(cited, answer.error_type, part)
+    return _Proved(answer, cited, part, standing(found, root, scans, cited, answer.error_type))
+
+
+def _schema(found: Diagnosis) -> type[BaseModel]:
+    """The choices. Where nothing failed so far, that may be so; else it is none of them."""
+    types: tuple[str, ...] = ("infrastructure", "framework", "script")
+    if found.error_type == "none":
+        types = ("none", *types)
+    elif found.doubts == [COMPONENT]:
+        types = ("infrastructure",)
+    names = {rule.name for rule in load_rules().rules if rule.name and rule.type != "none"}
+    kind: Any = Literal[types]
+    name: Any = Literal[tuple(sorted(names))]
+    component: Any = Literal[(*COMPONENTS, NOT_SHOWN)]
+    return create_model(
+        "Failure",
+        __base__=_Answer,
+        error_type=(kind, ...),
+        error_name=(name, ...),
+        faulty_component=(component, ...),
+    )
 
 
 def _ask(
-    chat: Any,
-    prompt: str,
-    schema: type[BaseModel],
-    found: Diagnosis,
-    fence: Fence,
-    shown: dict[int, Line],
-) -> Any:
-    from langchain_core.messages import HumanMessage, SystemMessage
+    chat: Any, found: Diagnosis, shown: Digest, judge: Callable[[Any], _Proved | None]
+) -> _Proved | None:
+    """A proved answer; one that is refused is sent back once with the reason."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
     from schedmate.llm.structured import ask
 
-    text = "\n".join(f"{n}| {line.text[:LINE_CHARACTERS]}" for n, line in shown.items())
+    fence = Fence()
+    schema = _schema(found)
     question = fill(
-        prompt, nonce=fence.nonce, line=str(found.line or "?"), log=fence.wrap("log", text)
+        "failure.question.v2",
+        nonce=fence.nonce,
+        verdict=_said(found),
+        doubts=_listed(found.doubts, fence),
+        log=fence.wrap("log", shown.text),
     )
-    opinion: Any = ask(
-        chat, [SystemMessage(load("failure.system.v1")), HumanMessage(question)], schema
+    messages: list[Any] = [SystemMessage(load("failure.system.v2")), HumanMessage(question)]
+    answer = ask(chat, messages, schema)
+    try:
+        return judge(answer)
+    except RefusedError as refused:
+        messages += [
+            AIMessage(json.dumps(answer.model_dump())),
+            HumanMessage(fill("failure.refused.v1", reason=str(refused))),
+        ]
+        return judge(ask(chat, messages, schema))
+
+
+def _said(found: Diagnosis) -> str:
+    if found.error_type == "none":
+        return "no failure"
+    parts = (found.error_name, found.error_type, found.faulty_component)
+    return ", ".join(part for part in parts if part)
+
+
+def _listed(doubts: Sequence[str], fence: Fence) -> str:
+    return fence.wrap("doubts", "\n".join(f"- {one}" for one in doubts))
+
+
+def _merge(found: Diagnosis, proved: _Proved, model: str) -> None:
+    """What a proved answer changes."""
+    cited, rule = proved.cited, proved.cited.rule
+    name = rule.name if rule is not None and rule.name and not rule.general else None
+    said = Reading(
+        error_type=proved.kind,  # type: ignore[arg-type]
+        error_name=name or proved.name,
+        faulty_component=proved.component,
+        file=cited.one.file.name,
+        line=cited.line.number,
+        text=cited.line.text[:500],
     )
-    line = shown.get(opinion.line)
-    quote = _words(opinion.quote)
-    if line is None or len(quote) < MIN_QUOTE or quote not in _words(line.text):
-        raise ModelError("malformed", f"line {opinion.line} does not hold what it quotes")
-    return opinion
+    _quote(found, cited, "the model cites this for the type")
+    if proved.part is not None:
+        _quote(found, proved.part, "the model cites this for the component")
+    if proved.how == "conflicts":
+        found.conflict = [reading(found), said]
+        found.doubts.append(DISPUTED)
+        found.reason = f"{found.reason} {model} reads line {said.line} otherwise."
+        return
+    if proved.how == "agrees":
+        if found.faulty_component is None and proved.component is not None:
+            found.by_rules = reading(found)
+            found.faulty_component, found.source = proved.component, "model"
+            found.doubts = []
+        else:
+            found.doubts = [one for one in found.doubts if one == COMPONENT]
+        return
+    found.by_rules = reading(found)
+    moved = found.error_type == "none" or UNKNOWN in found.doubts or found.undecided
+    if moved or (found.by_rules.rule is not None and name is not None):
+        found.file, found.line = said.file, said.line
+        found.rank, found.node, found.undecided = cited.at().rank, None, False
+        found.time = None
+        found.error_name = said.error_name
+    found.error_type = said.error_type
+    found.error_name = found.error_name or said.error_name
+    found.rule = found.reference = found.recoverable = found.finished = found.meanwhile = None
+    found.faulty_component, found.source = proved.component, "model"
+    found.doubts = []
+    found.reason = f"{model} read it so; rules alone say {_ruled(found.by_rules)}"
 
 
-def _words(text: str) -> str:
-    return " ".join(text.split()).lower()
+def _ruled(ruled: Reading) -> str:
+    if ruled.error_type == "none":
+        return "that nothing failed"
+    return f"{ruled.error_name or 'that it failed'} ({ruled.error_type})"
 
 
-def _cite(found: Diagnosis, file: LogFile, line: Line, note: str) -> None:
+def _quote(found: Diagnosis, cited: Cited, note: str) -> None:
     found.evidence.append(
-        EvidenceLine(file=file.name, line=line.number, text=line.text[:500], note=note)
+        EvidenceLine(
+            file=cited.one.file.name, line=cited.line.number, text=cited.line.text[:500], note=note
+        )
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from schedmate.data import load
 from schedmate.hosts import host_name, listed
-from schedmate.jobs import Diagnosis, PlanStep, Recovery
+from schedmate.jobs import Diagnosis, Isolation, PlanStep, Recovery
 
 ON_THE_NODE_S_SIDE = frozenset({"node_log", "exporter", "scheduler"})
 """Origins of evidence that a job cannot write."""
@@ -70,6 +70,42 @@ def plan_for(diagnosis: Diagnosis, *, given_as: str | None = None) -> Recovery:
     if plan.notify != "nobody":
         plan.steps.append(PlanStep(action="notify", detail=plan.notify))
     return plan
+
+
+def limited(plan: Recovery, by: Recovery) -> Recovery:
+    """`plan` with no more rights than `by`: it isolates and restarts nothing that `by` does not.
+
+    For what a language model says of a failure, `by` being the plan on what rules say. What it
+    would look at stays, since that changes nothing.
+    """
+    found = plan.model_copy(deep=True)
+    dropped = set()
+    if not any(step.action == "isolate" for step in by.steps):
+        dropped.add("isolate")
+        found.isolate = None
+    isolation = min(found.isolation, by.isolation, key=_ISOLATION.index)
+    if isolation != found.isolation:
+        found.isolation, found.isolate = isolation, None
+        # what was certain enough to be done at once waits for somebody, if it may be done at all
+        for step in found.steps:
+            if step.action == "isolate":
+                step.only_if = "confirmed"
+    restart = min(found.restart, by.restart, key=_RESTART.index)
+    if restart != found.restart:
+        found.restart = restart
+        found.summary += f" {_BY_HAND}" if restart == "no" else ""
+        for step in found.steps:
+            if step.action == "restart":
+                step.detail = restart
+        if restart == "no":
+            dropped.add("restart")
+    found.steps = [step for step in found.steps if step.action not in dropped]
+    return found
+
+
+_ISOLATION: tuple[Isolation, ...] = ("none", "needs confirmation", "confirmed")
+_RESTART = ("no", "same", "from checkpoint", "elsewhere", "elsewhere from checkpoint")
+_BY_HAND = "On a language model's word alone nothing is restarted: do that by hand."
 
 
 def _isolate(

@@ -18,6 +18,8 @@ FILE = Path(__file__).parent / "subsystems.yaml"
 CHARACTERS = 600
 """So much of a line is looked at: what it says stands at its beginning."""
 
+COLLECTIVE = "of-collective-timeout"
+"""The subsystem whose pattern names collectives."""
 _PATH = re.compile(r"(?<![:/\w.])/(?!dev/)[\w.@+~-]+(?:/[\w.@+~-]+)+/?|(?:^|\s)--[a-z][\w-]*")
 """Where a file lies, or what an option is called, names no subsystem."""
 
@@ -48,7 +50,18 @@ def about(text: str) -> Subsystem | None:
     if not speaks_of_trouble(text):
         return None
     text = _PATH.sub("", text[:CHARACTERS])
-    return next((one for one, named, says in _compiled() if named(text) and says(text)), None)
+    return next((one for one, names, says in _compiled() if names(text) and says(text)), None)
+
+
+def named(text: str) -> list[Subsystem]:
+    """All subsystems that a line names, whatever it says of them."""
+    text = _PATH.sub("", text[:CHARACTERS])
+    return [one for one, names, _ in _compiled() if names(text)]
+
+
+def is_collective(text: str) -> bool:
+    """Whether a line names an operation of all processes, or the group of those that take part."""
+    return any(one.id == COLLECTIVE for one in named(text))
 
 
 def _searcher(pattern: str) -> Callable[[str], bool]:

@@ -94,8 +94,9 @@ def _settle(
     assert example.diagnosis is not None
     with opened(example) as log:
         opinion = settle(example.diagnosis, log, llm, job=batch)
-    if opinion.source != "model":
-        return 0  # it saw no component either
+    if opinion.source != "model":  # it agrees, or proves another reading as well as rules do
+        example.diagnosis = opinion
+        return 0
     changed = 0
     for job in (jobs[index] for index in one.jobs):
         assert job.diagnosis is not None

@@ -26,20 +26,20 @@ OPEN = (
 
 def answer(request: Any) -> Any:
     """Cites the very lines of the log that it is shown."""
-    asked = request["messages"][-1]["content"]
-    fields = request["response_format"]["json_schema"]["schema"]["properties"]
-    what, quote = ("StrangeError", "StrangeError: flow 3"), ("went away", "went away while")
-    if "faulty_component" in fields:
-        line = re.search(rf"(\d+)\| .*{quote[0]}", asked)
-        assert line
-        cited = {"line": int(line[1]), "quote": quote[1], "faulty_component": "network"}
-    else:
-        line = re.search(rf"(\d+)\| .*{what[0]}", asked)
-        assert line
-        cited = {"line": int(line[1]), "quote": what[1], "error_type": "infrastructure"}
-        cited["error_name"] = fields["error_name"].get("enum", ["Runtime Error"])[0]
-        if "const" in fields["error_name"]:
-            cited["error_name"] = fields["error_name"]["const"]
+    asked = request["messages"][1]["content"]
+    what = re.search(r"(\d+:\d+)\| .*StrangeError: flow", asked)
+    part = re.search(r"(\d+:\d+)\| .*went away", asked)
+    assert what
+    assert part
+    cited = {
+        "error_type": "infrastructure",
+        "error_name": "Runtime Error",
+        "line": what[1],
+        "quote": "StrangeError: flow 3",
+        "faulty_component": "network",
+        "component_line": part[1],
+        "component_quote": "went away while",
+    }
     return completion(json.dumps(cited))
 
 
@@ -69,7 +69,7 @@ def test_one_of_each_group_is_asked_about_and_speaks_for_the_others(cli: Cli, lo
     without = json.loads(cli("triage", str(logs), "--jobs", "1", "--json").out)
     assert without["model"] is None
     found, requests, _ = run(cli, logs, answer)
-    assert requests == 2  # whose fault, and which component: of one log of five
+    assert requests == 1  # of one log of five
     assert (found["model"]["asked"], found["model"]["settled"], found["model"]["jobs"]) == (1, 1, 5)
     assert found["model"]["tokens"] > 0
     strange = [job for job in found["jobs"] if job["job_id"].startswith("strange")]
@@ -90,8 +90,9 @@ def test_one_of_each_group_is_asked_about_and_speaks_for_the_others(cli: Cli, lo
 
 
 def test_what_is_not_proved_changes_nothing(cli: Cli, logs: Path) -> None:
-    lie = {"line": 1, "quote": "the GPU is broken", "error_type": "infrastructure"}
-    lie["error_name"] = "Runtime Error"
+    lie = {"line": "1:1", "quote": "the GPU is broken", "error_type": "infrastructure"}
+    lie |= {"error_name": "Runtime Error", "faulty_component": "unknown"}
+    lie |= {"component_line": "", "component_quote": ""}
     without = json.loads(cli("triage", str(logs), "--jobs", "1", "--json").out)
     found, _, _ = run(cli, logs, lambda _request: completion(json.dumps(lie)))
     assert (found["model"]["asked"], found["model"]["settled"]) == (1, 0)

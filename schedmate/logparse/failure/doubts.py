@@ -1,0 +1,92 @@
+"""Why a verdict of the rules is open to doubt; where it is, a language model is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure.events import Event
+from schedmate.logparse.failure.locate import WRAPPERS, Verdict, before, role_of
+from schedmate.logparse.failure.rules import load_rules
+from schedmate.logparse.failure.scan import FileScan
+from schedmate.logparse.failure.severity import is_mild
+from schedmate.logparse.failure.wording import speaks_of_trouble
+
+UNKNOWN = "nothing that the rules know says what failed"
+GENERAL = "the rule knows what to call the failure and only guesses whose fault it is"
+WORDING = "no rule knows the line, only its wording or a likeness says so"
+SYMPTOM = "only what others noticed of the failure is known"
+FAINT = "the line calls itself less than an error"
+COMPONENT = "the log does not say which component failed"
+OPEN_END = "no rule knows a failure, and the log ends in lines that speak of one"
+UNPROVED = frozenset({UNKNOWN, GENERAL, WORDING, SYMPTOM, FAINT, OPEN_END})
+"""Doubts with which the type of a verdict is no more than a guess. Where there are only others
+(ranks or lines that contradict each other), a rule has proved the verdict by a line."""
+
+LAST = 60
+"""So many of the last lines may speak of a failure that no rule knows."""
+
+
+def doubts_of(diagnosis: Diagnosis, verdict: Verdict, scans: Sequence[FileScan]) -> list[str]:
+    """The reasons for doubt, the gravest first; empty where rules have settled it.
+
+    What a node's own log or torchelastic's record says is not open to doubt.
+    """
+    root = verdict.root
+    if root is None:
+        open_end = diagnosis.finished is False and _ends_in_trouble(scans)
+        return [OPEN_END] if open_end else []
+    if diagnosis.error_type == "none" or diagnosis.origin != "job_log":
+        return []
+    found = []
+    rule = load_rules().by_id.get(diagnosis.rule or "")
+    if diagnosis.source in ("wording", "embedding"):
+        found.append(WORDING)
+    elif diagnosis.error_type == "unknown":
+        found.append(UNKNOWN)
+    elif diagnosis.undecided or (rule is not None and rule.role == "symptom"):
+        found.append(SYMPTOM)
+    elif rule is not None and rule.general:
+        found.append(GENERAL)
+    if root.faint:
+        found.append(FAINT)
+    found += _contradictions(root, verdict.cascade)
+    if diagnosis.error_type == "infrastructure" and diagnosis.faulty_component is None:
+        found.append(COMPONENT)
+    return found
+
+
+def _contradictions(root: Event, others: Sequence[Event]) -> list[str]:
+    """Failures of another type on another rank, or before the one that decided."""
+    found = []
+    for event in others:
+        rule, known = event.rule, root.rule
+        if rule is None or known is None or role_of(event) != "cause" or event.faint:
+            continue
+        if rule.type == known.type or WRAPPERS in (rule.name, known.name) or event.bare:
+            continue
+        elsewhere = event.rank != root.rank or event.file is not root.file
+        if elsewhere or before(event, root):
+            found.append(
+                f"{_who(event)} reports {rule.name} ({rule.type}) in line {event.number}, "
+                f"{_who(root)} {known.name} ({known.type}) in line {root.number}"
+            )
+    return found[:3]
+
+
+def _who(event: Event) -> str:
+    return "one process" if event.rank is None else f"rank {event.rank}"
+
+
+def _ends_in_trouble(scans: Sequence[FileScan]) -> bool:
+    """Whether one of the last lines, after the last progress, speaks of a failure."""
+    rules = load_rules()
+    for one in scans:
+        last = one.attempt.last_line
+        step = one.file.line_number(one.step.offset) if one.step is not None else 0
+        for line in one.file.lines(max(one.attempt.first_line, step + 1, last - LAST), last):
+            if speaks_of_trouble(line.text) and not is_mild(line.text):
+                rule = rules.line(line.text)
+                if rule is None or rule.role not in ("benign", "hint"):
+                    return True
+    return False

@@ -1,0 +1,74 @@
+"""Every file of a job's log, scanned: its last attempt, and what is found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schedmate.errors import UsageError
+from schedmate.logparse.failure.binary import probe
+from schedmate.logparse.failure.ending import came_to_an_end
+from schedmate.logparse.failure.filters import Healthy
+from schedmate.logparse.failure.rules import RuleSet
+from schedmate.logparse.failure.scan import FileScan, scan
+from schedmate.logparse.failure.signs import last_sign
+from schedmate.logparse.reading import Attempt, Log, LogFile, attempts
+
+Locator = Literal["auto", "scan", "binary"]
+SCAN_UP_TO = 1 << 32
+"""Largest log [bytes] that is read whole by default."""
+
+
+@dataclass
+class Examined:
+    """The scans of all files, and which of how many attempts they are of."""
+
+    locator: Literal["scan", "binary"]
+    scans: list[FileScan] = field(default_factory=list)
+    attempt: int = 1
+    attempts: int = 1
+    probes: int = 0
+
+
+def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto") -> Examined:
+    """Scans each file of `log` once; what `usual` knows is left out.
+
+    Raises `UsageError` for another locator than those.
+    """
+    if locator == "auto":
+        locator = "scan" if log.size <= SCAN_UP_TO else "binary"
+    if locator not in ("scan", "binary"):
+        raise UsageError(f"there is no locator {locator!r}; use scan, binary or auto.")
+    result = Examined(locator)
+    for file in log.files:
+        if locator == "binary":
+            last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
+            last, looked = probe(file, last)
+            result.probes += looked
+        else:
+            found = attempts(file)
+            last = _last_that_tells(file, found, rules)
+            if len(found) > result.attempts:
+                result.attempts, result.attempt = len(found), found.index(last) + 1
+        one = scan(file, last, rules)
+        one.events = [event for event in one.events if not usual.knows(event)]
+        result.scans.append(one)
+        file.close()
+    return result
+
+
+def _last_that_tells(file: LogFile, found: Sequence[Attempt], rules: RuleSet) -> Attempt:
+    """The last attempt, or the last that failed where those after it show nothing at all.
+
+    An attempt supersedes earlier ones by training, by ending well, or by failing itself: lines that
+    only look like the beginning of one do not.
+    """
+    for attempt in reversed(found):
+        one = scan(file, attempt, rules)
+        if one.events:
+            return attempt
+        trained = last_sign("progress", file, attempt.offset, attempt.end)
+        if trained is not None or came_to_an_end([one]):
+            break
+    return found[-1]
