@@ -13,16 +13,21 @@ for real (the paper's Figure 15), and `--intensity` sends that many jobs at once
 delay, jobs an hour).
 
 The fixtures are small repositories written for this project; `--labels` with `--repos` takes public
-ones, as benchmarks/extraction.py does.
+ones, as benchmarks/extraction.py does, as far as their checkouts are there; `--per-repo` bounds how
+many jobs of one repository count. The second table says why findings were refused. A scripted model
+shows what asking could win at most, not what a real model wins: it is never wrong about what it is
+asked, except that it also reports what no line proves.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -73,11 +78,15 @@ def fixtures(into: Path) -> Iterator[Job]:
         yield Job(root.name, root, case["command"], launch, case["expected"])
 
 
-def labelled(labels: Path, repos: Path) -> Iterator[Job]:
-    """Public repositories with labels, as benchmarks/extraction.py reads them."""
+def labelled(labels: Path, repos: Path, per_repo: int | None) -> Iterator[Job]:
+    """Public repositories with labels whose checkouts are there, as extraction.py reads them."""
+    taken: Counter[str] = Counter()
     for line in labels.read_text().splitlines():
         row = json.loads(line)
         root = repos / row["repo"].replace("/", "+")
+        if not root.is_dir() or taken[row["repo"]] == per_repo:
+            continue
+        taken[row["repo"]] += 1
         expected = {path: row["expected"].get(name) for name, path in FIELDS.items()}
         launch = LaunchConfig(**row.get("launch", {}))
         yield Job(row["id"], root, row["command"], launch, expected)
@@ -152,6 +161,7 @@ def summary(mode: str, jobs: list[Job], found: list[Analysis | None]) -> dict[st
         verdict(None if one is None else one.metadata.get(field), job.expected.get(field))
         for job, one in zip(jobs, found, strict=True)
         for field in WorkloadMetadata.MANDATORY
+        if field in job.expected
     ]
     uses = [one.model for one in found if one is not None and one.model is not None]
     calls = [use.calls for use in uses]
@@ -169,12 +179,28 @@ def summary(mode: str, jobs: list[Job], found: list[Analysis | None]) -> dict[st
         "input tokens a job": round(sum(use.input_tokens for use in uses) / len(jobs)),
         "output tokens a job": round(sum(use.output_tokens for use in uses) / len(jobs)),
         "prefix-cached": round(sum(use.cached_tokens for use in uses) / len(jobs)),
-        "findings dropped": sum(len(use.dropped) for use in uses),
+        "accepted": sum(len(use.filled) for use in uses),
+        "refused": sum(len(use.dropped) for use in uses),
         "readings that failed": sum(use.outcome not in ("ok", "not needed") for use in uses),
         "seconds a job": round(mean(one.timing_s["total"] for one in found if one is not None), 3),
         "median s": round(median(one.timing_s["total"] for one in found if one is not None), 3),
     }
     return row
+
+
+def refusals(mode: str, found: list[Analysis | None]) -> list[dict[str, Any]]:
+    """How often findings were refused, by field and reason; numbers and names are left out."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in found:
+        for text in one.model.dropped if one is not None and one.model is not None else ():
+            field, _, rest = text.partition(" = ")
+            reason = rest.rpartition(": ")[2]
+            reason = re.sub(r"'[^']*'|\"[^\"]*\"|\S*\d\S*", "...", reason)
+            counts[field, reason] += 1
+    return [
+        {"mode": mode, "field": field, "reason": reason, "refused": count}
+        for (field, reason), count in counts.most_common()
+    ]
 
 
 def intensity(
@@ -201,6 +227,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=32_768, help="its context length [tokens]")
     parser.add_argument("--labels", type=Path, help="label file of public repositories")
     parser.add_argument("--repos", type=Path, help="their checkouts")
+    parser.add_argument("--per-repo", type=int, help="most jobs of one public repository")
     parser.add_argument("--first", type=int, help="only so many jobs")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--intensity", help="numbers of jobs at once, comma-separated")
@@ -209,13 +236,16 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        source = labelled(options.labels, options.repos) if options.labels else fixtures(scratch)
+        source = fixtures(scratch)
+        if options.labels:
+            source = labelled(options.labels, options.repos, options.per_repo)
         jobs = list(source)[: options.first]
         analyse(jobs[0], "static", options, scratch)  # imports and the embedder, once
-        rows, cases = [], []
+        rows, cases, refused = [], [], []
         for mode in options.modes.split(","):
             found = [analyse(job, mode, options, scratch) for job in jobs]
             rows.append(summary(mode, jobs, found))
+            refused += refusals(mode, found)
             cases += [
                 {
                     "job": job.name,
@@ -241,6 +271,8 @@ def main() -> None:
             "fields": "mandatory ones only",
         }
         record(name, rows, **meta)
+        if refused:
+            record(f"{name}_refused", refused, **meta)
         if cases and options.llm_base_url:
             record(f"{name}_cases", cases, **meta)
         if options.intensity:

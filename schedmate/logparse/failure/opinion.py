@@ -244,7 +244,7 @@ def _merge(found: Diagnosis, proved: _Proved, model: str) -> None:
     cited, rule = proved.cited, proved.cited.rule
     name = rule.name if rule is not None and rule.name and not rule.general else None
     said = Reading(
-        error_type=proved.kind,  # type: ignore[arg-type]
+        error_type=proved.kind,
         error_name=name or proved.name,
         faulty_component=proved.component,
         file=cited.one.file.name,
