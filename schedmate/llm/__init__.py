@@ -96,10 +96,17 @@ class LLM:
 def open_llm(settings: Settings) -> LLM | None:
     """The language model that the settings name; None when they name none.
 
-    Raises `UsageError` for an address that is none, `InputError` when the ledger cannot be used.
+    Raises `UsageError` for an address that is none, `InputError` when the ledger cannot be used or
+    a scripted model cannot be read.
     """
     where = endpoint(settings.llm_base_url, settings.llm_model)
-    return None if where is None else _opened(where, settings)
+    if where is None:
+        return None
+    if where.scripted is None:
+        return _opened(where, settings)
+    from schedmate.llm.scripted import ScriptedChat
+
+    return _opened(where, settings, ScriptedChat.load(where.scripted))
 
 
 def replay_llm(settings: Settings, record: Path, script: Script) -> LLM:

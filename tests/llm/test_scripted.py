@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cli_runner import Cli
 from langchain_core.messages import HumanMessage
 
 from schedmate.errors import InputError, ModelError
@@ -61,3 +62,17 @@ def test_bad_scripts_are_one_sentence(tmp_path: Path, text: str) -> None:
 def test_missing_script(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
         ScriptedChat.load(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("command", ["analyze", "diagnose", "track", "triage"])
+def test_a_command_with_a_script_that_is_not_there_fails(
+    command: str, tmp_path: Path, cli: Cli
+) -> None:
+    (tmp_path / "train.py").write_text("steps = 3\n")
+    (tmp_path / "job.out").write_text("KeyError: 'lr'\n")
+    given = {"analyze": [tmp_path, "--command", "python train.py"], "triage": [tmp_path]}
+    words = map(str, given.get(command, [tmp_path / "job.out"]))
+    result = cli(command, *words, "--model", f"scripted:{tmp_path}/none.yaml")
+    assert result.code == InputError.exit_code
+    assert "cannot read the scripted model" in result.err
+    assert "takes a YAML file of replies" in result.err

@@ -18,7 +18,8 @@ from schedmate.agent.react.dead import Dead
 from schedmate.agent.react.defaults import documented_default
 from schedmate.agent.react.names import domains, forms, normal
 from schedmate.agent.react.numerals import evaluate, number, stands_for
-from schedmate.agent.react.tokens import readable, tokens
+from schedmate.agent.react.sources import Sources
+from schedmate.agent.react.tokens import readable
 from schedmate.agent.react.units import as_length
 from schedmate.jobs import Evidence, TaskType, WorkloadMetadata
 from schedmate.llm.redact import PLACEHOLDER
@@ -100,13 +101,11 @@ class Citations:
         known: WorkloadMetadata | None = None,
         entry: str | None = None,
     ) -> None:
-        self._files = files
         self._taking_part = taking_part
         self._known = known or WorkloadMetadata()
-        self._tokens: dict[str, dict[int, list[str]] | None] = {
-            COMMAND: {1: re.split(r"[\s=]+", command)}
-        }
-        self._dead = Dead(files, taking_part, command, entry)
+        self._command = {1: re.split(r"[\s=]+", command)}
+        self._sources = Sources(files)
+        self._dead = Dead(self._sources, taking_part, command, entry)
 
     def check(self, finding: Finding) -> Evidence | Rejection:
         """The finding as evidence, or why it is none. A value of None says that there is none."""
@@ -275,10 +274,7 @@ class Citations:
         return {form for line in lines.values() for token in line for form in forms(token)}
 
     def _lines(self, path: str) -> dict[int, list[str]] | None:
-        if path not in self._tokens:
-            lines = self._files.lines(path)
-            self._tokens[path] = None if lines is None else tokens(path, lines)
-        return self._tokens[path]
+        return self._command if path == COMMAND else self._sources.tokens(path)
 
 
 def _number_proof(field: str, value: float, *, term: bool = False) -> _Proof:

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from schedmate.agent.react.tokens import CODE, tokens
-from schedmate.agent.syntax import parse
-from schedmate.tools import RepoFiles
+from schedmate.agent.react.sources import Sources
+from schedmate.agent.react.tokens import CODE
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -31,9 +30,9 @@ class Dead:
     """
 
     def __init__(
-        self, files: RepoFiles, taking_part: set[str], command: str, entry: str | None
+        self, sources: Sources, taking_part: set[str], command: str, entry: str | None
     ) -> None:
-        self._files = files
+        self._sources = sources
         self._taking_part = taking_part
         self._entry = entry
         self._command = set(_WORD.findall(command))
@@ -52,26 +51,19 @@ class Dead:
         """How often each word stands in the code of the files that take part."""
         found: Counter[str] = Counter(self._command)
         for path in self._taking_part:
-            for line in tokens(path, self._files.lines(path) or []).values():
+            for line in (self._sources.tokens(path) or {}).values():
                 found.update(word for token in line for word in _WORD.findall(token))
             found.update(self._in_texts(path))
         return found
 
-    def _tree(self, path: str) -> ast.Module:
-        """A file's syntax tree, empty where it has none."""
-        try:
-            return parse("\n".join(self._files.lines(path) or []) + "\n")
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return ast.Module([], [])
-
     def _in_texts(self, path: str) -> Iterator[str]:
         """The names that the expressions within a file's f-strings read."""
-        for text in ast.walk(self._tree(path)):
+        for text in ast.walk(self._sources.tree(path)):
             if isinstance(text, ast.JoinedStr):
                 yield from (node.id for node in ast.walk(text) if isinstance(node, ast.Name))
 
     def _dead(self, path: str) -> Iterator[_Span]:
-        tree = self._tree(path)
+        tree = self._sources.tree(path)
         # a configuration in Python, or a program that takes its own names as one
         named = path != self._entry and PurePosixPath(path).stem in self._command
         settings = named or _reads_names(tree)

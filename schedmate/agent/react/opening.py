@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from schedmate.agent.react.tokens import CONFIG, SCRIPT
-from schedmate.agent.syntax import parse
+from schedmate.agent.react.tokens import CONFIG, SCRIPT, syntax_tree
 from schedmate.tools import RepoFiles
 from schedmate.visible import visible
 
@@ -53,7 +52,7 @@ def _cut(text: str, room: int) -> str:
 
 def _rows(path: str, lines: list[str]) -> Iterator[str]:
     """The numbered lines of a file; of a long program only what its top level leads to."""
-    left_out = _aside("\n".join(lines) + "\n") if path.endswith(".py") and len(lines) > LONG else {}
+    left_out = _aside(lines) if path.endswith(".py") and len(lines) > LONG else {}
     number = 1
     while number <= len(lines):
         if number in left_out:
@@ -66,11 +65,10 @@ def _rows(path: str, lines: list[str]) -> Iterator[str]:
         number += 1
 
 
-def _aside(source: str) -> dict[int, tuple[int, str]]:
+def _aside(lines: list[str]) -> dict[int, tuple[int, str]]:
     """First lines of top-level functions and classes that the rest does not lead to by name."""
-    try:
-        tree = parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = syntax_tree(lines)
+    if tree is None:
         return {}
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     parts = {one.name: one for one in tree.body if isinstance(one, kinds)}

@@ -54,8 +54,8 @@ def tokens(path: str, lines: list[str]) -> dict[int, list[str]]:
 
 
 def _python(lines: list[str]) -> dict[int, list[str]]:
-    source = "\n".join(lines) + "\n"
-    hidden = said(source)
+    source = _source(lines)
+    hidden = said(syntax_tree(lines))
     found: dict[int, list[str]] = {}
     done = 0
     try:
@@ -75,14 +75,22 @@ def _python(lines: list[str]) -> dict[int, list[str]]:
     return found
 
 
-def said(source: str) -> set[tuple[int, int]]:
-    """Where strings start that are for people: docstrings, disabled code, help and messages."""
+def syntax_tree(lines: list[str]) -> ast.Module | None:
+    """The syntax tree of a program's lines; None where it is Python 2, broken or too much."""
     try:
-        tree = parse(source)
+        return parse(_source(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+        return None
+
+
+def _source(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def said(tree: ast.Module | None) -> set[tuple[int, int]]:
+    """Where strings start that are for people: docstrings, disabled code, help and messages."""
     found: set[tuple[int, int]] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():
         spoken: list[ast.AST] = []
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             spoken = [node.value]
@@ -190,14 +198,10 @@ def named(path: str, lines: list[str]) -> set[str]:
     if suffix in CONFIG:
         keys = {number: set(_KEY.findall(line)) for number, line in enumerate(lines, 1)}
         return {v for n, values in found.items() for v in values if v not in keys[n]}
-    source = "\n".join(lines) + "\n"
-    try:
-        tree = parse(source) if suffix in CODE else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        tree = None
+    tree = syntax_tree(lines) if suffix in CODE else None
     if tree is None:
         return {value for values in found.values() for value in values}
-    hidden, words = said(source), set[str]()
+    hidden, words = said(tree), set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             words |= {alias.name for alias in node.names}

@@ -118,13 +118,15 @@ def test_several_numbers_make_a_length_that_is_computed_here(citations: Citation
     assert "31000" in check(citations, ITERS, None, 4, formula="a", terms=absent).reason
 
 
-def test_tokens_become_steps_by_the_batch_and_the_sequence(citations: Citations) -> None:
+def test_tokens_become_steps_by_the_batch_and_the_sequence(
+    citations: Citations, tmp_path: Path
+) -> None:
     found = check(citations, ITERS, 1_000_000, 1, file="sizes.yaml", unit="token")
     assert found.value == 200
     assert found.note == (
         "1,000,000 tokens / (50 global batch (c:1) x 100 sequence length (c:1)) = 200 steps"
     )
-    bare = Citations(RepoFiles(citations._files.root), {"sizes.yaml"}, "python train.py")
+    bare = Citations(RepoFiles(tmp_path), {"sizes.yaml"}, "python train.py")
     missing = check(bare, ITERS, 1_000_000, 1, file="sizes.yaml", unit="token")
     assert "the global batch and the sequence length is not known" in missing.reason
 
@@ -204,3 +206,27 @@ def test_there_is_none_where_a_line_shows_it(citations: Citations) -> None:
 )
 def test_only_sums_and_products_are_computed(formula: str) -> None:
     assert evaluate(formula, [2.0, 3.0]) is None
+
+
+def test_each_file_is_read_and_taken_apart_once(
+    citations: Citations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many findings cite it, on lines that count and on lines that cannot run."""
+    from schedmate.agent.react import sources
+
+    taken: list[str] = []
+    whole, tree = sources.tokens, sources.syntax_tree
+
+    def tokens(path: str, lines: list[str]) -> dict[int, list[str]]:
+        taken.append(path)
+        return whole(path, lines)
+
+    def syntax_tree(lines: list[str]) -> Any:
+        taken.append("tree")
+        return tree(lines)
+
+    monkeypatch.setattr(sources, "tokens", tokens)
+    monkeypatch.setattr(sources, "syntax_tree", syntax_tree)
+    for line in (4, 8, 10, 13):
+        check(citations, ITERS, 30_000, line, unit="step")
+    assert sorted(taken) == ["sizes.yaml", "train.py", "tree", "tree"]
