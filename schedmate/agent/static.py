@@ -29,12 +29,13 @@ from schedmate.agent.fields import (
     task,
 )
 from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting, leaves, normal
+from schedmate.agent.fields.proofs import Lines, evidence_of
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.objects import Instance
 from schedmate.agent.interp.program import follow, follow_config
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import Origin, Unknown, Value, stated, unknown
 from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 from schedmate.paths import exists, is_dir
@@ -94,7 +95,7 @@ def extract(
     _add_launch_settings(root, trace, plan)
     _relative_to(root, trace)
     warnings.extend(trace.warnings)
-    metadata = assemble(trace, plan, completed, about.read(root, plan.entry))
+    metadata = assemble(trace, plan, completed, Lines(root), about.read(root, plan.entry))
     training = metadata.sections()["training_config"]
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
@@ -224,7 +225,7 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
     whole = composed and not {"hydra", "lightning"}.isdisjoint(read)
     unread = [] if whole else [f for f in flags.files_in(root, plan, trace) if f[0] not in read]
     if not unread and (usual := outside.usual_files(plan)):
-        named = replace(plan, argv=[Value(name, Origin("library")) for name in usual])
+        named = replace(plan, argv=[Value(name, Origin("library", text=name)) for name in usual])
         unread = list(flags.files_in(root, named, trace))
     parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
     if unread or not (parsed or composed):
@@ -263,9 +264,16 @@ def _without(given: Value, known: set[str], above: str = "") -> dict[Any, Value]
 
 
 def assemble(
-    trace: Trace, plan: LaunchPlan, launch: LaunchConfig, said: Sequence[about.About] = ()
+    trace: Trace,
+    plan: LaunchPlan,
+    launch: LaunchConfig,
+    lines: Lines,
+    said: Sequence[about.About] = (),
 ) -> WorkloadMetadata:
-    """Choose every field's value from what was seen, and `said`, what READMEs say."""
+    """Choose every field's value from what was seen, and `said`, what READMEs say.
+
+    `lines` is the repository that the evidence is looked up in.
+    """
     settings = leaves(trace)
     sections: dict[str, dict[str, Any]] = {
         "model_config": {},
@@ -277,7 +285,8 @@ def assemble(
     def put(section: str, key: str, candidate: Candidate | None) -> None:
         if candidate is not None:
             sections[section][key] = candidate.data
-            evidence[f"{section}.{key}"] = candidate.evidence()
+            unit_of = "training_config.iters" if key == "iter_type" else None
+            evidence[f"{section}.{key}"] = evidence_of(candidate, lines, unit_of)
 
     name = model.find(trace, settings, plan.entry, said)
     put("model_config", "model_name", name)
@@ -317,4 +326,8 @@ def _resources(settings: list[Setting], plan: LaunchPlan, launch: LaunchConfig, 
         if fact is not None and fact.data == given and fact.origin is not None:
             put("training_config", key, Candidate(given, fact.origin, 100))
         else:
-            put("training_config", key, Candidate(given, Origin("launch"), 100))
+            put(
+                "training_config",
+                key,
+                Candidate(given, stated(name, given), 100),
+            )

@@ -9,20 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from schedmate.agent.sizes import MAX_ITEMS, MAX_NESTING, is_plain, measure
 from schedmate.jobs import Source
 
 
+class Place(NamedTuple):
+    """A 1-based line of a file of the repository."""
+
+    file: str
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was read: the kind of place, and the file and 1-based line where known."""
+    """Where a value was read: the kind of place, and the file and 1-based line where known.
+
+    `computed` is set where that place holds an operand rather than the value: the line of the
+    program that computes the value, or the computation itself, `2 nodes x 8 processes`.
+    """
 
     source: Source
     file: str | None = None
     line: int | None = None
     text: str | None = None
+    computed: Place | str | None = None
+
+
+def stated(name: str, fact: object) -> Origin:
+    """The origin of what the launch configuration says: `gpus=8`."""
+    return Origin("launch", text=f"{name}={fact}")
 
 
 @dataclass(slots=True)

@@ -56,14 +56,23 @@ class Evidence(BaseModel):
     confidence: float = Field(1.0, ge=0.0, le=1.0)
     text: Text | None = Field(None, description="The token or expression the value was read from")
     note: Text | None = Field(None, description="How the value was chosen, where that needs saying")
+    formula: Text | None = Field(
+        None, description="How the value was computed, where what is cited does not state it"
+    )
 
     def where(self) -> str:
-        """A short human-readable origin: `configs/gpt.yaml:12`, `--lr on the command line`."""
+        """A short human-readable origin: `configs/gpt.yaml:12`, `--lr on the command line`.
+
+        What was computed is followed by how: `train.py:9 (steps = 10 * 5000)`.
+        """
+        return f"{self._place()} ({self.formula})" if self.formula else self._place()
+
+    def _place(self) -> str:
         place = f"{self.file}:{self.line}" if self.file and self.line else self.file
         if self.source == "command":
             return f"{self.text} on the command line" if self.text else "the command line"
         if self.source == "launch":
-            return "the launch configuration"
+            return f"{self.text} of the launch" if self.text else "the launch configuration"
         if self.source == "environment":
             return f"{self.text} in {place or 'the environment'}"
         if self.source == "default":

@@ -20,7 +20,7 @@ from schedmate.agent.interp.flow import ANY_ERROR, BudgetSpent, Flow, Frame, lin
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.objects import Function, Module, Scope, Site
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.values import Origin, Value, unknown
+from schedmate.agent.values import Value, stated, unknown
 
 N = TypeVar("N", bound=ast.AST)
 A = TypeVar("A")
@@ -68,7 +68,7 @@ class Machine:
         self.plugins = plugins
         self.observer = observer
         self.facts = {
-            name: unknown() if fact is None else Value(fact, Origin("launch"))
+            name: unknown() if fact is None else Value(fact, stated(name, fact))
             for name, fact in facts.items()
         }
         self.argv = argv

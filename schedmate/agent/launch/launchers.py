@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -51,6 +51,12 @@ class Table:
     tasks: str | None = None
     files: tuple[str, ...] = ()
     main: dict[str, str] = field(default_factory=dict)
+
+    def setting(self, fact: str) -> str:
+        """The launcher and its option for a fact: `torchrun --nnodes`."""
+        option = next((name for name, states in self.facts.items() if states == fact), None)
+        dashes = "" if option is None else "-" if len(option) == 1 else "--"
+        return f"{self.name} {dashes}{option or fact}"
 
 
 class Option(NamedTuple):
@@ -225,10 +231,12 @@ def _part(value: Value, text: str) -> Value:
     return Value(text if known else Unknown(text), value.origin)
 
 
-def option_origin(option: str, value: Value) -> Origin | None:
-    """The origin of an option's value, whose text names the option as well."""
+def option_origin(option: Option) -> Origin | None:
+    """The origin of an option's value, whose text is option and value as they are written."""
+    value = option.values[0]
     origin = value.origin
     if origin is None or origin.source not in ("command", "script"):
         return origin
-    dashes = "-" if len(option) == 1 else "--"
-    return Origin(origin.source, origin.file, origin.line, f"{dashes}{option} {token(value)}")
+    word, text = token(option.word), token(value)
+    attached = option.word is not value and word.endswith(text) and len(word) > len(text) + 1
+    return replace(origin, text=word if attached else f"{word} {text}")

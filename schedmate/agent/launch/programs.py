@@ -135,7 +135,7 @@ def _apply(follower: Follower, call: Call, table: Table, options: Options) -> No
     stated = {table.facts.get(option.name) for option in options.given}
     for name, data in table.defaults.items():
         if name not in stated:  # what is stated but cannot be known has no default
-            call.facts.setdefault(name, Value(data, Origin("library", text=table.name)))
+            call.facts.setdefault(name, Value(data, Origin("library", text=table.setting(name))))
     for option in options.given:
         if option.name in table.env and option.values:
             _set_variable(call, token(option.values[0]), option.values[0])

@@ -27,13 +27,14 @@ def from_options(table: Table, options: Options, repo: Repo, cwd: str) -> Facts:
     """The facts that a launcher's options state. What is unknown states nothing."""
     facts: Facts = {}
     config: Facts = {}
-    for name, values, word in options.given:
+    for option in options.given:
+        name, values, word = option
         for fact, data in table.flags.get(name, {}).items():
             facts[fact] = Value(data, word.origin)
         if name not in table.facts or not values or isinstance(values[0].data, Unknown):
             continue
         fact, text = table.facts[name], token(values[0])
-        origin = option_origin(name, values[0])
+        origin = option_origin(option)
         if fact in ("hostfile", "accelerate_config"):
             path = repo.normalise(text, cwd) or repo.by_suffix(text)
             content = repo.read(path) if path else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from schedmate.agent.launch.quantities import count_devices
 from schedmate.agent.launch.resources import Facts
 from schedmate.agent.launch.state import token
-from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.agent.values import Origin, Unknown, Value, stated
 from schedmate.jobs import LaunchConfig
 
 
@@ -22,7 +24,26 @@ def product(facts: Facts, *names: str) -> int | None:
 def _total(facts: Facts, total: str, factors: tuple[str, ...]) -> None:
     """Set a total where it is not stated and its factors are known."""
     if total not in facts and (count := product(facts, *factors)) is not None:
-        facts[total] = Value(count, facts[factors[-1]].origin)
+        facts[total] = Value(count, _computed(facts, factors))
+
+
+def _computed(facts: Facts, factors: tuple[str, ...]) -> Origin | None:
+    """The origin of a product: where its last factor is, and the others where they count."""
+    origin = facts[factors[-1]].origin
+    others = [name for name in factors[:-1] if facts[name].data != 1]
+    if origin is None or not others:
+        return origin
+    return replace(
+        origin, computed=" x ".join(_said(facts, name) for name in (*others, factors[-1]))
+    )
+
+
+def _said(facts: Facts, name: str) -> str:
+    """A fact in words: `2 nodes (--nnodes 2)`."""
+    origin = facts[name].origin
+    text = origin.text if origin is not None and origin.source != "library" else None
+    words = f"{facts[name].data} {name.replace('_per_', ' per ')}"
+    return f"{words} ({text})" if text else words
 
 
 def _nodes(facts: Facts, launch: LaunchConfig) -> None:
@@ -32,8 +53,12 @@ def _nodes(facts: Facts, launch: LaunchConfig) -> None:
         facts["nodes"] = Value(-(-tasks // each), facts["tasks"].origin)
 
 
-def _times(value: Value, factor: int) -> Value:
-    return Value(int(value.data) * factor, value.origin)
+def _times(value: Value, nodes: int) -> Value:
+    """GPUs of one node, of all nodes."""
+    count, origin = int(value.data), value.origin
+    if origin is not None and nodes != 1:
+        origin = replace(origin, computed=f"{count} per node x {nodes} nodes")
+    return Value(count * nodes, origin)
 
 
 def complete(
@@ -59,7 +84,7 @@ def complete(
     if "gpus" not in facts and visible is not None and not isinstance(visible.data, Unknown):
         count = count_devices(token(visible))
         if count is not None:
-            facts["gpus"] = Value(count * nodes, visible.origin)
+            facts["gpus"] = _times(Value(count, visible.origin), nodes)
     given: dict[str, int | float | str | None] = {
         "gpus": launch.gpus,
         "nodes": launch.nodes,
@@ -75,7 +100,7 @@ def complete(
                 f"the launch configuration says {data} {name}, the command {said}: "
                 f"the launch configuration is used"
             )
-        facts[name] = Value(data, Origin("launch"))
+        facts[name] = Value(data, stated(name, data))
     return facts
 
 
@@ -85,8 +110,10 @@ def launcher_variables(sets: dict[str, str], facts: Facts) -> dict[str, Value]:
     for name, text in sets.items():
         fact = facts.get(text.removeprefix("$")) if text.startswith("$") else None
         if fact is not None:
-            variables[name] = Value(str(fact.data), fact.origin)
+            # of the size of the launch, whoever says it, and not of what a program computes by it
+            variables[name] = Value(str(fact.data), stated(name, fact.data))
         else:
             known = not text.startswith("$")
-            variables[name] = Value(text if known else Unknown(f"${name}"), Origin("library"))
+            origin = stated(name, text)
+            variables[name] = Value(text if known else Unknown(f"${name}"), origin)
     return variables

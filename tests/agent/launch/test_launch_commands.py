@@ -190,7 +190,7 @@ def test_variables_that_launchers_set(plan: Plan) -> None:
 def test_launch_configuration_wins_with_a_warning(plan: Plan) -> None:
     result = plan("torchrun --nproc_per_node 4 train.py", gpus=8, nodes=1, gpu_type="H100")
     assert facts(result)["gpus"] == 8
-    assert result.facts["gpus"].origin == Origin("launch")
+    assert result.facts["gpus"].origin == Origin("launch", text="gpus=8")
     assert facts(result)["gpu_type"] == "H100"
     assert [w for w in result.warnings if "8 gpus" in w and "4" in w]
     assert not [w for w in result.warnings if "nodes" in w]
@@ -285,12 +285,14 @@ def test_origins_of_arguments(plan: Plan) -> None:
 
 def test_origins_of_facts(plan: Plan) -> None:
     result = plan("torchrun --nproc_per_node=8 train.py")
-    assert result.facts["gpus"].origin == Origin("command", text="--nproc-per-node 8")
-    assert result.facts["nodes"].origin == Origin("library", text="torchrun")
+    assert result.facts["gpus"].origin == Origin("command", text="--nproc_per_node=8")
+    assert result.facts["nodes"].origin == Origin("library", text="torchrun --nnodes")
     result = plan("accelerate launch --config_file acc.yaml train.py", FILES)
     assert result.facts["gpus"].origin == Origin("config", "acc.yaml", 1, "num_processes")
     result = plan("sbatch job.slurm", FILES)
-    assert result.facts["gpus"].origin == Origin("script", "job.slurm", 3, "--gres gpu:a100:4")
+    assert result.facts["gpus"].origin == Origin(
+        "script", "job.slurm", 3, "--gres=gpu:a100:4", "4 per node x 2 nodes"
+    )
 
 
 @pytest.mark.parametrize(

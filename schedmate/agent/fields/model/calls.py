@@ -50,6 +50,7 @@ def from_calls(trace: Trace) -> list[Candidate]:
                     found.score -= 20
                 if found.data in features:
                     found.score -= 26
+                found.origin = found.origin or _site(event)
                 out.append(found)
                 break
         keras = event.path in ("keras.Model", "keras.models.Model", "keras.Sequential",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from schedmate.agent.interp.evaluate.comprehensions import comprehension
@@ -259,7 +260,7 @@ def defaults(machine: Machine, arguments: ast.arguments, scope: Scope) -> dict[s
 def _as_default(value: Value) -> Value:
     origin = value.origin
     if origin is not None and origin.source == "code" and value.known:
-        return Value(value.data, Origin("default", origin.file, origin.line))
+        return Value(value.data, replace(origin, source="default"))
     return value
 
 

@@ -50,8 +50,10 @@ def record_defaults(path: str) -> dict[str, Value]:
     found = defaults(path)
     if found is None:
         return {}
-    origin = Origin("library", text=found[0])
-    return {key: Value(value, origin) for key, value in found[1].items()}
+    return {
+        key: Value(value, Origin("library", text=f"{found[0]}.{key}"))
+        for key, value in found[1].items()
+    }
 
 
 def record_classes() -> list[str]:
@@ -61,7 +63,15 @@ def record_classes() -> list[str]:
 
 def config_defaults(name: str) -> Value:
     """A library's default configuration tree."""
-    return wrap(_DATA["configs"][name], Origin("library", text=name))
+    return _named(_DATA["configs"][name], name)
+
+
+def _named(data: Any, name: str) -> Value:
+    """A tree of documented defaults, each under its whole name."""
+    if isinstance(data, dict):
+        items = {key: _named(item, f"{name}.{key}") for key, item in data.items()}
+        return Value(items, Origin("library", text=name))
+    return wrap(data, Origin("library", text=name))
 
 
 def parsers() -> dict[str, list[dict[str, Any]]]:

@@ -187,11 +187,14 @@ def set_path(machine: Machine, base: Value, names: list[str], value: Value) -> N
     machine.setattr(base, names[-1], value)
 
 
-_FIRST = {"command": 0, "script": 0, "environment": 1, "launch": 1, "config": 2, "default": 3}
+_FIRST = {"command": 0, "script": 0, "environment": 1, "config": 2, "default": 3, "launch": 10}
 
 
 def origin_of(*values: Value) -> Origin | None:
-    """The most telling origin among operands: what a user set, before what the code says."""
+    """The most telling origin among operands: what a user set, before what the code says.
+
+    The size of the launch comes last: `lr * world_size` is told by where `lr` is set.
+    """
     best: Origin | None = None
     for value in values:
         origin = value.origin

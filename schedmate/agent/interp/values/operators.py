@@ -6,6 +6,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from schedmate.agent.interp import passes
@@ -26,7 +27,7 @@ from schedmate.agent.sizes import (
     repeated,
     whole,
 )
-from schedmate.agent.values import UNSAID, Origin, Value, begun, unknown
+from schedmate.agent.values import UNSAID, Origin, Place, Value, begun, unknown
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -64,7 +65,7 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
         return Value({**left.mapping, **right.mapping}, origin)
     if left.sequence is not None or right.sequence is not None:
         return _sequence_op(op, left, right, origin)
-    return _plain_op(op, left, right, origin)
+    return _plain_op(op, left, right, origin, here)
 
 
 def _joined(text: str, right: Value, origin: Origin) -> Value:
@@ -77,7 +78,9 @@ def _joined(text: str, right: Value, origin: Origin) -> Value:
     return Value(PathStr(name if name.startswith("/") else f"{text.rstrip('/')}/{name}"), origin)
 
 
-def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin) -> Value:
+def _plain_op(
+    op: type[ast.operator], left: Value, right: Value, origin: Origin, here: Origin
+) -> Value:
     if passes.of(left) or passes.of(right):
         return passes.binary(op, left, right, origin) or unknown(origin=origin)
     if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
@@ -106,7 +109,14 @@ def _plain_op(op: type[ast.operator], left: Value, right: Value, origin: Origin)
         return unknown(origin=origin)
     if type(a) is PathStr and type(result) is str:
         result = PathStr(result)
-    return Value(result, origin)
+    return Value(result, _computed(origin, here))
+
+
+def _computed(origin: Origin, here: Origin) -> Origin:
+    """The origin of an operand, as that of what is computed from it `here`."""
+    if here.file is None or here.line is None:
+        return origin
+    return replace(origin, computed=Place(here.file, here.line))
 
 
 def _fits(op: type[ast.operator], a: Any, b: Any) -> bool:

@@ -18,7 +18,7 @@ from schedmate.agent.interp.objects import AttrDict, Call, Module
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import several
 from schedmate.agent.interp.values.trees import as_config, attr_tree, plain_tree
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file
 
@@ -120,7 +120,9 @@ def keep(machine: Machine, call: Invocation) -> Value:
     made = call.base.data if call.base is not None else None
     if not isinstance(made, Call) or not made.args:
         return unknown()
-    items = {**call.kwargs, "_target_": made.args[0]}
+    target = made.args[0]
+    place = target.origin or Origin("config", call.site.file, call.site.line)
+    items = {**call.kwargs, "_target_": Value(target.data, place)}
     return Value(AttrDict(attr_tree(Value(items), "omegaconf").data, "omegaconf"))
 
 
