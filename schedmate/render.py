@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedmate.durations import format_duration
-from schedmate.jobs import Estimate, ModelUse, Neighbour, WorkloadMetadata
+from schedmate.jobs import Estimate, Evidence, ModelUse, Neighbour, WorkloadMetadata
 from schedmate.terminal import clean, counted
 from schedmate.terminal.screen import Screen, Table
 
@@ -118,11 +118,21 @@ def _fields(metadata: WorkloadMetadata) -> Table:
             evidence = metadata.evidence.get(name)
             table.add(
                 name,
-                "unknown" if value is None else value,
+                "unknown" if value is None else _with_unit(key, value, evidence),
                 evidence.where() if evidence else "",
                 f"{evidence.confidence:.0%}" if evidence else "",
             )
     return table
+
+
+_WITH_UNIT = ("batch_size", "iter_type")
+"""Fields whose note says what they count."""
+
+
+def _with_unit(key: str, value: object, evidence: Evidence | None) -> object:
+    """A value and what it counts, where that needs saying: `16 (per device)`."""
+    note = evidence.note if evidence is not None and key in _WITH_UNIT else None
+    return f"{value} ({note})" if note and not note.startswith("the unit of") else value
 
 
 def _neighbours(neighbours: list[Neighbour]) -> Table:

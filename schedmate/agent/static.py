@@ -19,6 +19,7 @@ from schedmate.agent.extraction import Extraction
 from schedmate.agent.fields import (
     about,
     agreement,
+    batches,
     dataset,
     devices,
     extras,
@@ -307,6 +308,9 @@ def assemble(
         put("training_config", "iter_type", unit)
     beside = extras.find(trace, settings)
     agreement.parallel_sizes(beside, launch.gpus)
+    told = devices.find(settings).get("num_gpus") if launch.gpus is None else None
+    gpus = launch.gpus if told is None else told.data
+    batches.reconcile(beside, trace, gpus, _number(plan, "procs"))
     for key, candidate in beside.items():
         put("dataset_config" if key == "num_workers" else "training_config", key, candidate)
     _resources(settings, plan, launch, put)
