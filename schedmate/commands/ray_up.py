@@ -91,6 +91,13 @@ def up(
             "started elsewhere then; 15s or more."
         ),
     ] = "60s",
+    keep: Annotated[
+        str,
+        typer.Option(
+            help="How long GPUs stay with the process that ran a job on them, for the next job "
+            "that asks for as many; a new process takes a second or more."
+        ),
+    ] = "30s",
     address: AddressOption = None,
     name: NameOption = DEFAULT,
 ) -> None:
@@ -137,6 +144,7 @@ def up(
         estimate=estimate,
         meter=None if meter is None else tuple(shlex.split(meter)),
         lease_s=lease_s,
+        keep_s=parse_duration(keep),
     )
     if local is not None:
         _local(local, setup)

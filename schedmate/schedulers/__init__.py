@@ -1,23 +1,39 @@
-"""Scheduler cores: the cluster model, policies, and the simulator that runs them."""
+"""Scheduler cores: the cluster model, policies, and the simulator that runs them.
 
-from schedmate.schedulers.estimators import Estimator
-from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
-from schedmate.schedulers.policy import (
-    Answer,
-    Borrow,
-    Decision,
-    Drop,
-    Evict,
-    Migrate,
-    Pack,
-    Policy,
-    Preempt,
-    Profile,
-    Resize,
-    Start,
-    View,
-)
-from schedmate.schedulers.terms import Capabilities, Constraints, NodeNews, Terms
+The public names, imported on first use: a process that only runs commands on GPUs starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.estimators import Estimator
+    from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
+    from schedmate.schedulers.policy import (
+        Answer,
+        Borrow,
+        Decision,
+        Drop,
+        Evict,
+        Migrate,
+        Pack,
+        Policy,
+        Preempt,
+        Profile,
+        Resize,
+        Start,
+        View,
+    )
+    from schedmate.schedulers.terms import Capabilities, Constraints, NodeNews, Terms
+
+_HOMES = {
+    "estimators": ("Estimator",),
+    "model": ("Allocation", "Cluster", "Forecast", "Job", "Node"),
+    "terms": ("Capabilities", "Constraints", "NodeNews", "Terms"),
+}
+"""Names by the module that they are in; all others are in `policy`."""
 
 __all__ = [
     "Allocation",
@@ -44,3 +60,14 @@ __all__ = [
     "Terms",
     "View",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'schedmate.schedulers' has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names), "policy")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
