@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -11,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from schedmate.errors import InputError, require
+from schedmate import ray_clusters
+from schedmate.errors import InputError
 
 AHEAD = 2
 """Tasks under way for each core of the cluster: the next one is there when one ends."""
@@ -20,12 +20,6 @@ MOST = 1000
 TASK_S = 2.0
 """How long a task is meant to take [s]: a task costs its driver one to two milliseconds."""
 
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # it tells of dead workers on standard output, between ours
-    "RAY_TQDM_PATCH_PRINT": "0",
-}
-
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
@@ -33,7 +27,7 @@ S = TypeVar("S")
 
 def require_ray() -> None:
     """Raise `MissingExtraError` when Ray is not installed."""
-    require("--ray", "ray", "ray")
+    ray_clusters.require_ray("--ray")
 
 
 class RayTasks(Generic[T, R, S]):
@@ -50,25 +44,12 @@ class RayTasks(Generic[T, R, S]):
         self, work: Callable[[T, S], R], shared: S, address: str, most: int | None = None
     ) -> None:
         require_ray()
-        for name, value in _QUIET.items():
-            os.environ.setdefault(name, value)
         import ray
 
-        _reachable(address)
         self._mine = not ray.is_initialized()
         if self._mine:
-            try:
-                ray.init(
-                    address,
-                    log_to_driver=False,
-                    logging_level="ERROR",
-                    include_dashboard=False if address == "local" else None,
-                )
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise InputError(
-                    f"no Ray cluster at {address}: {reason}; start one with `ray start --head`."
-                ) from None
+            options = {"include_dashboard": False} if address == "local" else {}
+            ray_clusters.connect(address, **options)
         self.most = MOST if most is None else most
         self.size = self.retries = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
         # what ended a worker is found here, so that a task never ends two of them
@@ -139,16 +120,3 @@ def _work_through(given: list[Any], items: list[Any]) -> tuple[list[Any], float]
     begin = time.monotonic()
     outcomes = [work(item, shared) for item in items]
     return outcomes, time.monotonic() - begin
-
-
-def _reachable(address: str) -> None:
-    """Ray itself tries for ever to reach a HOST:PORT where nothing listens."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
-        raise InputError(
-            f"no Ray cluster at {address}: {error}; start one with `ray start --head`."
-        ) from None

@@ -8,11 +8,11 @@ single GPUs only.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Sequence
 from typing import Any
 
-from schedmate.errors import InputError, require
+from schedmate import ray_clusters
+from schedmate.ray_clusters import first_line
 from schedmate.schedulers.live.queue.backend import (
     NodeSeen,
     SeatDeadError,
@@ -119,11 +119,11 @@ class RayBackend:
         try:
             return ray.get(reference)
         except (ray.exceptions.ActorUnavailableError, ray.exceptions.GetTimeoutError) as error:
-            raise SeatSilentError(_first_line(error)) from None
+            raise SeatSilentError(first_line(error)) from None
         except ray.exceptions.RayTaskError as error:  # what the method raised
-            raise SeatMethodError(_first_line(error.cause or error)) from None
+            raise SeatMethodError(first_line(error.cause or error)) from None
         except ray.exceptions.RayError as error:
-            raise SeatDeadError(_first_line(error)) from None
+            raise SeatDeadError(first_line(error)) from None
 
     def kill(self, handle: Any) -> None:
         """See `Backend.kill`."""
@@ -134,8 +134,7 @@ class RayBackend:
 
 def prepare() -> None:
     """What has to be set before Ray is imported. Raises `MissingExtraError` without Ray."""
-    require("schedmate ray", "ray", "ray")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray_clusters.require_ray("schedmate ray")
     # else a cluster on 127.0.0.1 is looked for at the address of the machine
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -147,37 +146,5 @@ def connect(address: str) -> None:
     Raises `InputError` when there is none.
     """
     prepare()
-    import ray
-
-    _check_reachable(address)
-    try:
-        ray.init(
-            address,
-            namespace=NAMESPACE,
-            log_to_driver=False,
-            logging_level="ERROR",
-            ignore_reinit_error=True,
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise InputError(
-            f"no Ray cluster at {address}: {_first_line(error)}; start one with `ray start "
-            "--head`, or try `schedmate ray up --local 2x4`."
-        ) from None
-
-
-def _check_reachable(address: str) -> None:
-    """Ray tries for minutes to reach a HOST:PORT where nothing listens, and says so in logs."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
-        raise InputError(
-            f"no Ray cluster at {address}: {error}; name another with --address, or try "
-            "`schedmate ray up --local 2x4`."
-        ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    hint = ", name another with --address, or try `schedmate ray up --local 2x4`"
+    ray_clusters.connect(address, hint, namespace=NAMESPACE, ignore_reinit_error=True)
