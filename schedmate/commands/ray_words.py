@@ -41,7 +41,7 @@ def show(found: QueueDocument, screen: Screen) -> None:
         screen.table(table)
     if over > len(found.ended):
         hidden = counted(over - len(found.ended), "job")
-        screen.line(f"{hidden} not shown that are over: `schedmate ray queue --all`", "dim")
+        screen.line(f"{hidden} not shown that are over: `schedmate ray queue --all`")
     for problem in found.problems[-3:]:
         screen.line(problem, "bad")
 

@@ -42,10 +42,10 @@ from schedmate.schedulers.live.kubernetes.kinds import (
     kinds,
     path_of,
 )
+from schedmate.schedulers.live.kubernetes.lookups import Lookups
 from schedmate.schedulers.live.kubernetes.marks import (
     annotating,
     boost_of,
-    job_ids,
     mark_of,
     parts_of,
     uid_of,
@@ -58,8 +58,8 @@ from schedmate.schedulers.live.kubernetes.nodes import (
     reason_of,
     returning,
 )
-from schedmate.schedulers.live.kubernetes.pods import annotation, is_live, slim_pod
-from schedmate.schedulers.live.kubernetes.workloads import Workload, outcome, slim
+from schedmate.schedulers.live.kubernetes.pods import annotation, is_live
+from schedmate.schedulers.live.kubernetes.workloads import Workload, outcome
 
 TRIES = 5
 """How often an object is read again that somebody else has changed meanwhile."""
@@ -67,7 +67,7 @@ TRIES = 5
 T = TypeVar("T")
 
 
-class KubernetesActs:
+class KubernetesActs(Lookups):
     """The executor's half of `KubernetesAdapter`."""
 
     name = "kubernetes"
@@ -77,60 +77,10 @@ class KubernetesActs:
     ) -> None:
         """`isolate` is whether nodes may be tainted and pods evicted; `may_act` whether this agent
         is still the one that works."""
-        self.api = api
+        super().__init__(api)
         self._isolate, self._may_act = isolate, may_act
 
     # -- looking up ------------------------------------------------------
-
-    def job(self, job: str) -> Workload | None:
-        """A job as the API server has it now, without its pods; None where it is gone."""
-        namespace, kind, name = parts_of(job)
-        found = self._found(kinds()[kind].path(namespace, name))
-        return None if found is None else Workload(kinds()[kind], slim(found), ())
-
-    def node(self, name: str) -> Json | None:
-        """A node as the API server has it now."""
-        return self._found(path_of("", "v1", "nodes", None, name))
-
-    def pods(self, job: Workload) -> list[Json]:
-        """The pods of a job as the API server has them now."""
-        found: dict[str, Json] = {}
-        path = path_of("", "v1", "pods", job.namespace)
-        for one in job.kind.pods:
-            owner = text_at(job.found, one.owner)
-            if not owner:
-                continue
-            selector = f"{one.label}={owner}" if one.label else one.selector
-            items, _ = self.api.list(path, labelSelector=selector)
-            found |= {
-                text_at(pod, "metadata.uid"): pod for pod in items if one.job_of(pod) == owner
-            }
-        return [slim_pod(pod) for pod in found.values()]
-
-    def queued(self, jobs: Iterable[str]) -> dict[str, Json]:
-        """The Kueue Workloads of jobs that wait to be admitted, by job."""
-        wanted = set(jobs)
-        found: dict[str, Json] = {}
-        for namespace in sorted({parts_of(job)[0] for job in wanted}):
-            items, _ = self.api.list(kinds()["workload"].path(namespace))
-            for one in items:
-                job = next((id_ for id_ in job_ids(one) if id_ in wanted), None)
-                if job is not None and waits(one):
-                    found[job] = one
-        return found
-
-    def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
-        """See `ClusterAdapter.order_values`: the boost of jobs that Kueue has not admitted yet."""
-        found = {job: boost_of(one) for job, one in self.queued(jobs).items()}
-        return {job: value for job, value in found.items() if value is not None}
-
-    def _found(self, path: str) -> Json | None:
-        try:
-            return self.api.get(path)
-        except KubernetesError as error:
-            if error.code == 404:
-                return None
-            raise
 
     def probe(self, action: Action) -> Finding:
         """See `Executor.probe`."""
@@ -245,7 +195,7 @@ class KubernetesActs:
     ) -> bool:
         """Change an object as `patch` says, dry run first; whether there was anything to change."""
         for _ in range(TRIES):
-            found = self._found(path)
+            found = self.found(path)
             change = None if found is None else patch(found)
             if found is None or change is None:
                 return False
@@ -256,7 +206,7 @@ class KubernetesActs:
             except KubernetesError as error:
                 if error.code not in (409, 422):
                     raise
-                again = self._found(path)
+                again = self.found(path)
                 if (
                     error.code == 422
                     and again is not None

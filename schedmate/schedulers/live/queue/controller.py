@@ -15,11 +15,12 @@ from typing import Any
 
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.live.queue.backend import NodeSeen
-from schedmate.schedulers.live.queue.carrying import Carrying
+from schedmate.schedulers.live.queue.gangs import Event
 from schedmate.schedulers.live.queue.jobs import job_of, profile_of
 from schedmate.schedulers.live.queue.options import Options
+from schedmate.schedulers.live.queue.outcomes import Outcomes
 from schedmate.schedulers.live.queue.requests import OVER, StoredJob, StoredRun
-from schedmate.schedulers.live.queue.seats import Event, Seats
+from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store
 from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
 from schedmate.schedulers.observer import Observer
@@ -34,7 +35,7 @@ LOOK_S = 0.5
 """Between two looks at the nodes [s]."""
 
 
-class Controller(Carrying):
+class Controller(Outcomes):
     """One queue on one cluster; the `Watch` of its observers."""
 
     def __init__(

@@ -14,7 +14,7 @@ SIGNALS = {"TERM": 15, "INT": 2, "USR1": 10, "USR2": 12}
 """With which a job is told to save its work and end."""
 
 State = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"]
-OVER: frozenset[str] = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"})
+OVER: frozenset[State] = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"})
 """States of a job that is not in the queue any more."""
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from schedmate.schedulers.live.queue.backend import (
@@ -19,6 +18,15 @@ from schedmate.schedulers.live.queue.backend import (
     SeatDeadError,
     SeatMethodError,
     SeatSilentError,
+)
+from schedmate.schedulers.live.queue.gangs import (
+    Ended,
+    Event,
+    Gang,
+    Lost,
+    NotStarted,
+    Seat,
+    Started,
 )
 from schedmate.schedulers.live.queue.runner import News, Order
 
@@ -33,78 +41,6 @@ SILENT_S = 15.0
 """After which a runner that does not answer is given up, though its node is there [s]."""
 
 
-class Started(NamedTuple):
-    """All commands of a run have started."""
-
-    run: int
-    at: float
-    """[s since epoch]"""
-
-
-class NotStarted(NamedTuple):
-    """A run was not started, or not on all of its nodes, and nothing of it is left."""
-
-    run: int
-    why: str
-
-
-class Ended(NamedTuple):
-    """All commands of a run have ended; `report` is that of the one that failed first, if any."""
-
-    run: int
-    report: dict[str, Any]
-
-
-class Lost(NamedTuple):
-    """A runner or its node is gone; from `safe_at` on [s since epoch] nothing of it is alive."""
-
-    run: int
-    why: str
-    safe_at: float
-
-
-Event = Started | NotStarted | Ended | Lost
-
-
-@dataclass(eq=False)
-class _Seat:
-    name: str
-    node: str
-    gpus: float
-    handle: Any
-    runs: set[int] = field(default_factory=set)
-    ready: bool = False
-    born: float = 0.0
-    idle_since: float = 0.0
-    waits: bool = False
-    """Whether a call for news is under way."""
-    silent_since: float | None = None
-    ask_at: float = 0.0
-    seen: set[int] = field(default_factory=set)
-    """Runs whose end is known, to be said with the next call."""
-
-
-@dataclass(eq=False)
-class _Gang:
-    """One run on its seats, by rank."""
-
-    run: int
-    seats: list[_Seat]
-    orders: list[Order]
-    sent: bool = False
-    started: dict[int, float] = field(default_factory=dict)
-    ended: dict[int, dict[str, Any]] = field(default_factory=dict)
-    gone: dict[int, str] = field(default_factory=dict)
-    refused: str = ""
-    safe_at: float = 0.0
-    stop: tuple[int, float] | None = None
-    """The signal and the grace time [s] with which it was told to stop."""
-
-    @property
-    def over(self) -> bool:
-        return len(self.ended) + len(self.gone) == len(self.seats)
-
-
 class Seats:
     """All seats of one queue."""
 
@@ -115,9 +51,9 @@ class Seats:
         come up, `lease_s`: after which commands end that nobody asks after [s]."""
         self._backend, self._prefix = backend, prefix
         self._lease_s, self._keep_s, self._start_s = lease_s, keep_s, start_s
-        self._seats: dict[str, _Seat] = {}
-        self._gangs: dict[int, _Gang] = {}
-        self._calls: dict[Any, tuple[str, _Seat, int]] = {}
+        self._seats: dict[str, Seat] = {}
+        self._gangs: dict[int, Gang] = {}
+        self._calls: dict[Any, tuple[str, Seat, int]] = {}
         self._events: list[Event] = []
         self._alive: dict[str, NodeSeen] = {}
         self.uses: dict[int, dict[str, float] | None] = {}
@@ -141,7 +77,7 @@ class Seats:
         for name, handle in self._backend.found().items():
             node, gpus = name.removeprefix(f"{self._prefix}.").split(".")[:2]
             share = int(gpus) / 100
-            seat = _Seat(name, node, share, handle, born=time.monotonic())
+            seat = Seat(name, node, share, handle, born=time.monotonic())
             self._seats[name] = seat
             calls[self._backend.call(handle, "describe")] = seat
         until = time.monotonic() + timeout_s
@@ -169,7 +105,7 @@ class Seats:
             for node in nodes
         ]
         started = dict.fromkeys(range(len(seats)), at)
-        self._gangs[run] = _Gang(run, seats, list(orders), sent=True, started=started)
+        self._gangs[run] = Gang(run, seats, list(orders), sent=True, started=started)
 
     def stray(self, known: set[int]) -> None:
         """End the runs that the queue knows nothing of."""
@@ -198,7 +134,7 @@ class Seats:
             seats = [self._seat(node, gpus) for node, gpus in places]
         for seat in seats:
             seat.runs.add(run)
-        self._gangs[run] = _Gang(run, seats, list(orders))
+        self._gangs[run] = Gang(run, seats, list(orders))
         self._advance(self._gangs[run])
 
     def stop(self, run: int, number: int, grace_s: float) -> None:
@@ -242,7 +178,7 @@ class Seats:
         found, self._events = self._events, []
         return found
 
-    def _look_after(self, seat: _Seat, now: float) -> None:
+    def _look_after(self, seat: Seat, now: float) -> None:
         if not seat.ready:
             if now - seat.born > self._start_s:
                 node = self._alive.get(seat.node)
@@ -257,11 +193,11 @@ class Seats:
             seat.waits = True
             self._call("wait", seat, 0, WAIT_S, sorted(seat.seen))
 
-    def _call(self, method: str, seat: _Seat, run: int, *arguments: Any) -> None:
+    def _call(self, method: str, seat: Seat, run: int, *arguments: Any) -> None:
         reference = self._backend.call(seat.handle, method, *arguments)
         self._calls[reference] = (method, seat, run)
 
-    def _answered(self, reference: Any, kind: str, seat: _Seat, run: int) -> None:
+    def _answered(self, reference: Any, kind: str, seat: Seat, run: int) -> None:
         if kind == "wait":
             seat.waits = False
         try:
@@ -290,7 +226,7 @@ class Seats:
         elif kind == "use":
             self.uses[run] = answer
 
-    def _silent(self, seat: _Seat, kind: str, run: int, why: str) -> None:
+    def _silent(self, seat: Seat, kind: str, run: int, why: str) -> None:
         now = time.monotonic()
         seat.silent_since = seat.silent_since or now
         seat.ask_at = now + AGAIN_S
@@ -307,7 +243,7 @@ class Seats:
 
     # -- gangs ---------------------------------------------------------------
 
-    def _seat(self, node: str, gpus: float) -> _Seat:
+    def _seat(self, node: str, gpus: float) -> Seat:
         free = [one for one in self._seats.values() if one.node == node and not one.runs]
         for seat in free:
             if seat.gpus == gpus and seat.silent_since is None:
@@ -321,17 +257,17 @@ class Seats:
             self._drop(seat)
         name = f"{self._prefix}.{node}.{round(gpus * 100)}.{uuid4().hex[:12]}"
         handle = self._backend.create(name, node, gpus)
-        seat = self._seats[name] = _Seat(name, node, gpus, handle, born=time.monotonic())
+        seat = self._seats[name] = Seat(name, node, gpus, handle, born=time.monotonic())
         self._call("describe", seat, 0)
         return seat
 
-    def _advance(self, gang: _Gang) -> None:
+    def _advance(self, gang: Gang) -> None:
         if not gang.sent and all(seat.ready for seat in gang.seats):
             gang.sent = True
             for seat, order in zip(gang.seats, gang.orders, strict=True):
                 self._call("start", seat, gang.run, order)
 
-    def _begun(self, run: int, seat: _Seat, answer: dict[str, Any]) -> None:
+    def _begun(self, run: int, seat: Seat, answer: dict[str, Any]) -> None:
         gang = self._gangs.get(run)
         if gang is None:
             return
@@ -350,7 +286,7 @@ class Seats:
         elif gang.refused and len(gang.started) + len(gang.ended) >= len(gang.seats):
             self._end_rest(gang)
 
-    def _news(self, seat: _Seat, news: News) -> None:
+    def _news(self, seat: Seat, news: News) -> None:
         seat.seen.add(news.run)
         gang = self._gangs.get(news.run)
         if gang is None or seat not in gang.seats:
@@ -362,7 +298,7 @@ class Seats:
         elif gang.over and len(gang.started) == len(gang.seats):
             self._conclude(gang)
 
-    def _end_rest(self, gang: _Gang) -> None:
+    def _end_rest(self, gang: Gang) -> None:
         if gang.stop is None:
             gang.stop = (SIGTERM, GANG_GRACE_S)
             for rank, seat in enumerate(gang.seats):  # the others as soon as they have started
@@ -371,7 +307,7 @@ class Seats:
         if gang.over and (len(gang.started) == len(gang.seats) or gang.refused or gang.gone):
             self._conclude(gang)
 
-    def _conclude(self, gang: _Gang) -> None:
+    def _conclude(self, gang: Gang) -> None:
         if gang.gone:
             why = next(iter(gang.gone.values()))
             self._close(gang, Lost(gang.run, why, gang.safe_at))
@@ -382,7 +318,7 @@ class Seats:
             failed = [one for one in reports if one.get("exit_code") != 0]
             self._close(gang, Ended(gang.run, failed[0] if failed else reports[-1]))
 
-    def _close(self, gang: _Gang, event: Event) -> None:
+    def _close(self, gang: Gang, event: Event) -> None:
         self._gangs.pop(gang.run, None)
         for seat in gang.seats:
             seat.runs.discard(gang.run)
@@ -391,7 +327,7 @@ class Seats:
 
     # -- seats that go ---------------------------------------------------------
 
-    def _lose(self, seat: _Seat, why: str, *, certain: bool = True) -> None:
+    def _lose(self, seat: Seat, why: str, *, certain: bool = True) -> None:
         """A seat is gone, with all that it ran."""
         # A runner that is known to be dead takes its commands along; one on a node that is gone,
         # or that says nothing, may run them until its lease is over.
@@ -406,7 +342,7 @@ class Seats:
             else:
                 self._close(gang, NotStarted(gang.run, why))
 
-    def _drop(self, seat: _Seat) -> None:
+    def _drop(self, seat: Seat) -> None:
         self._seats.pop(seat.name, None)
         self._calls = {one: about for one, about in self._calls.items() if about[1] is not seat}
         self._backend.kill(seat.handle)
