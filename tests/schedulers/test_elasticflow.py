@@ -177,6 +177,20 @@ def test_with_loosened_deadlines_nobody_is_dropped() -> None:
     assert outcome.end[1] < NEVER
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6))
+def test_whoever_is_not_dropped_meets_the_deadline(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    at = np.cumsum(draw.exponential(900, 12))
+    work = draw.lognormal(8, 0.9, 12)
+    due = at + work * draw.uniform(0.3, 1.7, 12)
+    rows = list(zip(at.tolist(), work.tolist(), due.tolist(), strict=True))
+    ends = simulated(ElasticFlow(interval_s=60), rows).end
+    assert all(
+        end == NEVER or end <= deadline + 1e-6 for end, deadline in zip(ends, due, strict=True)
+    )
+
+
 def test_who_was_refused_takes_nothing_from_who_was_promised() -> None:
     # The second cannot be promised its deadline, which is the earlier one.
     rows = [(0.0, 6800.0, 3120.0), (0.0, 11_200.0, 3000.0)]

@@ -409,3 +409,11 @@ def test_the_audit_finds_a_job_in_two_places() -> None:
     twice = [*outcome.segments, Segment(0, 12.0, 15.0, ((0, 0b10),), 0.0, "run")]
     with pytest.raises(LawBrokenError, match="two places"):
         audit(workload, cluster, outcome._replace(segments=twice))
+
+
+def test_progress_is_told_often_where_jobs_are_few() -> None:
+    workload = Workload.of([(60.0 * n, 30.0, 1) for n in range(100)])
+    seen: list[int] = []
+    Simulation(workload, make("sjf"), Cluster.parse("1x8")).run(seen.append)
+    assert seen == sorted(set(seen))
+    assert len(seen) == 100

@@ -33,10 +33,13 @@ class ElasticFlow(Policy):
         Args:
             late: what becomes of a job whose deadline cannot be promised when it is submitted:
                 `drop` as published, or `wait` for GPUs that promises leave over, like a job
-                without a deadline.
+                without a deadline. As policies keep nothing between calls, one that waits, has
+                begun and can be promised its deadline after all goes before one that was promised
+                its own but has not begun, which few jobs then miss.
             interval_s: length of a round [s].
             suspend: whether a job may lose all its GPUs for a while, where its promise allows or
-                it has none.
+                it has none. Without, promises are not always kept: GPUs that are in use cannot be
+                had for them.
         """
         if late not in LATE:
             raise UsageError(f"policy elasticflow: late={late} is none of {', '.join(LATE)}.")

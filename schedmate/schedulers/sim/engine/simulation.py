@@ -267,7 +267,8 @@ class Simulation:
             # A steady policy is asked only if one of them is the first of its lane.
             execution.dirty = not self.policy.steady or view.pending.new_heads()
         if self._progress is not None and arrived >= self._told:
-            self._told = arrived + 1000
+            # Often enough for few jobs whose policy thinks for long about each.
+            self._told = arrived + min(1000, 1 + len(self._submit) // 200)
             self._progress(arrived)
         return self._submit[arrived]
 

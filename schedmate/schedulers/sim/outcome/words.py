@@ -95,7 +95,7 @@ def by_class(runs: Sequence[Numbers]) -> list[str]:
             f"{label(run, keys)}: HP: {high['avg_queue_h']:.2f} h waiting (p99 "
             f"{high['p99_queue_h']:.2f} h); LP: JCT {low['avg_jct_h']:.2f} h, "
             f"{low['evictions']:,} evictions that lost "
-            f"{run.get('evicted_lost_gpu_h', 0):,.0f} GPU h"
+            f"{run.get('evicted_lost_gpu_h', 0):,.0f} GPU h (who is preempted loses none)"
         )
         if lent := run.get("lent_gpu_h"):
             line += f"; {run['borrowed_gpu_h'] / lent:.0%} of {lent:,.0f} lent GPU h used"
