@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -26,22 +26,41 @@ def rules(name: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Candidate:
-    """A possible value of a field. `score` orders candidates; 100 is as good as certain."""
+    """A possible value of a field.
+
+    `score`, from 0 to 100, is the prior that orders candidates, set by hand. `rule` names what
+    found this one and `note` tells people more. `considered` are all the candidates that it was
+    chosen from, and `sure` the fitted probability that it is right, where one was computed.
+    """
 
     data: Any
     origin: Origin | None
     score: float
     note: str | None = None
+    rule: str = ""
+    considered: Sequence[Candidate] = field(default=(), repr=False, compare=False)
+    sure: float | None = None
+
+    @property
+    def source(self) -> str:
+        """The kind of place where it stands."""
+        return self.origin.source if self.origin is not None else "code"
+
+    @property
+    def place(self) -> tuple[str | None, int | None]:
+        """File and line where it stands."""
+        return (self.origin.file, self.origin.line) if self.origin is not None else (None, None)
 
     def evidence(self) -> Evidence:
         origin = self.origin or Origin("code")
+        sure = self.score / 100 if self.sure is None else self.sure
         return Evidence(
             value=self.data,
             source=origin.source,
             file=origin.file,
             line=origin.line or None,
             text=origin.text,
-            confidence=round(max(0.05, min(1.0, self.score / 100)), 2),
+            confidence=round(max(0.05, min(1.0, sure)), 2),
             note=self.note,
         )
 
@@ -53,6 +72,14 @@ def best(candidates: Iterable[Candidate]) -> Candidate | None:
         if chosen is None or candidate.score > chosen.score:
             chosen = candidate
     return chosen
+
+
+def by_rule(rule: str, candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates, those that no rule is named for yet as found by `rule`."""
+    named_ones = list(candidates)
+    for candidate in named_ones:
+        candidate.rule = candidate.rule or rule
+    return named_ones
 
 
 # -- settings --------------------------------------------------------------

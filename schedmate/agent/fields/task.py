@@ -51,28 +51,32 @@ def find(
     `said`, the README, is asked only where the program itself leaves it open.
     """
     votes: dict[str, float] = defaultdict(float)
-    reasons: dict[str, tuple[float, Origin | None, str]] = {}
+    reasons: dict[str, tuple[float, Origin | None, str, str]] = {}
 
     sources = [*([model] if model is not None else []), *datasets]
 
-    def vote(domain: str, weight: float, origin: Origin | None, reason: str) -> None:
+    def vote(domain: str, weight: float, origin: Origin | None, rule: str, reason: str) -> None:
         votes[domain] += weight
-        if weight > reasons.get(domain, (0.0, None, ""))[0]:
-            reasons[domain] = (weight, origin, reason)
+        if weight > reasons.get(domain, (0.0, None, "", ""))[0]:
+            reasons[domain] = (weight, origin, rule, reason)
 
     words = rules("vocabulary")
     if program is not None:
-        vote(program[0], 3.0, Origin("library", text=program[1]), f"program {program[1]}")
+        vote(
+            program[0], 3.0, Origin("library", text=program[1]), "program", f"program {program[1]}"
+        )
     of_data = {d for data in datasets for d in domains(str(data.data), words["datasets"])}
     if model is not None:
         name = str(model.data)
         for domain in domains(name, words["models"]):
-            vote(domain, _model_weight(name, domain, of_data), model.origin, f"model {name}")
+            vote(
+                domain, _model_weight(name, domain, of_data), model.origin, "model", f"model {name}"
+            )
     for dataset in datasets:
         for domain in domains(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
             weight = 10.0 if domain == "Multimodal" and "CV" in votes else 7.0
-            vote(domain, weight, dataset.origin, f"dataset {dataset.data}")
+            vote(domain, weight, dataset.origin, "dataset", f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], words["imports"], vote)
     _vote_words(trace, words["words"], vote)
     _vote_environment(trace, vote)
@@ -83,12 +87,12 @@ def find(
         found = [keys[normal(name)] for name in names if normal(name) in keys]
         if found:
             vote(domain, min(2.0, 0.7 * len(found)), found[0].value.origin,
-                 f"setting {found[0].path[-1]}")  # fmt: skip
+                 "setting", f"setting {found[0].path[-1]}")  # fmt: skip
     for domain, names in words["telling"].items():
         held = [keys[normal(name)] for name in names if normal(name) in keys]
         given = [setting for setting in held if setting.value.data not in (None, False, "")]
         if given:
-            vote(domain, 16.0, given[0].value.origin, f"setting {given[0].path[-1]}")
+            vote(domain, 16.0, given[0].value.origin, "setting", f"setting {given[0].path[-1]}")
     both = _vote_both_senses(votes, trace, model)
     decided = _decided(votes)
     asked = iter(said)
@@ -100,13 +104,13 @@ def find(
     if decided is None:
         return None
     domain, weight, runner_up = decided
-    _, origin, reason = reasons[domain]
+    _, origin, rule, reason = reasons[domain]
     score = 55 + 40 * min(1.0, (weight - runner_up) / 8)
     derived_from = (c.score for c in sources if c.origin is origin and str(c.data) in reason)
     score = min(score, next(derived_from, score))  # no surer than what it follows from
     where = origin or Origin("derived")
     where = Origin("derived", where.file, where.line, where.text)
-    return Candidate(domain, where, score, f"from {reason}"), cast("TaskType", domain)
+    return Candidate(domain, where, score, f"from {reason}", rule), cast("TaskType", domain)
 
 
 def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | None) -> bool:
@@ -130,7 +134,7 @@ def _vote_environment(trace: Trace, vote: Callable[..., None]) -> None:
     for event in trace.calls:
         if event.cls is not None and classes.is_environment(event.cls):
             where = Origin("code", event.site.file, event.site.line)
-            vote("RL", _ENVIRONMENT, where, f"the environment {event.cls.name}")
+            vote("RL", _ENVIRONMENT, where, "environment", f"the environment {event.cls.name}")
             return
 
 
@@ -177,13 +181,13 @@ def _vote_readme(said: About, tables: dict[str, dict[str, str]], vote: Callable[
     title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (said.title, said.text))
     for domain, pattern in tables["words"].items():
         if re.search(pattern, title):
-            vote(domain, 2.0, origin, f"the README's heading, {said.title[:60]}")
+            vote(domain, 2.0, origin, "README", f"the README's heading, {said.title[:60]}")
         found = set(re.findall(pattern, text))
         if found:
-            vote(domain, min(1.8, 0.6 * len(found)), origin, f"{said.file}")
+            vote(domain, min(1.8, 0.6 * len(found)), origin, "README", f"{said.file}")
     for domain, pattern in tables["models"].items():
         if re.search(pattern, title):
-            vote(domain, 2.0, origin, f"the README's heading, {said.title[:60]}")
+            vote(domain, 2.0, origin, "README", f"the README's heading, {said.title[:60]}")
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
@@ -194,7 +198,7 @@ def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) 
     for domain, pattern in table.items():
         found = [text for text in sorted(texts) if re.search(pattern, text)]
         if found:
-            vote(domain, min(2.4, 0.6 * len(found)), None, f"names such as {found[0]}")
+            vote(domain, min(2.4, 0.6 * len(found)), None, "names", f"names such as {found[0]}")
 
 
 def domains(name: str, table: dict[str, str]) -> list[str]:
@@ -232,14 +236,14 @@ def _vote_calls(
             if compiled.search(event.path):
                 amount = float(cast("float", weight)) * (1.0 if event.certain else 0.6)
                 origin = Origin("code", event.site.file, event.site.line)
-                vote(str(domain), amount, origin, event.path.split("()")[0])
+                vote(str(domain), amount, origin, "call", event.path.split("()")[0])
                 break
         else:
             names = {name for name in _roots(pattern) if len(domains_of[name]) == 1}
             names |= _roots(pattern) & set(mostly.get(str(domain), []))
             if names & trace.imports:
                 vote(str(domain), float(cast("float", weight)) * 0.4, None,
-                     f"import {min(names & trace.imports)}")  # fmt: skip
+                     "import", f"import {min(names & trace.imports)}")  # fmt: skip
 
 
 def _roots(pattern: object) -> set[str]:

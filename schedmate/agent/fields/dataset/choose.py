@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from schedmate.agent.fields.about import About
-from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    best,
+    by_rule,
+    normal,
+    source_bonus,
+)
 from schedmate.agent.fields.dataset import hints
 from schedmate.agent.fields.dataset.components import from_components
 from schedmate.agent.fields.dataset.keys import validation_place
@@ -26,6 +34,8 @@ _OF_SAMPLES = re.compile(
 """Functions that measure how much a generator's samples are like the data."""
 _HELD = re.compile(r"(val|valid|validation|test)_(ds|dl|data|dataset|loader|dataloader)$")
 OTHER_SPLIT = "another split of the training set"
+SPLIT = "split"
+"""Rule: what is validated on goes by the training set's name."""
 
 
 def find(
@@ -40,6 +50,23 @@ def find(
     `said`, the READMEs, are asked only where the program leaves it open. `model` is the model's
     name: a folder of that name is the program's, not the data's.
     """
+    weighed: list[Candidate] = []
+    train, valid = _choose(trace, settings, plan, said, model, weighed)
+    return (
+        None if train is None else replace(train, considered=weighed),
+        None if valid is None else replace(valid, considered=weighed),
+    )
+
+
+def _choose(
+    trace: Trace,
+    settings: list[Setting],
+    plan: LaunchPlan,
+    said: Sequence[About],
+    model: str,
+    weighed: list[Candidate],
+) -> tuple[Candidate | None, Candidate | None]:
+    """The two datasets; all that were considered for either go into `weighed`."""
     no_test = left_unread(trace)
     uses = [
         use
@@ -56,9 +83,9 @@ def find(
     ]
     told = from_settings(settings)
     _files_of_settings(uses, [*told, *from_settings(settings, evaluates=True)])
-    told.extend(from_sections(settings))
-    told.extend(from_components(settings))
+    told.extend(by_rule("section", [*from_sections(settings), *from_components(settings)]))
     told = [candidate for candidate in told if not hints.is_projects(candidate, said)]
+    weighed += [*by_rule("opened", (use.candidate for use in uses)), *told]
     opened = [use.candidate for use in uses if use.evaluates is not True]
     train = best([*filter(_launched, told), *opened, *told])  # of equals, the launch's own word
     loader = from_loaders(settings, "train")
@@ -73,8 +100,10 @@ def find(
         explicit_valid.score += 5  # named for this launch
     valid = best([u.candidate for u in uses if u.evaluates is True])
     valid_loader = from_loaders(settings, "val|valid|validation|eval|dev")
+    weighed += by_rule("section", [c for c in (loader, valid_loader) if c is not None])
     if valid_loader is None and valid is None and validates(trace, settings):
         valid_loader = from_loaders(settings, "test")
+        weighed += by_rule("section", [valid_loader] if valid_loader is not None else [])
     if valid_loader is not None and (valid is None or valid_loader.score >= valid.score):
         valid = valid_loader
     if (
@@ -104,9 +133,9 @@ def find(
             return train, None  # a file is read, and nothing shows that the model is tried on it
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
-        valid = Candidate(train.data, origin, train.score - 12, OTHER_SPLIT)
+        valid = Candidate(train.data, origin, train.score - 12, OTHER_SPLIT, SPLIT)
     if valid is not None and train is not None and _is_split(valid, train, explicit_valid, uses):
-        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT)
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT, SPLIT)
     return train, valid
 
 
@@ -128,7 +157,7 @@ def _is_split(
     valid: Candidate, train: Candidate, explicit: Candidate | None, uses: list[Use]
 ) -> bool:
     """Whether what is validated on is another split of whatever the training set is called."""
-    opened = train.score + (CLASS_NAME_LESS if train.note == CLASS_NAME else 0)
+    opened = train.score + (CLASS_NAME_LESS if train.rule == CLASS_NAME else 0)
     if valid.score < opened - 18:
         return True  # a weakly named validation file beside a well named dataset
     if valid is explicit:

@@ -31,6 +31,8 @@ _RUN_NAME = re.compile(
 )
 """Settings that name the run or its results, often after its data."""
 _PART = re.compile(r"[A-Za-z]+|\d+")
+LAUNCH, README = "name in the launch", "README"
+"""Rules: words of the launch that are no dataset's setting, and what a README says."""
 _OF_TESTS = re.compile(r"(^|[/_])test(s|ing)?[/_.]")
 
 
@@ -62,7 +64,7 @@ def _says_less(path: Candidate, plan: LaunchPlan) -> bool:
     words = [str(value.data) for value in [*plan.argv, *plan.facts.values()]]
     whole = any(str(path.data) in word for word in words)
     return (
-        path.note != CLASS_NAME
+        path.rule != CLASS_NAME
         and not (whole and source_bonus(path.origin) > 3)
         and not is_known(str(path.data), "datasets")
     )
@@ -79,7 +81,7 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             name = _in_path(text) or (None if run or not any_name else _below_data(text))
             if name is not None:
                 score = 46.0 if run else 58.0
-                found.append(Candidate(name, origin, score, "a name in the launch"))
+                found.append(Candidate(name, origin, score, "a name in the launch", LAUNCH))
     before = ""
     for value in [*plan.argv, *plan.facts.values()]:
         text = value.data.text if isinstance(value.data, Unknown) else value.data
@@ -92,7 +94,7 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             )
             name = None if told or text.startswith("-") else _in_path(text)
             if name is not None:
-                found.append(Candidate(name, value.origin, 46, "a name in the launch"))
+                found.append(Candidate(name, value.origin, 46, "a name in the launch", LAUNCH))
             before = text if "=" not in text else ""
     return best(found)
 
@@ -115,7 +117,7 @@ def _from_files(settings: list[Setting], plan: LaunchPlan) -> Candidate | None:
     for file in dict.fromkeys([*files, plan.cwd, plan.entry or ""]):
         name = _in_path(file)
         if name is not None:
-            return Candidate(name, Origin("code", file, 1), 48, "named like it")
+            return Candidate(name, Origin("code", file, 1), 48, "named like it", "file name")
     return None
 
 
@@ -125,7 +127,9 @@ def _from_links(links: Mapping[str, Site]) -> Candidate | None:
     if len(found) != 1:
         return None
     [(name, site)] = found
-    return Candidate(name, Origin("code", site.file, site.line), 52, "an address in the source")
+    return Candidate(
+        name, Origin("code", site.file, site.line), 52, "an address in the source", "address"
+    )
 
 
 def _in_path(text: str) -> str | None:
@@ -206,12 +210,14 @@ def _from_readme(plan: LaunchPlan, said: Sequence[About]) -> Candidate | None:
             if found is not None and not _of_project(found[0], about):
                 name, line = found
                 score = 44.0 if rank >= 10 else 40.0
-                return Candidate(name, Origin("code", about.file, line), score, "from the README")
+                return Candidate(
+                    name, Origin("code", about.file, line), score, "from the README", README
+                )
         for text in (about.title, about.folder):
             known = _in_path(text)
             if known is not None:
                 origin = Origin("code", about.file, about.line)
-                return Candidate(known, origin, 40, "from the README")
+                return Candidate(known, origin, 40, "from the README", README)
     return None
 
 

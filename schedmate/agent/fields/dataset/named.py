@@ -70,7 +70,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
             score -= 14  # the configuration of a part that another program has trained
         if simulated and setting.explicit and setting.key in _TASKS:
             score += 32  # the environment's name may be that of what wraps any of them
-        out.append(Candidate(name, origin, score))
+        out.append(Candidate(name, origin, score, rule="setting"))
     return out
 
 
@@ -133,7 +133,7 @@ def bare_place(settings: list[Setting]) -> Candidate | None:
         if bare is None or len(setting.path) > 1 or setting.kind == "globals":
             continue
         if (setting.explicit and _OWN_PLACE.fullmatch(text)) or _AT_HOME.match(text):
-            return Candidate(bare[1], setting.value.origin, 30.0, "a folder as written")
+            return Candidate(bare[1], setting.value.origin, 30.0, "a folder as written", "folder")
     return None
 
 

@@ -77,7 +77,8 @@ def uses_of_class(event: CallEvent) -> list[Use]:
 def _of_class(name: str, of: str, origin: Origin | None, score: float) -> Candidate:
     """What the class's own name says; one that nobody knows says less than a path in the launch."""
     if name == of and re.search("Data", of) and not is_known(name, "datasets"):
-        return Candidate(name, origin, max(score - CLASS_NAME_LESS, AS_WRITTEN - 2.0), CLASS_NAME)
+        little = max(score - CLASS_NAME_LESS, AS_WRITTEN - 2.0)
+        return Candidate(name, origin, little, CLASS_NAME, CLASS_NAME)
     return Candidate(name, origin, score)
 
 

@@ -27,7 +27,7 @@ AS_WRITTEN = 42.0
 PART_OF_PATH = 6.0
 """What a path says less whose end is not known."""
 CLASS_NAME = "the name of its class"
-"""Note on a dataset that nothing names but the class that reads it."""
+"""Rule: nothing names the dataset but the class that reads it."""
 CLASS_NAME_LESS = 16.0
 """What such a name says less than another of its place."""
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)

@@ -12,6 +12,7 @@ from schedmate.agent.fields.candidates import (
     Setting,
     argument,
     best,
+    by_rule,
     is_number,
     matches,
     rules,
@@ -52,6 +53,7 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
         from_call(event, epochs, steps)
         from_runner(event, epochs, steps)
     from_training_arguments(trace, epochs, steps)
+    by_rule("call", [*epochs, *steps])
     around: dict[int, LoopEvent] = {}
     inner: list[Value] = []
     for loop in _furthest(trace.loops):
@@ -63,6 +65,7 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
             from_loop(loop, epochs, steps)
         if loop.kind == "for":
             around[loop.depth] = loop
+    by_rule("loop", [*epochs, *steps])
     if not any(_unresolved(event) for event in trace.calls):
         counters = {loop.counter for loop in trace.loops if loop.kind == "for"}
         from_settings(
@@ -76,6 +79,7 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
             epochs,
             steps,
         )
+    by_rule("setting", [*epochs, *steps])
     unread = configuration_unread(plan, settings)
     epoch, step = (_best(found, unread) for found in (epochs, steps))
     if _endless(trace, epoch, step):
@@ -83,9 +87,10 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
     chosen = epoch or step
     if chosen is None:
         return None
-    if epoch is None or step is None:
-        return chosen, "epoch" if step is None else "step"
-    return _arbitrate(epoch, step)
+    kind: Kind = "epoch" if step is None else "step"
+    if epoch is not None and step is not None:
+        chosen, kind = _arbitrate(epoch, step)
+    return replace(chosen, considered=[*epochs, *steps]), kind
 
 
 def _best(found: list[Candidate], unread: bool) -> Candidate | None:

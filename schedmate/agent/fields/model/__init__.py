@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from schedmate.agent.fields.about import About
-from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting, best, normal, rules
-from schedmate.agent.fields.model.built import built, wholes
+from schedmate.agent.fields.candidates import (
+    EXPLICIT,
+    Candidate,
+    Setting,
+    best,
+    by_rule,
+    normal,
+    rules,
+)
+from schedmate.agent.fields.model.built import CONSTRUCTED, built, wholes
 from schedmate.agent.fields.model.calls import from_calls
 from schedmate.agent.fields.model.names import BUILT_WITH, KIND_OF_PART, PLAIN_FILE
 from schedmate.agent.fields.model.settings import from_settings
 from schedmate.agent.fields.words import is_known, is_whole, words
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
+
+FILE_NAME, SCRIPT, README = "file name", "script", "README"
+"""Rules: the model is named by a configuration file, by the program's file, by the README."""
 
 
 def find(
@@ -23,7 +35,19 @@ def find(
 
     `entry` is the program's file. `said` names what the code leaves nameless.
     """
-    found = _from_code(trace, settings, entry, said)
+    weighed = _weighed(trace, settings, entry, said)
+    found = _chosen(trace, settings, entry, said, weighed)
+    return None if found is None else replace(found, considered=weighed.all)
+
+
+def _chosen(
+    trace: Trace,
+    settings: list[Setting],
+    entry: str | None,
+    said: Sequence[About],
+    weighed: _Weighed,
+) -> Candidate | None:
+    found = _from_code(weighed, entry)
     if found is not None and _BARE.fullmatch(str(found.data)):
         named = from_settings(trace, settings, [])
         other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
@@ -60,7 +84,8 @@ def _file_names(settings: list[Setting]) -> list[Candidate]:
         named = _known_in(file[1]) if file is not None else None
         if named is not None and len(normal(named[0])) > 2:
             note = "the configuration's name"
-            found.append(Candidate(named[0], setting.value.origin, 54 + 4 * named[1], note))
+            score = 54.0 + 4 * named[1]
+            found.append(Candidate(named[0], setting.value.origin, score, note, FILE_NAME))
     return found
 
 
@@ -72,7 +97,9 @@ def _is_telling(name: str) -> bool:
 def _experiment_names(settings: list[Setting]) -> list[Candidate]:
     """Known models among the names that configuration files give themselves."""
     return [
-        Candidate(setting.value.data, setting.value.origin, 60, "the configuration's name")
+        Candidate(
+            setting.value.data, setting.value.origin, 60, "the configuration's name", FILE_NAME
+        )
         for setting in settings
         if setting.path == ("name",) and setting.kind == "config"
         if isinstance(setting.value.data, str) and is_known(setting.value.data, "models")
@@ -83,7 +110,7 @@ def _folder_names(settings: list[Setting]) -> list[Candidate]:
     """Models after which configuration files or the folders that hold them are named."""
     files = {setting.owner for setting in settings if setting.kind == "config"}
     return [
-        Candidate(part, Origin("config", file, 1), 56, "the configuration's place")
+        Candidate(part, Origin("config", file, 1), 56, "the configuration's place", FILE_NAME)
         for file in sorted(files)
         for part in file.rsplit(".", 1)[0].split("/")
         if is_whole(part) and not is_known(part, "datasets")
@@ -105,7 +132,7 @@ _MANY = 5
 
 def _one_of_many(trace: Trace, found: Candidate, said: About) -> bool:
     """Whether a network is one of many of a system that the README and the folder name."""
-    if found.note != "class constructed" or not said.name:
+    if found.rule not in CONSTRUCTED or not said.name:
         return False
     if found.data in wholes(trace):
         return False
@@ -139,7 +166,7 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
         return None
     if is_known(name, "datasets") and not is_known(name, "models"):
         return None
-    return Candidate(name, Origin("code", said.file, said.line), 55, "the README's heading")
+    return Candidate(name, Origin("code", said.file, said.line), 55, "the README's heading", README)
 
 
 _TOOLKIT = re.compile(
@@ -172,9 +199,18 @@ _BARE = re.compile(
 """Names of classes that could be of any model."""
 
 
-def _from_code(
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """What the code and its settings say: `given` by settings, `named` by experiments, `all`."""
+
+    given: list[Candidate]
+    named: list[Candidate]
+    all: list[Candidate]
+
+
+def _weighed(
     trace: Trace, settings: list[Setting], entry: str | None, said: Sequence[About]
-) -> Candidate | None:
+) -> _Weighed:
     networks = built(trace)
     for candidate in networks:
         name = normal(str(candidate.data))
@@ -183,8 +219,15 @@ def _from_code(
             candidate.score += 6  # the repository is named after it, which says as much
     given = from_settings(trace, settings, networks)
     named = [c for c in _experiment_names(settings) if is_whole(c.data)]
-    found = best([*given, *from_calls(trace), *networks, *named, *_from_entry(trace, entry)])
-    if found is not None and found.note == "class constructed":
+    calls = by_rule("call", from_calls(trace))
+    every = [*given, *calls, *networks, *named, *_from_entry(trace, entry)]
+    return _Weighed(given, named, every)
+
+
+def _from_code(weighed: _Weighed, entry: str | None) -> Candidate | None:
+    given, named = weighed.given, weighed.named
+    found = best(weighed.all)
+    if found is not None and found.rule in CONSTRUCTED:
         # a variant the user named, yolov7 beside a class found in yolo.py, says more
         stem = normal(str(found.data))
         for other in given:
@@ -200,13 +243,11 @@ def _from_code(
         # where settings name the same thing, they are the better evidence
         for other in given:
             if normal(str(other.data)) == normal(str(found.data)):
-                return Candidate(
-                    other.data, other.origin, max(found.score, other.score), other.note
-                )
+                return replace(other, score=max(found.score, other.score))
     if entry is not None and found is not None and found.data in ("Model", "Sequential"):
         stem = entry.rsplit("/", 1)[-1].removesuffix(".py")
         if not PLAIN_FILE.match(stem) and stem.lower() not in words("not_models"):
-            return Candidate(stem, Origin("code", entry, 1), 50, "the script's name")
+            return Candidate(stem, Origin("code", entry, 1), 50, "the script's name", SCRIPT)
     return found
 
 
@@ -224,14 +265,15 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     if named is None:
         return []
     score = 66 if named[1] else 58
-    return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name")]
+    return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name", SCRIPT)]
 
 
 def _from_folder(entry: str | None) -> list[Candidate]:
     """Folders named after a model that the program is in: `dreamerv3/main.py`."""
     named = [_known_in(folder) for folder in (entry or "").split("/")[:-1]]
     place = Origin("code", entry, 1)
-    return [Candidate(found[0], place, 50, "the script's folder") for found in named if found]
+    note = "the script's folder"
+    return [Candidate(found[0], place, 50, note, SCRIPT) for found in named if found]
 
 
 def _known_in(stem: str) -> tuple[str, bool] | None:

@@ -19,6 +19,10 @@ from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Call, Class, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
 
+NETWORK, AROUND, LIBRARY_CLASS = "network", "around networks", "library class"
+"""Rules: what is constructed is a network, a class made of some, or a library's."""
+CONSTRUCTED = frozenset({NETWORK, AROUND, LIBRARY_CLASS})
+
 _AGENT = re.compile(
     r"(\w*_)?(agent|algo|algorithm|learner|trainer|ppo|sac|dqn|ddpg|td3|a2c)s?\d*$", re.IGNORECASE
 )
@@ -75,7 +79,7 @@ def built(trace: Trace) -> list[Candidate]:
             found = None if event.inside else _around_networks(event, cls, makers)
             if found is None and id(cls) in fitted and not _WRAPPER.search(cls.name):
                 made = event.result.origin if event.result is not None else None
-                found = Candidate(cls.name, made, 66.0, "class constructed")
+                found = Candidate(cls.name, made, 66.0, "class constructed", AROUND)
             if found is not None:
                 out.append(found)
             continue
@@ -83,7 +87,7 @@ def built(trace: Trace) -> list[Candidate]:
             continue
         score = _class_score(event, cls, optimised, parts) - (8 if event.inside else 0)
         origin = event.result.origin if event.result is not None else None
-        out.append(Candidate(_class_name(cls), origin, score, "class constructed"))
+        out.append(Candidate(_class_name(cls), origin, score, "class constructed", NETWORK))
     return out
 
 
@@ -106,23 +110,23 @@ def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidat
     named_after = normal(event.target) == normal(cls.name)
     whole = is_whole(cls.name) and cls.name != "Agent"
     if not agent and whole and (named_after or _WHOLE.match(event.target)):
-        return Candidate(cls.name, origin, 76.0 - doubt, "class constructed")
+        return Candidate(cls.name, origin, 76.0 - doubt, "class constructed", AROUND)
     if agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
         name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
-        return Candidate(name, origin, 80.0 - doubt, "class constructed")
+        return Candidate(name, origin, 80.0 - doubt, "class constructed", AROUND)
     named = TARGET.match(event.target) or event.target == "m"
     if not named and not _MAKER.match(event.function):
         return None
     if id(cls) in makers and event.target == "model" and not _WRAPPER.search(cls.name):
-        return Candidate(cls.name, origin, 68.0 - doubt, "class constructed")
+        return Candidate(cls.name, origin, 68.0 - doubt, "class constructed", AROUND)
     if _PLAIN_MODEL.search(cls.name):
         own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
         score = 67.0 if own and len(cls.name) > 6 else 57.0
-        return Candidate(cls.name, origin, score, "class constructed")
+        return Candidate(cls.name, origin, score, "class constructed", AROUND)
     if event.target in ("model", "net", "network") and not (
         _WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
     ):
-        return Candidate(cls.name, origin, 52.0 - doubt, "class constructed")
+        return Candidate(cls.name, origin, 52.0 - doubt, "class constructed", AROUND)
     return None
 
 
@@ -267,7 +271,7 @@ def _training_module(event: CallEvent, cls: Class) -> Candidate:
     if not wrapper and is_known(name, "models"):
         score += 6  # rather than the network inside it
     return Candidate(
-        name, event.result.origin if event.result else None, score, "class constructed"
+        name, event.result.origin if event.result else None, score, "class constructed", NETWORK
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 from schedmate.agent.fields.candidates import (
     Candidate,
     argument,
+    by_rule,
     matches,
     rules,
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.model.built import given_to_networks
+from schedmate.agent.fields.model.built import LIBRARY_CLASS, given_to_networks
 from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, NOT_MODEL, TARGET
 from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.fields.words import is_known
@@ -62,7 +63,7 @@ def from_calls(trace: Trace) -> list[Candidate]:
         ):
             generic = _by_output(event, trace) or _generic(event)
             if generic is not None:
-                out.append(generic)
+                out.extend(by_rule("nameless network", [generic]))
     return out
 
 
@@ -203,4 +204,4 @@ def _generic(event: CallEvent) -> Candidate | None:
                 return Candidate(event.function, _site(event), score, note)
         score -= 20
     origin = event.result.origin if event.result is not None else None
-    return Candidate(last, origin, score, "class constructed")
+    return Candidate(last, origin, score, "class constructed", LIBRARY_CLASS)

@@ -34,9 +34,9 @@ _FILES = (
 )
 """Settings that hold a file; only a file named after a known model names one."""
 
-_OF_BACKBONE = "the backbone"
-_BACKBONE_ALONE = "a backbone"
-"""Of a setting that stands in no section of the configuration."""
+_OF_BACKBONE, _BACKBONE_ALONE = "backbone of a section", "backbone"
+"""Rules: a setting that names a backbone, in a section of the configuration or in none."""
+_BACKBONE = frozenset({_OF_BACKBONE, _BACKBONE_ALONE})
 
 _PRETRAINED = 2
 """Names up to this rank mean a pretrained model and nothing else."""
@@ -69,7 +69,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         score = _score(name, rank, setting, _base(name, used), bool(built))
         origin = setting.value.origin
         score = _of_whole(setting, score, whole)
-        out.append(Candidate(name, origin, score, _part_note(setting)))
+        out.append(Candidate(name, origin, score, rule=_rule(setting)))
         places.append((setting.owner, setting.path[:-1], rank))
         beside.append(setting.key in BACKBONES)
         if rank <= _STRONG and is_known(name, "models") and origin is not None:
@@ -127,7 +127,7 @@ def _below_the_whole(found: list[Candidate], trace: Trace, built: list[Candidate
     spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", str(whole.data))
     famous = is_known(f"{whole.data} {spelled}", "models")
     for candidate in found:
-        if candidate.note in (_OF_BACKBONE, _BACKBONE_ALONE) and (famous or not _given(candidate)):
+        if candidate.rule in _BACKBONE and (famous or not _given(candidate)):
             candidate.score = min(candidate.score, whole.score - 1)
 
 
@@ -250,10 +250,10 @@ def _given(candidate: Candidate) -> bool:
     return candidate.origin is not None and candidate.origin.source in EXPLICIT
 
 
-def _part_note(setting: Setting) -> str | None:
-    """What a setting that names a backbone is noted as."""
+def _rule(setting: Setting) -> str:
+    """The rule that a setting is a candidate by: as a backbone, or by its name alone."""
     if setting.key not in BACKBONES:
-        return None
+        return "setting"
     nested = len(setting.path) > 1 and not setting.explicit
     return _OF_BACKBONE if nested else _BACKBONE_ALONE
 
@@ -266,7 +266,7 @@ def _with_classes(
         c.score >= 80 and is_known(str(c.data), "models") for c in built
     ):
         for candidate in named:
-            if candidate.note == _OF_BACKBONE:
+            if candidate.rule == _OF_BACKBONE:
                 candidate.score -= 25
     return [*named, *classes]
 
@@ -288,7 +288,7 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
         score -= 24 if re.search(r"upsampl|pose_|embed|decod|postnet|prenet|flow_", key) else 0
         if setting.key == "netg" and not setting.explicit:
             score -= 14
-        found.append(Candidate(text, setting.value.origin, score, _part_note(setting)))
+        found.append(Candidate(text, setting.value.origin, score, rule=_rule(setting)))
     return found
 
 

@@ -85,17 +85,20 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
             score -= 8  # one of the parts of what the program builds of them all
         if re.search(r"^Lit[A-Z]|Lit$|Module$|Wrapper|Lightning|Task$", name) and not inner:
             score -= 12
-        out.append(Candidate(name, setting.value.origin, score))
+        out.append(Candidate(name, setting.value.origin, score, rule="configured class"))
     return out
 
 
 def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
     """The name of an assembly: from its configuration file's name, its head, or its backbone."""
     found: list[Candidate] = []
+    rule = "part of an assembly"
     file = setting.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     for word in re.split(r"[_.]", file):
         if is_known(word, "models") and not is_known(word, "datasets"):
-            found.append(Candidate(word, setting.value.origin, 78, "the configuration's name"))
+            found.append(
+                Candidate(word, setting.value.origin, 78, "the configuration's name", rule)
+            )
             break
     for other in settings:
         parts = [part.lower() for part in other.path]
@@ -108,7 +111,7 @@ def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
             continue
         name = text.rsplit(".", 1)[-1]
         if parts[-2] == "backbone":
-            found.append(Candidate(name, other.value.origin, 74))
+            found.append(Candidate(name, other.value.origin, 74, rule=rule))
         elif parts[-2] == "decode_head" and is_known(name, "models"):
-            found.append(Candidate(name.removesuffix("Head"), other.value.origin, 77))
+            found.append(Candidate(name.removesuffix("Head"), other.value.origin, 77, rule=rule))
     return found
