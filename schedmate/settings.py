@@ -139,7 +139,7 @@ class Settings(BaseSettings):
     llm_price_output: float = Field(0.0, ge=0, description="Price of a million reply tokens")
     llm_cache: bool = Field(True, description="Reuse replies to requests made before")
     agent_ask_below: float = Field(
-        0.82,
+        0.74,
         ge=0,
         le=1,
         description="Mandatory fields of less static confidence are put to the model",

@@ -20,6 +20,7 @@ from schedmate.agent.fields import (
     about,
     agreement,
     batches,
+    confidence,
     dataset,
     devices,
     extras,
@@ -290,22 +291,25 @@ def assemble(
             evidence[f"{section}.{key}"] = evidence_of(candidate, lines, unit_of)
 
     name = model.find(trace, settings, plan.entry, said)
-    put("model_config", "model_name", name)
     called = str(name.data) if name is not None else ""
     train, valid = dataset.find(trace, settings, plan, said, called)
-    put("dataset_config", "train", train)
-    put("dataset_config", "valid", valid)
     data = [train] if train is not None else []
     domain = task.find(trace, settings, name, data, said, outside.domain(plan))
-    if domain is not None:
-        put("model_config", "task_type", domain[0])
+    counted = length.find(trace, settings, plan)
+    answers = {
+        "model_config.model_name": name,
+        "model_config.task_type": domain and domain[0],
+        "training_config.iters": counted and counted[0],
+        "training_config.iter_type": counted and replace(counted[0], data=counted[1], note=None),
+        "dataset_config.train": train,
+        "dataset_config.valid": valid,
+    }
+    judged = {field: candidate for field, candidate in answers.items() if candidate is not None}
+    confidence.judge(judged, confidence.scene(trace, plan))
+    for field, candidate in judged.items():
+        put(*field.split("."), candidate)
     for key, candidate in extras.architecture(trace, settings).items():
         put("model_config", key, candidate)
-    found = length.find(trace, settings, plan)
-    if found is not None:
-        put("training_config", "iters", found[0])
-        unit = Candidate(found[1], found[0].origin, found[0].score)
-        put("training_config", "iter_type", unit)
     beside = extras.find(trace, settings)
     agreement.parallel_sizes(beside, launch.gpus)
     told = devices.find(settings).get("num_gpus") if launch.gpus is None else None

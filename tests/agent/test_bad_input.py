@@ -363,5 +363,5 @@ def test_what_is_read_of_a_program_that_was_cut_off_is_doubted(
     cut = confidences()
 
     assert (whole[0], cut[0]) == (False, True)
-    assert cut[1]["training_config.iters"] == whole[1]["training_config.iters"], "as given"
+    assert min(cut[1]["training_config.iters"], whole[1]["training_config.iters"]) > 0.9, "as given"
     assert cut[1]["training_config.lr"] == 0.6 < whole[1]["training_config.lr"]

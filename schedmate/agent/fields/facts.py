@@ -18,6 +18,8 @@ FIELDS = (MODEL, TASK, ITERS, UNIT, TRAIN, VALID)
 NAMES = (MODEL, TRAIN, VALID)
 
 _WRITTEN = ("command", "script", "environment", "launch", "config")
+_GIVEN = ("command", "script", "environment", "launch", "library")
+"""Sources of what nothing in the rest of a program contradicts."""
 _CLOSE = 20.0
 """A lead over the next candidate by so much of the prior counts as clear."""
 _MANY = 6
@@ -109,7 +111,7 @@ def _of_any(chosen: Weighed, considered: Sequence[Weighed], scene: Scene) -> dic
         "said again": again,
         "on the command line": len(mine) > 1
         and any(mine in _letters(word) for word in scene.words),
-        "reading cut off": not scene.complete,
+        "reading cut off": not scene.complete and chosen.source not in _GIVEN,
         "no call seen": scene.calls == 0,
         "no class of its own seen": scene.own_classes == 0,
         "no optimiser seen": not scene.optimizer,

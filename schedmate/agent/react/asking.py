@@ -10,8 +10,8 @@ from schedmate.agent.extraction import Extraction
 from schedmate.agent.fields.candidates import EXPLICIT
 from schedmate.jobs import WorkloadMetadata
 
-DOUBTFUL = 0.82
-"""Static values of less confidence are put to the model."""
+DOUBTFUL = 0.74
+"""Static values of less confidence are put to the model: about one in ten or more is wrong."""
 ALWAYS = ("model_config.model_name", "dataset_config.train", "dataset_config.valid")
 """Names of things: what is wrong with them shows only to who knows what they mean."""
 ITERS, UNIT = "training_config.iters", "training_config.iter_type"

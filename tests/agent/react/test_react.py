@@ -154,9 +154,9 @@ def test_sure_facts_of_static_analysis_are_never_overridden(
     )
     before = open_mate(mode="static").analyze(spec_of(repo)).metadata
     sure = {k for k, v in before.evidence.items() if v.confidence >= DOUBTFUL}
-    assert "model_config.model_name" in sure
+    assert {"dataset_config.train", "training_config.iters"} <= sure
     lies = report(
-        finding("model_config.model_name", "resnet152", "train.py", 2),
+        finding("dataset_config.train", "resnet152", "train.py", 2),
         finding("training_config.iters", 2, "train.py", 2),
     )
     after = open_mate(llm_model=script(DONE, lies, report())).analyze(spec_of(repo)).metadata

@@ -140,12 +140,6 @@ def _one_of_many(trace: Trace, found: Candidate, said: About) -> bool:
     return len(names) >= _MANY and normal(said.name) in normal(said.folder)
 
 
-def _trains(trace: Trace) -> bool:
-    """Whether the program makes an optimiser."""
-    optimizer = re.compile(rules("calls")["optimizer"])
-    return any(optimizer.match(event.path) for event in trace.calls)
-
-
 def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate | None:
     """The README's name for it, where that is a model's or the program's own names have it."""
     name = said.name
@@ -161,9 +155,8 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
     own |= set(trace.functions)
     mentioned = any(letters in normal(text) for text in own)
     cased = re.search(r"[a-z].*[A-Z]|[A-Z].*[A-Z]|\d", name)
-    named = found is not None or (letters in normal(said.folder) and _trains(trace))
-    if not mentioned and not is_known(name, "models") and not (cased and named):
-        return None
+    if not mentioned and not is_known(name, "models") and not (cased and found is not None):
+        return None  # nothing that the program makes or calls is named so
     if is_known(name, "datasets") and not is_known(name, "models"):
         return None
     return Candidate(name, Origin("code", said.file, said.line), 55, "the README's heading", README)

@@ -24,7 +24,8 @@ PLAIN_FILE = re.compile(
 NOT_MODEL = re.compile(
     r"(Registry|Config|ConfigDict|Cfg|Params|Args|Arguments|Options|Field|Factory|(?<!Model)Builder|Type|Enum|Space|Session|"
     r"Processor|Tokenizer|(Arg|Argument|Config)Parser|Loader|Saver|Writer|Logger|Timer|Meter|Evaluator|Client|Frontend|"
-    r"Parallel)$"
+    r"Parallel|Buffer|(Replay|Rollout|Experience|Episode)Memory|(?<![Mm]etric)Metrics?|Sampler|Callback|Helper|"
+    r"Visuali[sz]er|Optimi[sz]er)$"
 )
 """Names of classes that hold, make, serve or measure a model, and are none."""
 

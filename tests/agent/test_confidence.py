@@ -1,0 +1,92 @@
+"""How sure answers are: the fitted tables, what facts do to them, and how they are reported."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.agent.fields.candidates import Candidate
+from schedmate.agent.fields.confidence import cautious, confidences, fitted
+from schedmate.agent.fields.facts import FIELDS, MODEL, TASK, Scene
+from schedmate.agent.static import extract
+from schedmate.agent.values import Origin
+from schedmate.data import PACKAGE, load
+
+shares = st.floats(0, 1)
+
+
+@given(shares, shares)
+def test_the_scale_keeps_the_order_and_never_says_more_than_the_probability(
+    one: float, other: float
+) -> None:
+    assert 0 <= cautious(one) <= one + 1e-9
+    assert cautious(min(one, other)) <= cautious(max(one, other)) + 1e-9
+
+
+@given(st.sampled_from(FIELDS), st.floats(0, 130))
+def test_a_better_prior_never_makes_an_answer_less_sure(field: str, prior: float) -> None:
+    model = fitted()[field]
+    assert model.prior > 0
+    assert model.probability(prior, {}) <= model.probability(prior + 1, {}) + 1e-12
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_the_weights_are_readable_and_say_how_they_did_on_folds(field: str) -> None:
+    name = field.partition(".")[2]
+    table = load(f"agent/fields/weights/{name}.yaml")
+    assert table["folds"]["answers"] >= table["folds"]["right"] > 0
+    assert table["folds"]["calibration error"] < 0.1
+    assert all(math.isfinite(weight) and abs(weight) < 5 for weight in table["facts"].values())
+    assert (PACKAGE / f"agent/fields/weights/{name}.yaml").read_text().startswith("# Log-odds")
+
+
+def sure(tmp_path: Path, source: str, command: str, name: str = "train.py") -> dict[str, float]:
+    (tmp_path / name).write_text(source)
+    found = extract(tmp_path, command).metadata
+    return {field: proof.confidence for field, proof in found.evidence.items()}
+
+
+PLAIN = """
+import argparse
+import torch
+from transformers import AutoModelForCausalLM
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name_or_path", default="gpt2")
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path)
+optimizer = torch.optim.AdamW(model.parameters())
+for epoch in range(3):
+    loss = model()
+    loss.backward()
+"""
+
+
+def test_a_name_given_on_the_command_line_is_surer_than_a_default(tmp_path: Path) -> None:
+    written = sure(tmp_path, PLAIN.replace("gpt2", "team/alpha"), "python train.py")
+    command = "python train.py --model_name_or_path team/alpha"
+    assert written[MODEL] < sure(tmp_path, PLAIN, command)[MODEL]
+
+
+def test_of_a_model_named_by_the_script_alone_nothing_is_sure(tmp_path: Path) -> None:
+    source = "import keras\nmodel = keras.Sequential([])\nmodel.fit(epochs=4)\n"
+    found = sure(tmp_path, source, "python bert_training.py", "bert_training.py")
+    assert found[MODEL] <= 0.7
+
+
+def test_what_follows_from_a_doubted_name_is_doubted() -> None:
+    name = Candidate("generator", Origin("code", "train.py", 3), 30, rule="network")
+    domain = Candidate("CV", Origin("derived", "train.py", 3), 95, rule="model")
+    data = Candidate("CV", Origin("derived", "train.py", 3), 95, rule="dataset")
+    seen = Scene("train.py", ["train.py"], 9, 1, True, True, True, lambda name, table: False)
+
+    def task(candidate: Candidate) -> float:
+        seen.answers = {MODEL: name, TASK: candidate}
+        return confidences(seen.answers, {}, seen)[TASK]
+
+    seen.answers = {MODEL: name}
+    doubted = confidences(seen.answers, {}, seen)[MODEL]
+    assert task(domain) <= doubted + 0.05 < 0.5 < task(data)
