@@ -307,7 +307,8 @@ def assemble(
     judged = {field: candidate for field, candidate in answers.items() if candidate is not None}
     confidence.judge(judged, confidence.scene(trace, plan))
     for field, candidate in judged.items():
-        put(*field.split("."), candidate)
+        section, _, key = field.partition(".")
+        put(section, key, candidate)
     for key, candidate in extras.architecture(trace, settings).items():
         put("model_config", key, candidate)
     beside = extras.find(trace, settings)
