@@ -97,7 +97,7 @@ def extract(
     _add_launch_settings(root, trace, plan)
     _relative_to(root, trace)
     warnings.extend(trace.warnings)
-    metadata = assemble(trace, plan, completed, Lines(root), about.read(root, plan.entry))
+    metadata = assemble(trace, plan, completed, Lines(root), warnings, about.read(root, plan.entry))
     training = metadata.sections()["training_config"]
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
@@ -270,11 +270,12 @@ def assemble(
     plan: LaunchPlan,
     launch: LaunchConfig,
     lines: Lines,
+    warnings: list[str],
     said: Sequence[about.About] = (),
 ) -> WorkloadMetadata:
     """Choose every field's value from what was seen, and `said`, what READMEs say.
 
-    `lines` is the repository that the evidence is looked up in.
+    `lines` is the repository that the evidence is looked up in, `warnings` is added to.
     """
     settings = leaves(trace)
     sections: dict[str, dict[str, Any]] = {
@@ -295,15 +296,24 @@ def assemble(
     train, valid = dataset.find(trace, settings, plan, said, called)
     data = [train] if train is not None else []
     domain = task.find(trace, settings, name, data, said, outside.domain(plan))
-    counted = length.find(trace, settings, plan)
+    beside = extras.find(trace, settings)
+    agreement.parallel_sizes(beside, launch.gpus)
+    told = devices.find(settings).get("num_gpus") if launch.gpus is None else None
+    gpus = launch.gpus if told is None else told.data
+    batches.reconcile(beside, trace, gpus, _number(plan, "procs"))
     answers = {
         "model_config.model_name": name,
         "model_config.task_type": domain and domain[0],
-        "training_config.iters": counted and counted[0],
-        "training_config.iter_type": counted and replace(counted[0], data=counted[1], note=None),
         "dataset_config.train": train,
         "dataset_config.valid": valid,
     }
+    total = length.find(trace, settings, plan)
+    if total is not None:
+        counted = length.in_steps(*total, beside)
+        if isinstance(counted, str):
+            warnings.append(counted)
+        else:
+            answers["training_config.iters"], answers["training_config.iter_type"] = counted
     judged = {field: candidate for field, candidate in answers.items() if candidate is not None}
     confidence.judge(judged, confidence.scene(trace, plan))
     for field, candidate in judged.items():
@@ -311,11 +321,6 @@ def assemble(
         put(section, key, candidate)
     for key, candidate in extras.architecture(trace, settings).items():
         put("model_config", key, candidate)
-    beside = extras.find(trace, settings)
-    agreement.parallel_sizes(beside, launch.gpus)
-    told = devices.find(settings).get("num_gpus") if launch.gpus is None else None
-    gpus = launch.gpus if told is None else told.data
-    batches.reconcile(beside, trace, gpus, _number(plan, "procs"))
     for key, candidate in beside.items():
         put("dataset_config" if key == "num_workers" else "training_config", key, candidate)
     _resources(settings, plan, launch, put)

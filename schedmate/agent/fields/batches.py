@@ -63,6 +63,14 @@ def reconcile(
         found[PER_DEVICE] = _computed(headline, headline.data // count, formula, factors)
 
 
+def of_all_devices(found: dict[str, Candidate]) -> Candidate | None:
+    """The samples of one optimiser step, None where only those of one device are known."""
+    headline = found.get(HEADLINE)
+    if GLOBAL in found or headline is None or headline.note == OF_ONE:
+        return found.get(GLOBAL)
+    return headline
+
+
 def _named(found: dict[str, Candidate], headline: Candidate) -> str | None:
     """What the setting that the headline is from is called."""
     for name, kind in ((PER_DEVICE, OF_ONE), (GLOBAL, OF_ALL)):

@@ -88,7 +88,7 @@ def _formula(
 ) -> str | None:
     computed = candidate.origin.computed if candidate.origin is not None else None
     if isinstance(computed, str):
-        return _short(computed)
+        return computed
     if computed is not None and computed != place:
         text = lines.at(computed)
         if text and not (line and states(line, candidate.data)):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
+from schedmate.agent.units import Unit
 from schedmate.jobs import WorkloadMetadata
 
 OPTIONAL: tuple[str, ...] = (
@@ -21,8 +22,6 @@ OPTIONAL: tuple[str, ...] = (
 ASKABLE = WorkloadMetadata.MANDATORY + OPTIONAL
 MAX_FINDINGS = 200
 MAX_TERMS = 6
-
-Unit = Literal["epoch", "step", "token", "sample", "environment step", "rollout"]
 
 
 class Term(BaseModel):

@@ -20,7 +20,7 @@ from schedmate.agent.react.names import domains, forms, normal
 from schedmate.agent.react.numerals import evaluate, number, stands_for
 from schedmate.agent.react.sources import Sources
 from schedmate.agent.react.tokens import readable
-from schedmate.agent.react.units import as_length
+from schedmate.agent.units import as_length
 from schedmate.jobs import Evidence, TaskType, WorkloadMetadata
 from schedmate.llm.redact import PLACEHOLDER
 from schedmate.tools import RepoFiles

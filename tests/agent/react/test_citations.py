@@ -128,7 +128,7 @@ def test_tokens_become_steps_by_the_batch_and_the_sequence(
     )
     bare = Citations(RepoFiles(tmp_path), {"sizes.yaml"}, "python train.py")
     missing = check(bare, ITERS, 1_000_000, 1, file="sizes.yaml", unit="token")
-    assert "the global batch and the sequence length is not known" in missing.reason
+    assert "the global batch and the sequence length are not known" in missing.reason
 
 
 def test_a_length_proves_its_unit_unless_the_line_names_another(citations: Citations) -> None:

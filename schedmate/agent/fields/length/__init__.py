@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from schedmate.agent.fields.candidates import (
     Candidate,
@@ -19,7 +19,10 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     unresolved,
 )
+from schedmate.agent.fields.length import consumed as consuming
 from schedmate.agent.fields.length.calls import from_call, from_runner, from_training_arguments
+from schedmate.agent.fields.length.consumed import Counted
+from schedmate.agent.fields.length.converted import in_steps
 from schedmate.agent.fields.length.counts import LEAVES, LIMIT
 from schedmate.agent.fields.length.doubts import configuration_unread, only_evaluates
 from schedmate.agent.fields.length.loops import from_loop, is_inner, of_passes
@@ -27,7 +30,10 @@ from schedmate.agent.fields.length.settings import from_settings
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
 from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.units import EPOCH, STEP, Unit
 from schedmate.agent.values import Value
+
+__all__ = ["find", "in_steps"]
 
 _FOR_EVER = 10**9
 _SAID = 80
@@ -40,32 +46,31 @@ _UNREAD = 20
 _AS_LONG_AS_IT_TAKES = 1000
 """So many epochs by default stand beside a limit of steps for as many as it takes."""
 
-Kind = Literal["step", "epoch"]
 
-
-def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candidate, Kind] | None:
-    """The length of training and its unit, None when the code does not say."""
+def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candidate, Unit] | None:
+    """The length of training and what it counts, None when the code does not say."""
     if only_evaluates(trace, plan):
         return None
     epochs: list[Candidate] = []
     steps: list[Candidate] = []
+    consumed: list[Counted] = []
     for event in trace.calls:
-        from_call(event, epochs, steps)
+        from_call(event, epochs, steps, consumed)
         from_runner(event, epochs, steps)
     from_training_arguments(trace, epochs, steps)
-    by_rule("call", [*epochs, *steps])
+    by_rule("call", [*epochs, *steps, *consumed])
     around: dict[int, LoopEvent] = {}
     inner: list[Value] = []
     for loop in _furthest(trace.loops):
         if isinstance(loop.bound.data, Passes):
-            of_passes(loop, loop.bound.data, epochs, steps)
+            of_passes(loop, loop.bound.data, epochs, steps, settings)
         elif is_inner(loop, around.get(loop.depth - 1)):
             inner.append(loop.bound)
-        else:
+        elif not consuming.from_loop(loop, consumed):
             from_loop(loop, epochs, steps)
         if loop.kind == "for":
             around[loop.depth] = loop
-    by_rule("loop", [*epochs, *steps])
+    by_rule("loop", [*epochs, *steps, *consumed])
     if not any(_unresolved(event) for event in trace.calls):
         counters = {loop.counter for loop in trace.loops if loop.kind == "for"}
         from_settings(
@@ -78,22 +83,42 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
             ],
             epochs,
             steps,
+            consumed,
         )
-    by_rule("setting", [*epochs, *steps])
-    unread = configuration_unread(plan, settings)
+        consuming.from_settings(settings, consumed)
+    by_rule("setting", [*epochs, *steps, *consumed])
+    unread = configuration_unread(plan, settings) or _limit_unknown(trace)
     epoch, step = (_best(found, unread) for found in (epochs, steps))
     if _endless(trace, epoch, step):
         return None
-    chosen = epoch or step
+    considered = [*epochs, *steps, *consumed]
+    whole = _best(consumed, unread)
+    if isinstance(whole, Counted) and all(
+        other is None or other.score < whole.score for other in (epoch, step)
+    ):
+        return replace(whole, considered=considered), whole.unit
+    if epoch is not None and step is not None:
+        epoch, step = _arbitrate(epoch, step)
+    chosen = epoch if step is None else step
     if chosen is None:
         return None
-    kind: Kind = "epoch" if step is None else "step"
-    if epoch is not None and step is not None:
-        chosen, kind = _arbitrate(epoch, step)
-    return replace(chosen, considered=[*epochs, *steps]), kind
+    unit = EPOCH if step is None else step.unit if isinstance(step, Counted) else STEP
+    return replace(chosen, considered=considered), unit
 
 
-def _best(found: list[Candidate], unread: bool) -> Candidate | None:
+def _limit_unknown(trace: Trace) -> bool:
+    """Whether a trainer is given a limit of steps that cannot be known, beside no epochs."""
+    for event in trace.calls:
+        for rule in rules("calls")["length"]:
+            if not event.certain or "epochs" not in rule or not matches(event, rule):
+                continue
+            step = argument(event, rule.get("steps", []))
+            if step is not None and not step.known and argument(event, rule["epochs"]) is None:
+                return True
+    return False
+
+
+def _best(found: Sequence[Candidate], unread: bool) -> Candidate | None:
     """The likeliest; without the configuration a default is doubtful, a library's says nothing."""
     likely = []
     for candidate in found:
@@ -152,21 +177,21 @@ def _unresolved(event: CallEvent) -> bool:
     return False
 
 
-def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate, Kind]:
-    """A step limit that is as well supported as the epochs ends the training first."""
+def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate | None, Candidate | None]:
+    """A step limit that is as well supported as the epochs comes first: one of the two."""
     epoch_set, step_set = source_bonus(epoch.origin), source_bonus(step.origin)
     if step.score >= epoch.score:
-        return step, "step"
+        return None, step
     if (step.note or "").startswith(LEAVES) and step.score >= 70 and step.data < epoch.data:
-        return step, "step"  # an epoch has at least one step
+        return None, step  # an epoch has at least one step
     if re.match(rf"{LEAVES} .*(max|total)", step.note or "") and not epoch_set:
         if step.score >= 70 and epoch.data >= _AS_LONG_AS_IT_TAKES:
-            return step, "step"
+            return None, step
     if step.note == LIMIT and step.score >= 70:
-        return step, "step"  # libraries that take both end at the limit of steps
+        return None, step  # libraries that take both end at the limit of steps
     if step_set >= 5 > epoch_set and step.score >= 60:
-        return step, "step"
+        return None, step
     counts = step_set or epoch.note is None
     if epoch.data == 1 and not epoch_set and counts and step.score >= 60:
-        return step, "step"  # one pass by default is no choice beside steps
-    return epoch, "epoch"
+        return None, step  # one pass by default is no choice beside steps
+    return epoch, None

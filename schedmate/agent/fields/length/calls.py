@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, argument, is_number, matches, rules
-from schedmate.agent.fields.length.counts import counted, positive, timed
+from schedmate.agent.fields.length.consumed import Counted, add_timed, with_unit
+from schedmate.agent.fields.length.counts import counted, positive
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 
@@ -14,7 +15,9 @@ _RUNNER = re.compile(
 )
 
 
-def from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
+def from_call(
+    event: CallEvent, epochs: list[Candidate], steps: list[Candidate], consumed: list[Counted]
+) -> None:
     for rule in rules("calls")["length"]:
         if not matches(event, rule):
             continue
@@ -22,12 +25,13 @@ def from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate])
         if event.in_loop:
             base -= 35
         if "duration" in rule:
-            _duration(argument(event, rule["duration"]), base, epochs, steps)
+            _duration(argument(event, rule["duration"]), base, epochs, steps, consumed)
             continue
         step = argument(event, rule.get("steps", []))
         epoch = argument(event, rule.get("epochs", []))
         if positive(step) and step is not None:
-            steps.append(counted(step, base + 2))
+            candidate = counted(step, base + 2)
+            steps.append(with_unit(candidate, rule.get("unit")))
         if positive(epoch) and epoch is not None:
             # `fit(epochs=30, initial_epoch=20)` goes on to the total
             begun = event.kwargs.get("initial_epoch")
@@ -35,7 +39,7 @@ def from_call(event: CallEvent, epochs: list[Candidate], steps: list[Candidate])
             epochs.append(counted(epoch, base + further))
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not positive(step) and (step is None or step.known):
-                origin = Origin("library", text=rule["text"])
+                origin = Origin("library", text=f"{rule['text']}.{rule['epochs'][0]}")
                 epochs.append(Candidate(rule["default_epochs"], origin, base - 20))
 
 
@@ -68,7 +72,11 @@ def from_training_arguments(trace: Trace, epochs: list[Candidate], steps: list[C
 
 
 def _duration(
-    value: Value | None, base: float, epochs: list[Candidate], steps: list[Candidate]
+    value: Value | None,
+    base: float,
+    epochs: list[Candidate],
+    steps: list[Candidate],
+    consumed: list[Counted],
 ) -> None:
     """Composer's `10ep`, `1000ba`, `5000sp` time strings; a bare number counts epochs."""
     if value is None:
@@ -76,7 +84,4 @@ def _duration(
     if is_number(value):
         epochs.append(counted(value, base))
         return
-    found = timed(value)
-    if found is not None:
-        number, unit = found
-        (epochs if unit == "ep" else steps).append(Candidate(number, value.origin, base))
+    add_timed(value, base, epochs, steps, consumed)

@@ -33,7 +33,7 @@ def positive(value: Value | None) -> bool:
 def timed(value: Value) -> tuple[int, str] | None:
     """A time string of Composer: `10ep` epochs, `1000ba` batches, `5000sp` samples.
 
-    A large number without a unit is one of batches.
+    A large number without a unit is one of batches; `tok` and `sp` are what is consumed.
     """
     text = value.data if isinstance(value.data, str) else ""
     if type(value.data) is int and value.data >= _STEPS:

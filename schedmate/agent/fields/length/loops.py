@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import EXPLICIT, Candidate
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting
+from schedmate.agent.fields.length.consumed import name_of, unit_of
 from schedmate.agent.fields.length.counts import CLIP, FEW, LEAVES, counted, positive
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
@@ -68,7 +69,11 @@ def _goes_further(outer: LoopEvent, loop: LoopEvent) -> bool:
 
 
 def of_passes(
-    loop: LoopEvent, count: Passes, epochs: list[Candidate], steps: list[Candidate]
+    loop: LoopEvent,
+    count: Passes,
+    epochs: list[Candidate],
+    steps: list[Candidate],
+    settings: list[Setting],
 ) -> None:
     """A loop whose bound hangs on the length of the data, but not what the bound was made from."""
     made = count.epochs if count.steps is None else count.steps
@@ -84,6 +89,8 @@ def of_passes(
     named = made.origin is not None and made.origin.source != "code"
     if count.steps is not None and count.data is None and not named:
         return  # `20000 // batch_size` counts samples as likely as it counts steps
+    if count.steps is not None and unit_of(name_of(made, settings)) is not None:
+        return  # `num_samples // batch_size` is fewer steps than samples
     score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
     if count.steps is not None and _ANY.search(text):
         # the phases of a schedule each go on from where the last one ended

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields.candidates import Candidate, Setting, named, rules, source_bonus
-from schedmate.agent.fields.length.counts import CLIP, FEW, LIMIT, positive, timed, whole
+from schedmate.agent.fields.length.consumed import Counted, add_timed, with_unit
+from schedmate.agent.fields.length.counts import CLIP, FEW, LIMIT, positive, whole
+from schedmate.agent.units import ENVIRONMENT_STEP
 
 _ENVIRONMENT_STEPS = frozenset(
     [
@@ -48,9 +50,18 @@ def _of_another(setting: Setting) -> bool:
     return any(_PARTS_NOT_LENGTH.search(part) for part in parents)
 
 
-def from_settings(settings: list[Setting], epochs: list[Candidate], steps: list[Candidate]) -> None:
+def from_settings(
+    settings: list[Setting],
+    epochs: list[Candidate],
+    steps: list[Candidate],
+    consumed: list[Counted],
+) -> None:
+    """Lengths that settings are named after."""
     names = rules("names")
-    _from_durations(settings, epochs, steps)
+    for rank, setting in named(settings, names["duration"]):
+        if not _of_another(setting):
+            sure = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
+            add_timed(setting.value, sure, epochs, steps, consumed)
     for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
         for rank, setting in named(settings, aliases):
             if not positive(setting.value):
@@ -69,7 +80,9 @@ def from_settings(settings: list[Setting], epochs: list[Candidate], steps: list[
                 continue
             limit = target is steps and setting.key.startswith("max")
             note = LIMIT if limit and setting.explicit else None
-            target.append(Candidate(data, setting.value.origin, score - 0.12 * rank, note))
+            unit = ENVIRONMENT_STEP if setting.key in _ENVIRONMENT_STEPS else None
+            length = Candidate(data, setting.value.origin, score - 0.12 * rank, note)
+            target.append(with_unit(length, unit))
 
 
 def _score(setting: Setting, number: float, steps: bool) -> float | None:
@@ -94,15 +107,3 @@ def _score(setting: Setting, number: float, steps: bool) -> float | None:
     if "episode" in setting.key:
         score -= 8
     return score
-
-
-def _from_durations(
-    settings: list[Setting], epochs: list[Candidate], steps: list[Candidate]
-) -> None:
-    """Durations with their unit, `max_duration: 10ep`."""
-    for rank, setting in named(settings, rules("names")["duration"]):
-        found = timed(setting.value)
-        if found is not None and not _of_another(setting):
-            score = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
-            made = Candidate(found[0], setting.value.origin, score)
-            (epochs if found[1] == "ep" else steps).append(made)

@@ -11,7 +11,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import RangeOf, Scope, Site
 from schedmate.agent.interp.observe.training import steps_over_data, trains
 from schedmate.agent.interp.trace import LoopEvent, Trace
-from schedmate.agent.values import Value
+from schedmate.agent.values import Unknown, Value, unknown
 
 
 def is_training(node: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -45,9 +45,14 @@ def note_counted(
 
 def _counted(source: RangeOf) -> Value:
     """The number of passes of a loop over a range, as a value."""
-    start, stop = source.start.data, source.stop.data
-    if isinstance(start, int) and isinstance(stop, int | float) and source.step.data == 1:
+    start, stop, step = source.start.data, source.stop.data, source.step.data
+    if isinstance(start, int) and isinstance(stop, int | float) and step == 1:
         return Value(stop - start, source.stop.origin)
+    strides = isinstance(step, int) and step > 1
+    if strides and isinstance(start, int) and isinstance(stop, int) and stop > start:
+        return Value(-((start - stop) // step), source.stop.origin)
+    if isinstance(step, Unknown):
+        return unknown(origin=source.stop.origin)
     return source.stop
 
 

@@ -1,0 +1,122 @@
+"""Lengths in samples or tokens: what a run is to go through, rather than how often it steps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    Setting,
+    named,
+    rules,
+    source_bonus,
+)
+from schedmate.agent.fields.length.counts import positive, timed, whole
+from schedmate.agent.interp.trace import LoopEvent
+from schedmate.agent.units import SAMPLE, STEP, TOKEN, Unit
+from schedmate.agent.values import Value
+
+LEAST = 1000
+"""Fewer samples than this are a look at the data, and no training."""
+_THOUSANDS = "kilosamples"
+
+_COUNTED: tuple[tuple[Unit, re.Pattern[str]], ...] = (
+    (TOKEN, re.compile(r"(^|[\W_])tokens?($|[\W_])", re.IGNORECASE)),
+    (
+        SAMPLE,
+        re.compile(
+            r"(^|[\W_])(k?(samples?|examples?|imgs?|images?|pictures?|sentences?)|nimg)($|[\W_])",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_OTHER = re.compile(
+    r"per_|_per|batch|eval|valid|test|log|save|warm|gen|len\(|max_new|context|vocab|interval|freq|"
+    r"every|seq|beam|diffusion",
+    re.IGNORECASE,
+)
+"""Names of counts that something else than the training ends at."""
+
+
+@dataclass(slots=True)
+class Counted(Candidate):
+    """A length, and what it counts."""
+
+    unit: Unit = STEP
+
+
+def with_unit(candidate: Candidate, unit: Unit | None) -> Candidate:
+    """The candidate with what it counts, where that is said."""
+    if unit is None:
+        return candidate
+    return Counted(candidate.data, candidate.origin, candidate.score, candidate.note, unit)
+
+
+_TIMED: dict[str, Unit] = {"sp": SAMPLE, "tok": TOKEN}
+
+
+def add_timed(
+    value: Value,
+    score: float,
+    epochs: list[Candidate],
+    steps: list[Candidate],
+    consumed: list[Counted],
+) -> None:
+    """Add a duration that is written with its unit, `10ep`, to those of its unit."""
+    duration = timed(value)
+    if duration is None:
+        return
+    number, written = duration
+    if written in _TIMED:
+        consumed.append(Counted(number, value.origin, score, None, _TIMED[written]))
+    else:
+        (epochs if written == "ep" else steps).append(Candidate(number, value.origin, score))
+
+
+def unit_of(name: str) -> Unit | None:
+    """What a name says it counts, None where that is neither samples nor tokens."""
+    return next((unit for unit, words in _COUNTED if words.search(name)), None)
+
+
+def from_settings(settings: list[Setting], consumed: list[Counted]) -> None:
+    """Settings that are named after the samples or tokens of the whole training."""
+    names = rules("names")["consumed"]
+    for kind, aliases in names.items():
+        unit: Unit = TOKEN if kind == "tokens" else SAMPLE
+        for rank, setting in named(settings, aliases):
+            if not positive(setting.value) or _OTHER.search(".".join(setting.path[:-1])):
+                continue
+            value = setting.value.data * (1000 if kind == _THOUSANDS else 1)
+            if value < LEAST:
+                continue
+            origin = setting.value.origin
+            if kind == _THOUSANDS and origin is not None:
+                origin = replace(origin, computed=f"{setting.value.data:,} thousand samples")
+            score = 74.0 + source_bonus(origin) - 0.12 * rank
+            consumed.append(Counted(whole(value), origin, score, None, unit))
+
+
+def from_loop(loop: LoopEvent, consumed: list[Counted]) -> bool:
+    """Whether a loop counts samples or tokens, which it then adds where it ends the training."""
+    text = f"{loop.counter} {loop.bound_text}"
+    unit = unit_of(loop.counter) or unit_of(loop.bound_text)
+    if unit is None or loop.kind == "for" or loop.counter.startswith("len("):
+        return False
+    if not positive(loop.bound) or loop.bound.data < LEAST or _OTHER.search(text):
+        return False
+    if not loop.has_backward:
+        return False
+    score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
+    note = f"leaves at {loop.bound_text}"
+    consumed.append(Counted(whole(loop.bound.data), loop.bound.origin, score, note, unit))
+    return True
+
+
+def name_of(value: Value, settings: list[Setting]) -> str:
+    """What the program calls a number: the setting that holds it."""
+    for setting in settings:
+        same = setting.value.origin is not None and setting.value.origin == value.origin
+        if setting.value is value or (same and setting.value.data == value.data):
+            return setting.path[-1]
+    return ""

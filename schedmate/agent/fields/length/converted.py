@@ -1,0 +1,43 @@
+"""Lengths as a history counts them, in steps or epochs, whatever the program counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from schedmate.agent.fields import batches
+from schedmate.agent.fields.candidates import Candidate
+from schedmate.agent.units import EPOCH, SAMPLE, STEP, TOKEN, Factor, Unit, convert
+from schedmate.agent.values import Origin
+
+
+def in_steps(
+    length: Candidate, unit: Unit, beside: dict[str, Candidate]
+) -> tuple[Candidate, Candidate] | str:
+    """A length and its unit, in steps or epochs, or the sentence that says why there is none.
+
+    Args:
+        length: the number that the program states.
+        unit: what it counts.
+        beside: the other training fields, of which batch and sequence are divided by.
+    """
+    if unit not in (SAMPLE, TOKEN):
+        note = None if unit in (STEP, EPOCH) else f"{unit}s"
+        kind = EPOCH if unit == EPOCH else STEP
+        return length, replace(length, data=kind, note=note)
+    batch, sequence = batches.of_all_devices(beside), beside.get("seq_length")
+    result = convert(
+        length.data, unit, _factor(batch, "global batch"), _factor(sequence, "sequence length")
+    )
+    if isinstance(result, str):
+        return f"{result}: no length is given ({length.evidence().where()})"
+    used = (batch, sequence if unit == TOKEN else None)
+    score = min([length.score, *(part.score for part in used if part is not None)])
+    origin = replace(length.origin or Origin("code"), computed=result.formula)
+    steps = replace(length, data=result.value, origin=origin, score=score)
+    return steps, replace(steps, data=STEP, note=f"computed from {unit}s")
+
+
+def _factor(candidate: Candidate | None, name: str) -> Factor | None:
+    if candidate is None or not isinstance(candidate.data, int | float) or candidate.data <= 0:
+        return None
+    return Factor(name, candidate.data, candidate.evidence().where())
