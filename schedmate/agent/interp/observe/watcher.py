@@ -21,6 +21,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
 )
 from schedmate.agent.interp.observe import links, loops
+from schedmate.agent.interp.observe.choice import Choice
 from schedmate.agent.interp.trace import CallEvent, Settings, Trace
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Value
@@ -46,6 +47,7 @@ class Watcher:
         self.trace = Trace()
         self._events: dict[int, CallEvent] = {}
         self._executed: list[tuple[str, Value]] = []
+        self._choice = Choice()
 
     def warns(self, message: str) -> None:
         self.trace.warn(message)
@@ -93,6 +95,7 @@ class Watcher:
 
     def handed(self, values: Iterable[Value]) -> None:
         for value in values:
+            self._choice.hands(value)
             self._use(value, 0)
 
     def _use(self, value: Value, depth: int) -> None:
@@ -122,6 +125,7 @@ class Watcher:
     def constructs(self, instance: Instance) -> None:
         cls = instance.cls
         if _CONFIG.search(cls.name) and not classes.is_network(cls):
+            self._choice.constructs(instance)
             # a dictionary read by attribute may be filled either way
             self.settings(cls.name, Value(instance.attrs), "dataclass")
             if instance.items is not None:
@@ -181,6 +185,10 @@ class Watcher:
 
     def settings(self, name: str, value: Value, kind: str) -> None:
         self.trace.settings.append(Settings(name, value, kind))
+        self._choice.reads(value)
+
+    def picks(self, container: dict[Any, Value], value: Value) -> None:
+        self._choice.picks(container, value)
 
     def parses_arguments(self, namespace: Value) -> None:
         if not any(group.value.data is namespace.data for group in self.trace.settings):
@@ -207,6 +215,7 @@ class Watcher:
 
     def ends(self, machine: Machine, module: Module | None) -> None:
         """The run is over: what the program of `module` and its environment hold is settings."""
+        self.trace.settings = self._choice.chosen(self.trace.settings)
         if module is not None:
             self.settings("__main__", Value(dict(module.scope.names)), "globals")
         visible = machine.shared.get("os.environ", {}).get(VISIBLE)

@@ -13,6 +13,7 @@ from schedmate.agent.interp.objects import (
     Class,
     DefaultDict,
     Function,
+    Instance,
     Partial,
 )
 from schedmate.agent.interp.passes import Passes
@@ -31,6 +32,8 @@ def _get(machine: Machine, call: Invocation) -> Value:
     if key is None:
         return unknown()
     found: Value = call.owner.data.get(key, default)
+    if isinstance(found.data, dict | Instance):
+        machine.observer.picks(call.owner.data, found)
     return found
 
 
@@ -240,6 +243,8 @@ def item(machine: Machine, base: Value, items: dict[Any, Value], index: Value) -
     found = items[key]
     if isinstance(key, str) and isinstance(found.data, Class | Function | Partial):
         machine.observer.looks_up(key)
+    elif isinstance(found.data, dict | Instance):
+        machine.observer.picks(items, found)
     return found
 
 
