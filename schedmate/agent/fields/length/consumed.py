@@ -50,7 +50,8 @@ def with_unit(candidate: Candidate, unit: Unit | None) -> Candidate:
     """The candidate with what it counts, where that is said."""
     if unit is None:
         return candidate
-    return Counted(candidate.data, candidate.origin, candidate.score, candidate.note, unit)
+    fields = candidate.data, candidate.origin, candidate.score, candidate.note
+    return Counted(*fields, rule=candidate.rule, unit=unit)
 
 
 _TIMED: dict[str, Unit] = {"sp": SAMPLE, "tok": TOKEN}
@@ -69,7 +70,7 @@ def add_timed(
         return
     number, written = duration
     if written in _TIMED:
-        consumed.append(Counted(number, value.origin, score, None, _TIMED[written]))
+        consumed.append(Counted(number, value.origin, score, None, unit=_TIMED[written]))
     else:
         (epochs if written == "ep" else steps).append(Candidate(number, value.origin, score))
 
@@ -94,7 +95,7 @@ def from_settings(settings: list[Setting], consumed: list[Counted]) -> None:
             if kind == _THOUSANDS and origin is not None:
                 origin = replace(origin, computed=f"{setting.value.data:,} thousand samples")
             score = 74.0 + source_bonus(origin) - 0.12 * rank
-            consumed.append(Counted(whole(value), origin, score, None, unit))
+            consumed.append(Counted(whole(value), origin, score, None, unit=unit))
 
 
 def from_loop(loop: LoopEvent, consumed: list[Counted]) -> bool:
@@ -109,7 +110,7 @@ def from_loop(loop: LoopEvent, consumed: list[Counted]) -> bool:
         return False
     score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
     note = f"leaves at {loop.bound_text}"
-    consumed.append(Counted(whole(loop.bound.data), loop.bound.origin, score, note, unit))
+    consumed.append(Counted(whole(loop.bound.data), loop.bound.origin, score, note, unit=unit))
     return True
 
 
