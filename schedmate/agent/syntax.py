@@ -48,9 +48,14 @@ def parse(text: str) -> ast.Module:
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
-    if _LONG_WORD.search(text) and any(map(_is_long, ast.walk(tree))):
+    if has_long_word(text) and any(map(_is_long, ast.walk(tree))):
         raise TooMuchSource(f"a name of more than {MAX_NAME} characters")
     return tree
+
+
+def has_long_word(text: str) -> bool:
+    """Whether a source may have a name that is too long."""
+    return _LONG_WORD.search(text) is not None
 
 
 def _is_long(node: ast.AST) -> bool:

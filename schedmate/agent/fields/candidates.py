@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from schedmate.agent.interp import classes
@@ -278,28 +278,27 @@ def pattern(text: str) -> re.Pattern[str]:
     return re.compile(f"^{escaped}$")
 
 
-def matches(event: CallEvent, rule: dict[str, Any]) -> bool:
-    """Whether a rule of calls.yaml is about this call."""
-    return bool(pattern(rule["call"]).match(event.path))
+def matching(event: CallEvent, table: str) -> Sequence[dict[str, Any]]:
+    """The rules of one of calls.yaml's tables that are about this call, in its order."""
+    return _matching(event.path, table)
 
 
-def matching(event: CallEvent, table: str) -> Iterator[dict[str, Any]]:
-    """The rules of one of calls.yaml's tables that are about this call."""
+@lru_cache(16_384)
+def _matching(path: str, table: str) -> tuple[dict[str, Any], ...]:
     by_root = _by_root(table)
-    root = re.split(r"[.(]", event.path, maxsplit=1)[0]
-    for rule in by_root.get(root, by_root["*"]):
-        if matches(event, rule):
-            yield rule
+    root = re.split(r"[.(]", path, maxsplit=1)[0]
+    return tuple(
+        rule for rule in by_root.get(root, by_root["*"]) if pattern(rule["call"]).match(path)
+    )
 
 
 @cache
 def _by_root(table: str) -> dict[str, list[dict[str, Any]]]:
     """A table's rules by the first part of their paths, with those for any path among them."""
-    every: list[dict[str, Any]] = rules("calls")[table]
-    roots = {rule["call"].split(".", 1)[0] for rule in every} | {"*"}
+    roots = [(rule["call"].split(".", 1)[0], rule) for rule in rules("calls")[table]]
     return {
-        root: [rule for rule in every if rule["call"].split(".", 1)[0] in ("*", root)]
-        for root in roots
+        root: [rule for begins, rule in roots if begins == root or "*" in begins]
+        for root in {"*", *(begins for begins, _ in roots)}
     }
 
 

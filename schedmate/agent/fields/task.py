@@ -10,7 +10,7 @@ from typing import cast
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.trace import Trace
+from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 from schedmate.jobs import TaskType
 
@@ -230,9 +230,12 @@ def _vote_calls(
     for pattern, domain, _ in table:
         for name in _roots(pattern):
             domains_of[name].add(domain)
+    firsts: dict[str, CallEvent] = {}  # of the calls of each path
+    for event in trace.calls:
+        firsts.setdefault(event.path, event)
     for pattern, domain, weight in table:
         compiled = re.compile(str(pattern))
-        for event in trace.calls:
+        for event in firsts.values():
             if compiled.search(event.path):
                 amount = float(cast("float", weight)) * (1.0 if event.certain else 0.6)
                 origin = Origin("code", event.site.file, event.site.line)

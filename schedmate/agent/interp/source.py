@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from schedmate.agent.deferred import parse_later
 from schedmate.agent.interp.objects import Module
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import TooMuchSource, parse
 from schedmate.agent.values import Value
-from schedmate.paths import exists, is_dir, is_file, resolved
+from schedmate.paths import exists, is_dir, resolved
 
 T = TypeVar("T")
 
 MAX_SOURCE_BYTES = 2_000_000
 EAGER_BYTES = 1_200_000
+MAX_DEPTH = 60
+"""Parts of a path at most whose folders are looked at one by one."""
 MAX_REPAIRS = 60
 MAX_PARSED = 5_000_000
 """Characters parsed of one file together, while it is repaired."""
@@ -55,12 +59,13 @@ class Sources:
         self.root = root.resolve()
         self.repo = repo
         self.roots: list[Path] = []
+        self._resolved: dict[Path, Path] = {}
         for path in roots:
             self.add_root(path)
         self.modules: dict[Path, Module] = {}
         self.bytes_read = 0
-        self._found: dict[tuple[str, Path | None, tuple[str, ...]], Module | None] = {}
         self._listings: dict[Path, frozenset[str]] = {}
+        self._found: dict[tuple[str, Path | None, tuple[str, ...]], Module | None] = {}
 
     def add_root(self, path: Path) -> None:
         place = resolved(path)
@@ -70,11 +75,23 @@ class Sources:
 
     def inside(self, path: Path) -> bool:
         """Whether `path`, links resolved, lies in the repository."""
-        return resolved(path).is_relative_to(self.root)
+        return self._real(path).is_relative_to(self.root)
+
+    def _real(self, path: Path) -> Path:
+        """The path without links, worked out once for each folder: repositories do not change."""
+        found = self._resolved.get(path)
+        if found is None:
+            plain = ".." not in path.parts and 1 < len(path.parts) <= MAX_DEPTH
+            if plain and not os.path.islink(path):  # noqa: PTH114 - it raises nothing
+                found = self._real(path.parent) / path.name
+            else:
+                found = resolved(path)
+            self._resolved[path] = found
+        return found
 
     def relative(self, path: Path) -> str:
         """The repository-relative POSIX form of a path inside it."""
-        place = resolved(path)
+        place = self._real(path)
         if place.is_relative_to(self.root):
             return place.relative_to(self.root).as_posix()
         return place.name
@@ -118,29 +135,37 @@ class Sources:
     def _find(self, name: str, near: Path | None, extra: list[str]) -> Module | None:
         if not name or not re.fullmatch(r"[\w.]+", name) or name.endswith("."):
             return None
-        relative = Path(*name.split("."))
+        parts = [part for part in name.split(".") if part]
         bases = list(self.roots)
         for text in extra:
             path = Path(text)
             bases.extend([path] if path.is_absolute() else [root / path for root in self.roots])
         if near is not None and near not in bases:
             bases.append(near)
-        top = relative.parts[0]
-        bases = [base for base in bases if self._holds(base, top)]
+        bases = [base for base in bases if self._holds(base, parts[0])]
         for base in bases:
-            for candidate in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):
-                if is_file(candidate) and self.inside(candidate):
-                    return self.module(candidate, name)
+            found = self._file(base, parts)
+            if found is not None:
+                return self.module(found, name)
         for package, place in self.repo.package_dirs.items():
             if name == package or name.startswith(f"{package}."):
-                inner = self.root / place / Path(*name.removeprefix(package).strip(".").split("."))
-                for candidate in (inner.with_suffix(".py"), inner / "__init__.py"):
-                    if is_file(candidate) and self.inside(candidate):
-                        return self.module(candidate, name)
+                inner = [part for part in name.removeprefix(package).split(".") if part]
+                found = self._file(self.root / place, inner)
+                if found is not None:
+                    return self.module(found, name)
         for base in bases:
-            folder = base / relative
+            folder = base.joinpath(*parts)
             if is_dir(folder) and self.inside(folder) and _holds_python(folder):
                 return self.module(folder, name)
+        return None
+
+    def _file(self, base: Path, parts: list[str]) -> Path | None:
+        """The file of a module or package below a folder, None where none is in the repository."""
+        place = "/".join([str(base), *parts])
+        for text in (f"{place}.py", f"{place}/__init__.py"):
+            # most are not there, and paths are slow to make
+            if os.path.isfile(text) and self.inside(path := Path(text)):  # noqa: PTH113
+                return path
         return None
 
     def _holds(self, base: Path, top: str) -> bool:
@@ -154,13 +179,13 @@ class Sources:
 
     def module(self, path: Path, name: str) -> Module:
         """The module object of a file; one per file whatever it is imported as."""
-        resolved = path.resolve()
-        if resolved not in self.modules:
+        place = self._real(path)
+        if place not in self.modules:
             package = (
                 name if path.name == "__init__.py" or is_dir(path) else name.rpartition(".")[0]
             )
-            self.modules[resolved] = Module(name, resolved, self.relative(resolved), package)
-        return self.modules[resolved]
+            self.modules[place] = Module(name, place, self.relative(place), package)
+        return self.modules[place]
 
     def defined(self, kind: type[T]) -> Iterator[tuple[str, Value, T]]:
         """The values of a kind in the modules followed so far, with their names there."""
@@ -195,7 +220,8 @@ class Sources:
         self.bytes_read += len(raw)
         text = decode(raw)
         reader.parses(file, text)
-        return parse_tolerant(text, file, reader)
+        tree = parse_later(text, lambda function: _statements(function, file, reader))
+        return tree if tree is not None else parse_tolerant(text, file, reader)
 
 
 def decode(raw: bytes) -> str:
@@ -240,6 +266,14 @@ def parse_tolerant(text: str, file: str, reader: Reader) -> ast.Module | None:
     line_number = first_error.lineno if first_error else 1
     reader.warns(f"{file}:{line_number}: syntax error, the file is left out")
     return None
+
+
+def _statements(function: str, file: str, reader: Reader) -> list[ast.stmt]:
+    """The body of the one function of a source, without what is not valid in it."""
+    tree = parse_tolerant(function, file, reader)
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    return tree.body[0].body
 
 
 _STRING = re.compile(r"""'(?:\\.|[^'\\])*+(?:'|$)|"(?:\\.|[^"\\])*+(?:"|$)|#.*""")

@@ -14,8 +14,7 @@ from schedmate.agent.fields.candidates import (
     best,
     by_rule,
     is_number,
-    matches,
-    rules,
+    matching,
     source_bonus,
     unresolved,
 )
@@ -109,8 +108,8 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
 def _limit_unknown(trace: Trace) -> bool:
     """Whether a trainer is given a limit of steps that cannot be known, beside no epochs."""
     for event in trace.calls:
-        for rule in rules("calls")["length"]:
-            if not event.certain or "epochs" not in rule or not matches(event, rule):
+        for rule in matching(event, "length") if event.certain else ():
+            if "epochs" not in rule:
                 continue
             step = argument(event, rule.get("steps", []))
             if step is not None and not step.known and argument(event, rule["epochs"]) is None:
@@ -168,12 +167,11 @@ def _unresolved(event: CallEvent) -> bool:
 
     What other settings say is then about something else.
     """
-    for rule in rules("calls")["length"]:
-        if event.certain and matches(event, rule):
-            for name in ("steps", "epochs"):
-                text = unresolved(argument(event, rule.get(name, [])))
-                if text is not None and "${" in text:
-                    return True
+    for rule in matching(event, "length") if event.certain else ():
+        for name in ("steps", "epochs"):
+            text = unresolved(argument(event, rule.get(name, [])))
+            if text is not None and "${" in text:
+                return True
     return False
 
 

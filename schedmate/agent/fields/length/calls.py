@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate, argument, is_number, matches, rules
+from schedmate.agent.fields.candidates import Candidate, argument, is_number, matching, rules
 from schedmate.agent.fields.length.consumed import Counted, add_timed, with_unit
 from schedmate.agent.fields.length.counts import counted, positive
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -18,9 +18,7 @@ _RUNNER = re.compile(
 def from_call(
     event: CallEvent, epochs: list[Candidate], steps: list[Candidate], consumed: list[Counted]
 ) -> None:
-    for rule in rules("calls")["length"]:
-        if not matches(event, rule):
-            continue
+    for rule in matching(event, "length"):
         base = 95.0 if event.certain else 75.0
         if event.in_loop:
             base -= 35

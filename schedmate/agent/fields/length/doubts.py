@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 
 from schedmate.agent.fields import called
-from schedmate.agent.fields.candidates import Setting, matches, rules
+from schedmate.agent.fields.candidates import Setting, matching
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Unknown
@@ -30,9 +30,7 @@ def only_evaluates(trace: Trace, plan: LaunchPlan) -> bool:
     if any(_TRAINING.fullmatch(function) for function in trace.functions):
         return False
     return not any(loop.has_backward and loop.kind == "for" for loop in trace.loops) and not any(
-        called.makes_optimizer(event)
-        or any(matches(event, rule) for rule in rules("calls")["length"])
-        for event in trace.calls
+        called.makes_optimizer(event) or matching(event, "length") for event in trace.calls
     )
 
 

@@ -9,8 +9,7 @@ from schedmate.agent.fields.candidates import (
     Candidate,
     argument,
     by_rule,
-    matches,
-    rules,
+    matching,
     source_bonus,
     text_of,
 )
@@ -41,9 +40,7 @@ def from_calls(trace: Trace) -> list[Candidate]:
         if len(event.inside) > 1 or event.cls is not None:
             continue
         known = False
-        for rule in rules("calls")["model"]:
-            if not matches(event, rule):
-                continue
+        for rule in matching(event, "model"):
             known = True
             found = _named_by(event, rule)
             if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import cast
 
 from schedmate.agent.interp.evaluate.expressions import defaults, evaluate
 from schedmate.agent.interp.machine import Machine
@@ -122,15 +123,25 @@ def _announce(machine: Machine, node: ast.ClassDef, cls: Class, scope: Scope) ->
             return
 
 
+_YIELDS = frozenset((ast.Yield, ast.YieldFrom))
+_NO_YIELD = frozenset(
+    (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Name, ast.Constant, ast.alias)
+)
+"""Nodes with none inside, or with one that makes a generator of themselves."""
+
+
 def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
     """Whether calling the function gives a generator."""
     if isinstance(node, ast.Lambda):
         return False
-    pending: list[ast.AST] = list(node.body)
+    pending: list[object] = list(node.body)
     while pending:
         current = pending.pop()
-        if isinstance(current, ast.Yield | ast.YieldFrom):
+        kind = type(current)
+        if kind is list:
+            pending += cast("list[object]", current)
+        elif kind in _YIELDS:
             return True
-        if not isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            pending.extend(ast.iter_child_nodes(current))
+        elif isinstance(current, ast.AST) and kind not in _NO_YIELD:
+            pending += vars(current).values()
     return False

@@ -24,6 +24,7 @@ TRAINER_OPTIONS: list[str] = _DATA["trainer_options"]
 """Arguments of Lightning's trainer."""
 
 
+@lru_cache(16_384)
 def canonical(path: str) -> str:
     """One spelling for what can be imported under several names."""
     for old, new in _ALIASES:

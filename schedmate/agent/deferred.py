@@ -1,0 +1,157 @@
+"""Syntax trees whose functions are parsed when somebody looks into them.
+
+A run enters few of the functions of a large program, and making their nodes is half of what parsing
+takes. So the bodies are cut out before, and parsed one by one on first use. A file is cut only
+where that is sure to give the same tree: strings have to end on the side of a cut on which they
+begin, and brackets that a cut parts make what is left invalid, so that the whole file is parsed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsIndex
+
+from schedmate.agent.syntax import has_long_word, parse
+
+LARGE = 6_000
+"""Shortest source of which functions are parsed later [characters]."""
+MIN_BODY = 120
+"""Shortest body that is parsed later [characters]."""
+
+_FUNCTION = re.compile(
+    r"^([ \t]*+)(?:async[ \t]++)?def[ \t]++\w++[ \t]*+[(\[]"
+    r"(?:[^\n]*+\n){0,80}?[^\n]*?:[ \t]*+(?:#[^\n]*+)?\n"  # to a colon at the end of a line
+    r"((?:(?:\1[ \t]++[^\s#][^\n]*+|[ \t]*+(?:#[^\n]*+)?)\n)++)",
+    re.MULTILINE,
+)
+_STRINGS = re.compile(
+    r"""(?:[^"'#\\]++|\\[\s\S]|#[^\n]*+"""
+    r'''|"{3}(?:[^"\\]++|\\[\s\S]|"(?!""))*+"{3}|(?!"{3})"(?:[^"\\\n]++|\\[\s\S])*+"'''
+    r"""|'{3}(?:[^'\\]++|\\[\s\S]|'(?!''))*+'{3}|(?!'{3})'(?:[^'\\\n]++|\\[\s\S])*+')*+"""
+)
+_MAY_GO_ON = ('"""', "'''", "\\\n")
+"""Without these, no string goes from one line to the next."""
+
+Parse = Callable[[str], list[ast.stmt]]
+
+
+class Body(list[ast.stmt]):
+    """The statements of a function, parsed on first use."""
+
+    def __init__(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, read: Callable[[], list[ast.stmt]]
+    ) -> None:
+        super().__init__()
+        self._function = function
+        self._read: Callable[[], list[ast.stmt]] | None = read
+
+    def _filled(self) -> list[ast.stmt]:
+        if self._read is not None:
+            statements = self._read()
+            self._read = None
+            self.extend(statements)
+            self._function.body = statements  # whoever comes next need not come through here
+        return self._function.body
+
+    def __iter__(self) -> Iterator[ast.stmt]:
+        return iter(self._filled())
+
+    def __reversed__(self) -> Iterator[ast.stmt]:
+        return reversed(self._filled())
+
+    def __len__(self) -> int:
+        return len(self._filled())
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        return self._filled()[index]
+
+
+def parse_later(text: str, read: Parse) -> ast.Module | None:
+    """The tree of a large source, with functions whose bodies `read` parses on first use.
+
+    `read` gets a function of the source under another name, its body in the lines where it stands,
+    and gives the statements of the body. None where the source is small, cannot be cut, or is not
+    valid between the functions: then it is to be parsed as a whole.
+    """
+    text = text.replace("\r\n", "\n")
+    if len(text) < LARGE or "\r" in text or "\f" in text or has_long_word(text):
+        return None
+    if not text.endswith("\n"):
+        text += "\n"
+    cuts, rest = _cut(text)
+    if not cuts:
+        return None
+    try:
+        tree = parse(rest)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found = 0
+    for function in _functions(tree):
+        line = function.body[0].lineno
+        if line in cuts and _is_mark(function.body):
+            start, end = cuts[line]
+            kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
+            function.body = Body(function, _reader(read, text, start, end, line, kind))
+            found += 1
+    return tree if found == len(cuts) else None
+
+
+def _reader(
+    read: Parse, text: str, start: int, end: int, line: int, kind: str
+) -> Callable[[], list[ast.stmt]]:
+    above = "\n" * (line - 2)
+    return lambda: read(f"{above}{kind} _():\n{text[start:end]}")
+
+
+def _cut(text: str) -> tuple[dict[int, tuple[int, int]], str]:
+    """Where the bodies stand, by the line they begin in, and the source with `...` for each."""
+    cuts: dict[int, tuple[int, int]] = {}
+    parts: list[str] = []
+    done, line = 0, 1
+    for match in _FUNCTION.finditer(text):
+        start, end = match.span(2)
+        if end - start < MIN_BODY or not _is_whole(text, start, end):
+            continue
+        if not _is_whole(text, done, start):
+            return {}, text
+        line += text.count("\n", done, start)
+        cuts[line] = start, end
+        lines = text.count("\n", start, end)
+        parts += (text[done:start], match[1], " ...", "\n" * lines)
+        done, line = end, line + lines
+    parts.append(text[done:])
+    return cuts, "".join(parts)
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Whether strings and lines that begin in a part of a source end there."""
+    if all(text.find(mark, start, end) < 0 for mark in _MAY_GO_ON):
+        return True
+    if text[start:end].rstrip().endswith("\\"):
+        return False
+    return _STRINGS.fullmatch(text, start, end) is not None
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions of a module, without those inside functions that are left to be read."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(node, name, None)
+            if type(below) is list:
+                pending += below
+
+
+def _is_mark(body: list[ast.stmt]) -> bool:
+    first = body[0]
+    return (
+        len(body) == 1
+        and isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and first.value.value is Ellipsis
+    )
