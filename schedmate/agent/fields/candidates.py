@@ -242,15 +242,7 @@ def _collect(
 
 def named(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]]:
     """Settings whose name is one of `names`, with the rank of the name."""
-    single: dict[str, int] = {}
-    double: dict[tuple[str, str], int] = {}
-    for place, name in enumerate(names):
-        head, _, tail = name.rpartition(".")
-        if head:
-            double.setdefault((normal(head), normal(tail)), place)
-        else:
-            single.setdefault(normal(name), place)
-    tails = {tail for _, tail in double}
+    single, double, tails = _ranks(tuple(names))
     out = []
     for setting in settings:
         rank: int | None = single.get(setting.key)
@@ -261,6 +253,22 @@ def named(settings: list[Setting], names: list[str]) -> list[tuple[int, Setting]
         if rank is not None:
             out.append((rank, setting))
     return out
+
+
+@lru_cache(1024)
+def _ranks(
+    names: tuple[str, ...],
+) -> tuple[dict[str, int], dict[tuple[str, str], int], frozenset[str]]:
+    """The ranks of plain names and of dotted ones, and what dotted ones end with."""
+    single: dict[str, int] = {}
+    double: dict[tuple[str, str], int] = {}
+    for place, name in enumerate(names):
+        head, _, tail = name.rpartition(".")
+        if head:
+            double.setdefault((normal(head), normal(tail)), place)
+        else:
+            single.setdefault(normal(name), place)
+    return single, double, frozenset(tail for _, tail in double)
 
 
 def source_bonus(origin: Origin | None) -> float:

@@ -88,11 +88,11 @@ class Sources:
         base = self._root.resolve()
         for parent in self.directories:
             try:
-                found = (parent / path).resolve()
-                if (is_dir(found) if directory else is_file(found)) and (
-                    found.is_relative_to(base)
-                ):
-                    return found
+                place = parent / path
+                if is_dir(place) if directory else is_file(place):
+                    found = place.resolve()
+                    if found.is_relative_to(base):
+                        return found
             except (OSError, RuntimeError, ValueError):
                 continue
         return None

@@ -26,11 +26,21 @@ def trains(body: Sequence[ast.stmt], simulated: bool = False) -> bool:
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call):
-                owner, _, name = ast.unparse(node.func).rpartition(".")
-                other = name == "step" and not simulated and _OTHER_STEP.search(owner)
-                if (_TRAINING_STEP.search(name) and not other) or _runs_session(node.func):
+                name = _name(node.func)
+                if _runs_session(node.func):
                     return True
+                if _TRAINING_STEP.search(name):
+                    owner = ast.unparse(node.func).rpartition(".")[0]
+                    if simulated or name != "step" or not _OTHER_STEP.search(owner):
+                        return True
     return False
+
+
+def _name(func: ast.expr) -> str:
+    """The last part of what is called, as it is written."""
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else ast.unparse(func).rpartition(".")[2]
 
 
 def _runs_session(func: ast.expr) -> bool:
