@@ -520,7 +520,7 @@ class LucidInOrder(Lucid):
     def rank(self, job: Job, now: float) -> Rank:
         return job.started if job.allocation else super().rank(job, now)
 
-    def _partner(
+    def find_partner(
         self, view: View, job: Job, use: Profile, capacity: int, bound: Bound
     ) -> Job | None:
         needed, best = job.gpus * predicted_s(job) / self.patience, None

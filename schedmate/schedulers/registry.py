@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +38,43 @@ BUNDLED = {
     "spot+schedmate": "schedmate.schedulers.adapters.spot:SpotWithSchedMate",
     "sjf+schedmate": "schedmate.schedulers.adapters.sjf:SjfWithSchedMate",
 }
+
+
+class PolicySpec(NamedTuple):
+    """A policy as it is asked for: its name, and settings by theirs, none of them checked."""
+
+    name: str
+    settings: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> PolicySpec:
+        """Of `sjf`, `tiresias:threshold_gpu_s=7200` or `module:Class:a=1;b=2`.
+
+        Settings come after a colon each, or after one with semicolons between them.
+        """
+        parts = text.split(":")
+        settings = [one for part in parts if "=" in part for one in part.split(";")]
+        pairs = (one.partition("=") for one in settings)
+        return cls(
+            ":".join(part for part in parts if "=" not in part),
+            {key: value for key, _, value in pairs},
+        )
+
+    def with_defaults(self, further: Mapping[str, str]) -> PolicySpec:
+        """The same with further settings, as far as the policy has them and they are not given.
+
+        Raises `UsageError` for an unknown name.
+        """
+        known = {one.name for one in parameters(policy_class(self.name))}
+        more = {
+            key: value
+            for key, value in further.items()
+            if key in known and key not in self.settings
+        }
+        return self._replace(settings={**self.settings, **more})
+
+    def __str__(self) -> str:
+        return ":".join([self.name, *(f"{key}={value}" for key, value in self.settings.items())])
 
 
 class Parameter(NamedTuple):
@@ -119,20 +156,16 @@ def parameters(policy: type[Policy]) -> list[Parameter]:
     return found
 
 
-def make(text: str) -> Policy:
-    """A policy from `sjf` or `tiresias:threshold_gpu_s=7200`, its settings after a colon or comma.
-
-    Raises `UsageError` for an unknown name or setting.
-    """
-    name, settings = _split(text)
+def make(asked: str | PolicySpec) -> Policy:
+    """The policy that is asked for. Raises `UsageError` for an unknown name or setting."""
+    name, settings = asked if isinstance(asked, PolicySpec) else PolicySpec.parse(asked)
     found = policy_class(name)
     known = {one.name: one for one in parameters(found)}
     values: dict[str, Any] = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
+    for key, value in settings.items():
         if key not in known or not value:
             raise UsageError(
-                f"policy {name!r} has no setting {setting!r}; it has "
+                f"policy {name!r} has no setting {f'{key}={value}'!r}; it has "
                 f"{', '.join(f'{one.name}={one.default}' for one in known.values()) or 'none'}"
                 f"{did_you_mean(key, known) or '.'}"
             )
@@ -151,35 +184,12 @@ def make(text: str) -> Policy:
         if name in BUNDLED or ends_the_program(error):
             raise
         what = f"{type(error).__name__}: {error}"
-        raise UsageError(f"policy {name!r} cannot be made of {text!r} ({what}).") from error
+        raise UsageError(f"policy {name!r} cannot be made of {str(asked)!r} ({what}).") from error
 
 
 def has_setting(text: str, key: str) -> bool:
     """Whether the policy called `text` has a setting of that name. Raises `UsageError`."""
-    return any(one.name == key for one in parameters(policy_class(_split(text)[0])))
-
-
-def with_defaults(text: str, settings_of: Callable[[str], Mapping[str, str]]) -> str:
-    """The same policy with further settings, as far as it has them and says nothing else.
-
-    `settings_of` gives them for the policy's name. Raises `UsageError` for an unknown name.
-    """
-    name, given = _split(text)
-    known = {one.name for one in parameters(policy_class(name))}
-    said = {setting.partition("=")[0] for setting in given}
-    further = [
-        f"{key}={value}"
-        for key, value in settings_of(name).items()
-        if key in known and key not in said
-    ]
-    return ":".join([text, *further])
-
-
-def _split(text: str) -> tuple[str, list[str]]:
-    parts = text.split(":")
-    settings = [part for part in parts if "=" in part]
-    name = ":".join(part for part in parts if "=" not in part)
-    return name, [one for part in settings for one in part.split(";")]
+    return any(one.name == key for one in parameters(policy_class(PolicySpec.parse(text).name)))
 
 
 def _parse(policy: str, parameter: Parameter, value: str) -> Any:

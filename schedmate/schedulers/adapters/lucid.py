@@ -73,19 +73,19 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
             return None
         return Profile(forecast.gpu_util, 0.0, forecast.gpu_mem_mb or self.gpu_memory_mb)
 
-    def _unprofiled(self, job: Job) -> bool:
-        return super()._unprofiled(job) and self.use_of(job) is None
+    def is_unprofiled(self, job: Job) -> bool:
+        return super().is_unprofiled(job) and self.use_of(job) is None
 
-    def _run(self, view: View, job: Job, bound: Bound) -> list[Decision]:
+    def start(self, view: View, job: Job, bound: Bound) -> list[Decision]:
         if self.spread and (allocation := view.space.place(job)):
             return [Start(job, allocation)]
-        return super()._run(view, job, bound)
+        return super().start(view, job, bound)
 
-    def _partner(
+    def find_partner(
         self, view: View, job: Job, use: Profile, capacity: int, bound: Bound
     ) -> Job | None:
         if not self.affine:
-            return super()._partner(view, job, use, capacity, bound)
+            return super().find_partner(view, job, use, capacity, bound)
         needed, now = predicted_s(job) / self.patience, view.now
         best: tuple[float, float, Job] | None = None
         for score in range(capacity - self.scorer.score(use) + 1):

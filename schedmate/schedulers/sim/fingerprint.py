@@ -46,8 +46,8 @@ def of_workload(workload: Workload) -> str:
 
 def of_run(workload: str, plan: Plan, policy: str) -> str:
     """A digest of one run: of its trace, given as such, its settings, and the code it runs."""
-    named = [*plan.parameters.settings_of(policy.partition(":")[0]).values()]
-    named += [part.partition("=")[2] for part in policy.split(":")[1:]]
+    asked = registry.PolicySpec.parse(policy)
+    named = [*plan.parameters.settings_of(asked.name).values(), *asked.settings.values()]
     files = [Path(one) for one in named if one and "\0" not in one and Path(one).is_file()]
     parts = (workload, policy, _fields(plan), [(str(one), one.read_bytes()) for one in files])
     return _digest((parts, of_package(), _code(policy))).hex()[:16]

@@ -175,12 +175,13 @@ def run_policy(
     progress: Callable[[int], None] | None = None,
 ) -> Run:
     """Simulate one policy; with `plan.check`, prove that the run could have happened."""
-    settings = registry.with_defaults(policy, plan.parameters.settings_of)
-    name = policy.partition(":")[0]
+    asked = registry.PolicySpec.parse(policy)
+    name = asked.name
+    asked = asked.with_defaults(plan.parameters.settings_of(name))
     told = "oracle" if name in plan.parameters.oracles else plan.estimator
     estimator = make_estimator(told, workload, plan.seed)
     began = time.process_time()
-    made = registry.make(settings)
+    made = registry.make(asked)
     own: TablePhysics | ChangingUse | None = None
     if workload.tables is not None:
         if plan.phases is not None:
@@ -226,7 +227,7 @@ def run_policy(
         "policy": policy,
         "trace": workload.name,
         "origin": workload.origin,
-        "settings": settings,
+        "settings": str(asked),
         "estimator": told,
         "oracle": (estimator is not None and estimator.oracle) or getattr(own, "published", False),
         "mode": plan.parameters.name,

@@ -224,10 +224,8 @@ def test_ctrl_c_leaves_no_half_written_report(tmp_path: Path) -> None:
 
 def test_two_batches_do_not_share_a_ledger(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger", "a"):
-        start = time.monotonic()
         with pytest.raises(LedgerError, match="another triage is using it"):
             Ledger(tmp_path / "ledger", "b")
-        assert time.monotonic() > start
     with Ledger(tmp_path / "ledger", "b"):
         pass
 

@@ -140,7 +140,7 @@ class Lucid(Policy):
 
         def accept(job: Job) -> bool:
             nonlocal burst
-            profiles = self._unprofiled(job)
+            profiles = self.is_unprofiled(job)
             if profiles and burst is None:
                 burst = profiler.is_burst(view, self.burst, self.profile_limit_s)
             if profiles and burst and self._unless_burst(job):
@@ -155,7 +155,7 @@ class Lucid(Policy):
             if profiles:
                 found = self._profile(view, job, bool(burst))
             else:
-                found = self._run(view, job, bound)
+                found = self.start(view, job, bound)
             if found:
                 decisions.extend(found)
                 if self.pair_waiting and self.packs and not profiles:
@@ -169,7 +169,7 @@ class Lucid(Policy):
         def hopeless(job: Job) -> bool:
             # It has to have GPUs of its own, and there are none for it.
             alone = full(job) and (not self.packs or self.use_of(job) is None)
-            return alone and not self._unprofiled(job)
+            return alone and not self.is_unprofiled(job)
 
         view.pending.walk(accept, hopeless if self.backfill else None)
         return decisions
@@ -178,7 +178,7 @@ class Lucid(Policy):
         if job.allocation:
             # Partners are looked for among the longest first.
             return -ends_s(job) if self.remaining else -job.gpus * predicted_s(job)
-        if self._unprofiled(job) and not self._unless_burst(job):
+        if self.is_unprofiled(job) and not self._unless_burst(job):
             return (0.0, job.gpus if self.space_aware else 0.0, job.submit_time)
         return (1.0 - job.priority, job.gpus * predicted_s(job), job.submit_time)
 
@@ -191,7 +191,7 @@ class Lucid(Policy):
             alone = job.partner is None and len(job.allocation) == 1 and job.share == 1.0
             return (job.vc, job.gpu_type, job.gpus, score) if alone else None
         stage = RUN
-        if self._unprofiled(job):
+        if self.is_unprofiled(job):
             stage = UNLESS_BURST if self._unless_burst(job) else PROFILING
         return (stage, super().lane(job), score)
 
@@ -199,7 +199,7 @@ class Lucid(Policy):
         """What the job uses; None: not known."""
         return job.profile
 
-    def _unprofiled(self, job: Job) -> bool:
+    def is_unprofiled(self, job: Job) -> bool:
         # A job that has run was observed while it did.
         return not job.profiled and not job.service_s and job.gpus <= self.profile_gpus
 
@@ -217,7 +217,7 @@ class Lucid(Policy):
             limit = max(limit, self.cold_start_s)
         return [Profile(job, allocation, limit)]
 
-    def _run(self, view: View, job: Job, bound: Bound) -> list[Decision]:
+    def start(self, view: View, job: Job, bound: Bound) -> list[Decision]:
         """Share if there is a job to share with, else run alone (Algorithm 2)."""
         use = self.use_of(job) if self.packs and self._may_share(job) else None
         if use is not None and (partner := self._joined(view, job, use, bound)):
@@ -241,15 +241,19 @@ class Lucid(Policy):
 
     def _joined(self, view: View, job: Job, use: Use, bound: Bound) -> Job | None:
         """The running job to share GPUs with; how much sharing there is, is asked only then."""
-        found = self._partner(view, job, use, self.capacity, bound)
+        found = self.find_partner(view, job, use, self.capacity, bound)
         if found is None:
             return None
         capacity = sharing_capacity(view, job, bound, self.rules)
         return (
-            found if capacity == self.capacity else self._partner(view, job, use, capacity, bound)
+            found
+            if capacity == self.capacity
+            else self.find_partner(view, job, use, capacity, bound)
         )
 
-    def _partner(self, view: View, job: Job, use: Use, capacity: int, bound: Bound) -> Job | None:
+    def find_partner(
+        self, view: View, job: Job, use: Use, capacity: int, bound: Bound
+    ) -> Job | None:
         return running_partner(view, job, use, capacity, bound, self.rules)
 
     def _behind(
