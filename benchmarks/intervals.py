@@ -208,6 +208,7 @@ def main() -> None:
     record(
         options.name + suffix,
         table,
+        working=options.half != "second",
         half=options.half,
         seed="none: nothing is drawn",
         agree=f"the longest of the past runs took at most {AGREEING} times the shortest",

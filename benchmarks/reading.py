@@ -274,7 +274,7 @@ def main() -> None:
         if refused:
             record(f"{name}_refused", refused, **meta)
         if cases and options.llm_base_url:
-            record(f"{name}_cases", cases, **meta)
+            record(f"{name}_cases", cases, working=True, **meta)
         if options.intensity:
             loads = [int(one) for one in options.intensity.split(",")]
             record(
