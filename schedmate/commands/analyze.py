@@ -236,7 +236,7 @@ def _one(
     spec: JobSpec, mate: SchedMate, output: Path | None, record: bool, as_json: bool, plain: bool
 ) -> bool:
     """Analyse one job and print it; gives whether the estimate abstained."""
-    from schedmate.render import show
+    from schedmate.render.analysis import show
     from schedmate.terminal import clean, say
     from schedmate.terminal.screen import Screen
 

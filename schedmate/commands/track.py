@@ -91,8 +91,8 @@ def track(
     against the others and kept.
     """
     from schedmate.logparse.progress.ratio import throughput_ratio
-    from schedmate.logparse.progress.render import comparison, show
     from schedmate.logparse.reading.log import is_directory
+    from schedmate.render.progress import comparison, show
     from schedmate.settings import load_settings
     from schedmate.terminal.screen import Screen
 
@@ -201,8 +201,8 @@ def _follow(
     screen: Screen,
 ) -> None:
     """Answer anew whenever the log has grown, until the process is stopped."""
-    from schedmate.logparse.progress.render import headline
     from schedmate.logparse.reading import LogError, follow
+    from schedmate.render.progress import headline
 
     said: tuple[str, ...] = ()
     due, grown = 0.0, True

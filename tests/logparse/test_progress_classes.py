@@ -11,7 +11,7 @@ import pytest
 
 from schedmate.data import load
 from schedmate.jobs import Progress
-from schedmate.logparse.progress.render import headline
+from schedmate.render.progress import headline
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile
 from schedmate.logparse.reading.storage import Memory
