@@ -38,6 +38,21 @@ class Reader(Protocol):
         """A file of source code is read."""
 
 
+class _Once:
+    """Hears of the first thing only that is wrong with a file, which is parsed in parts."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader | None = reader
+
+    def warns(self, message: str) -> None:
+        if self._reader is not None:
+            self._reader.warns(message)
+            self._reader = None
+
+    def parses(self, file: str, text: str) -> None:
+        """Its parts are not files."""
+
+
 class Sources:
     """Modules below a repository root, parsed once each.
 
@@ -220,7 +235,8 @@ class Sources:
         self.bytes_read += len(raw)
         text = decode(raw)
         reader.parses(file, text)
-        tree = parse_later(text, lambda function: _statements(function, file, reader))
+        once = _Once(reader)
+        tree = parse_later(text, lambda function: _statements(function, file, once))
         return tree if tree is not None else parse_tolerant(text, file, reader)
 
 
