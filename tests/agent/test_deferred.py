@@ -123,7 +123,8 @@ def test_a_large_program_says_the_same_and_what_is_not_valid_is_left_out(tmp_pat
     unused = "".join(f"def unused{n}():\n{LONG}    return {n}\n\n\n" for n in range(60))
     (tmp_path / "train.py").write_text(
         "import argparse\nimport torch\nfrom torchvision.models import resnet50\n\n\n"
-        f"{unused}def other():\n{LONG}    print 'one more'\n\n\ndef never():\n{LONG}    print 'an old form that is never reached'\n\n\n"
+        f"{unused}def other():\n{LONG}    print 'one more'\n\n\n"
+        f"def never():\n{LONG}    print 'an old form that is never reached'\n\n\n"
         f"def main():\n{LONG}    print 'an old form'\n"
         "    parser = argparse.ArgumentParser()\n"
         "    parser.add_argument('--epochs', type=int, default=7)\n"
