@@ -11,10 +11,10 @@ import pytest
 
 from schedmate.data import load
 from schedmate.jobs import Progress
-from schedmate.render.progress import headline
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile
 from schedmate.logparse.reading.storage import Memory
+from schedmate.render.progress import headline
 
 
 def progress_of(lines: list[str]) -> Progress:
