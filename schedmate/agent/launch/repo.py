@@ -61,11 +61,11 @@ class Repo:
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a regular file that does not lie outside through a link."""
-        return self._inside(path) and is_file(self.root / path)
+        return is_file(self.root / path) and self._inside(path)
 
     def is_dir(self, path: str) -> bool:
         """Whether the path is a directory in the repository."""
-        return self._inside(path) and is_dir(self.root / path)
+        return is_dir(self.root / path) and self._inside(path)
 
     def _inside(self, path: str) -> bool:
         try:

@@ -49,6 +49,7 @@ class Sources:
         self.directories = list(directories)
         self.warnings: list[str] = []
         self._root = root
+        self._base = root.resolve()
         self._stored: dict[str, tuple[Value, str | None]] = {}
         for name, tree in structured.items():
             path, _, package = name.partition("@")
@@ -85,13 +86,12 @@ class Sources:
         return did_you_mean(name, sorted(beside))
 
     def _below(self, path: str, *, directory: bool) -> Path | None:
-        base = self._root.resolve()
         for parent in self.directories:
             try:
                 place = parent / path
                 if is_dir(place) if directory else is_file(place):
                     found = place.resolve()
-                    if found.is_relative_to(base):
+                    if found.is_relative_to(self._base):
                         return found
             except (OSError, RuntimeError, ValueError):
                 continue
