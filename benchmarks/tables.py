@@ -22,7 +22,7 @@ from _record import RESULTS, show, write
 ROOT = RESULTS.parent.parent
 WORKING = re.compile(r"_(cases|wrong|development|first_half)(_|$)")
 """Names of what is for who works on the thing measured."""
-READERS = ("*.md", "schedmate/*.py", "benchmarks/*.py", "tests/*.py")
+READERS = ("*.md", "schedmate/*.py", "benchmarks/*.py", ":(exclude)tests")
 """Files of which those that are not results may refer to results."""
 REWRITTEN = "its commit is not in this history: the branch was rewritten when it was merged"
 
