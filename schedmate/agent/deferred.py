@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsIndex
 
-from schedmate.agent.syntax import has_long_word, parse
+from schedmate.agent.syntax import TooMuchSource, check, has_long_word, parse
 
 LARGE = 6_000
 """Shortest source of which functions are parsed later [characters]."""
@@ -22,7 +22,7 @@ MIN_BODY = 120
 
 _FUNCTION = re.compile(
     r"^([ \t]*+)(?:async[ \t]++)?def[ \t]++\w++[ \t]*+[(\[]"
-    r"(?:[^\n]*+\n){0,80}?[^\n]*?:[ \t]*+(?:#[^\n]*+)?\n"  # to a colon at the end of a line
+    r"(?:[^\n]{0,400}+\n){0,80}?[^\n]{0,400}?:[ \t]*+(?:#[^\n]*+)?\n"  # to a colon at its end
     r"((?:(?:\1[ \t]++[^\s#][^\n]*+|[ \t]*+(?:#[^\n]*+)?)\n)++)",
     re.MULTILINE,
 )
@@ -77,6 +77,10 @@ def parse_later(text: str, read: Parse) -> ast.Module | None:
     """
     text = text.replace("\r\n", "\n")
     if len(text) < LARGE or "\r" in text or "\f" in text or has_long_word(text):
+        return None
+    try:
+        check(text)
+    except TooMuchSource:
         return None
     if not text.endswith("\n"):
         text += "\n"

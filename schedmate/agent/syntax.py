@@ -32,7 +32,8 @@ def marks(text: str) -> int:
     return len(text.split()) + sum(map(text.count, _PUNCTUATION))
 
 
-def _check(text: str) -> None:
+def check(text: str) -> None:
+    """Raises `TooMuchSource` for what is not to be parsed."""
     if text.count("{") > MAX_BRACES or (len(text) > MAX_MARKS and marks(text) > MAX_MARKS):
         raise TooMuchSource("too much data for source code")
 
@@ -44,7 +45,7 @@ def parse(text: str) -> ast.Module:
     at once make it fail (https://github.com/python/cpython/issues/106905). Raises what `ast.parse`
     raises, and `TooMuchSource`.
     """
-    _check(text)
+    check(text)
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
@@ -66,7 +67,7 @@ def _is_long(node: ast.AST) -> bool:
 
 def parse_expression(text: str) -> ast.expr:
     """The expression that `text` is; like `parse`."""
-    _check(text)
+    check(text)
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text.strip(), mode="eval").body

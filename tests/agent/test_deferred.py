@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,18 @@ def test_a_large_program_says_the_same_and_what_is_not_valid_is_left_out(tmp_pat
     assert found.metadata.get("model_config.model_name") == "resnet50"
     old = [text for text in found.warnings if "not valid Python" in text]
     assert [text.split(": ")[0] for text in old] == [f"train.py:{line}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(\n" * 60_000,
+        "def f(\n" * 80 + ":" + " " * 1_000_000,
+        "def f(\n" * 80 + ": " * 90_000,
+        f"def f():\n{LONG}" * 500 + '"' * 99_999,
+    ],
+)
+def test_text_that_is_hard_to_cut_is_no_trap(text: str) -> None:
+    began = time.process_time()
+    parse_later(text, statements)
+    assert time.process_time() - began < 60  # quadratic time would take hours
