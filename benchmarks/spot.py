@@ -252,7 +252,7 @@ def openb(folder: Path) -> None:
         for one in read_nodes(folder)
     ]
     found: dict[str, list[Result]] = {}
-    for share in (8, 6, 4):
+    for share in (160, 120, 80):
         # Every n-th node, so that GPU types stay; pods that fit none of them are left out.
         kept = tuple(nodes[::share])
         workload = fitting(whole, kept)

@@ -13,10 +13,24 @@ class Shares:
     def __init__(self) -> None:
         self.used: dict[tuple[int, int], float] = {}
         """(node, bit of the GPU) -> part in use, of those that are cut up."""
+        self.promised: dict[int, int] = {}
+        """By node: GPUs that go to somebody else when who shares them has left."""
 
     def fits(self, job: Job, gpu: tuple[int, int]) -> bool:
         """Whether a GPU that is cut up has room for the job."""
+        if self.promised and self.promised.get(gpu[0], 0) & gpu[1]:
+            return False
         return self.used[gpu] + job.share <= 1.0 + _EPSILON
+
+    def promise(self, node: int, mask: int) -> None:
+        """Nobody joins those who share these GPUs any more."""
+        self.promised[node] = self.promised.get(node, 0) | mask
+
+    def end_promise(self, node: int, mask: int) -> None:
+        """They may be shared again."""
+        left = self.promised.pop(node, 0) & ~mask
+        if left:
+            self.promised[node] = left
 
     def take(self, job: Job, gpu: tuple[int, int]) -> None:
         """The job holds its part of the GPU."""

@@ -197,13 +197,13 @@ class FragmentationSpace(Space):
 
     def _look(self, node: int) -> None:
         free, used = self.free[node], self._shares.used
-        closed = self.closed(node)
+        closed, promised = self.closed(node), self._shares.promised.get(node, 0)
         row = self._left[node]
         for gpu in range(self.cluster.nodes[node].gpus):
             bit = 1 << gpu
             row[gpu] = 1.0 if free & bit else 0.0
             if not closed and (part := used.get((node, bit))) is not None:
-                row[gpu] = round(1.0 - part, 9)
+                row[gpu] = 0.0 if promised & bit else round(1.0 - part, 9)
         self._idle_cpus[node] = self.spare(node)[0]
 
     def _costs(self, job: Job, nodes: int) -> _Known:

@@ -60,6 +60,10 @@ class Free:
             self._sites = Sites(self.cluster.nodes)
         return self._sites
 
+    def part_used(self, node: int, gpu: int) -> float:
+        """What fractional jobs hold of a GPU, given by its bit: 0 to 1."""
+        return self._shares.used.get((node, gpu), 0.0)
+
     def whole(self, job: Job) -> int:
         """How many nodes are free as a whole, of those that the job may use."""
         return sum(pool.whole() for pool in self._pools.open_to(job.vc, job.gpu_type, ""))
@@ -163,11 +167,13 @@ class Free:
             free = self.free[node] & mask
             self._take(((node, free),))
             self._apart.claim(node, mask, free)
+            self._shares.promise(node, mask)
         self._some_apart = True
 
     def _end_claim(self, allocation: Allocation) -> None:
         for node, mask in allocation:
             self._release(node, self._apart.end_claim(node, mask))
+            self._shares.end_promise(node, mask)
         self._some_apart = bool(self._apart)
 
     def lent(self, node: int) -> int:

@@ -438,3 +438,21 @@ def test_settings_of_switches_that_do_not_exist_are_refused() -> None:
         Spanning.parse("slower=2")
     with pytest.raises(UsageError, match="communication from 0 to 1"):
         Spanning.parse("communication=2")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_parts_of_gpus_are_shared_and_taken_back(seed: int) -> None:
+    """Fractions of both classes on few GPUs: nobody joins a GPU that is promised to another."""
+    rng = random.Random(seed)
+    rows = [(20.0 * n, rng.uniform(50, 4000), 1) for n in range(150)]
+    workload = Workload.of(rows)
+    for job in workload.jobs:
+        job.share = rng.choice((0.2, 0.3, 0.6, 1.0))
+        job.cpus = rng.choice((0.0, 2.0, 6.0))
+        job.terms = Terms(low=rng.random() < 0.6, checkpoint_s=300.0)
+    cluster = Cluster(tuple(Node(f"n{n}", 2, cpus=12) for n in range(3)))
+    for policy in (Spot(), Spot(victims="random"), Spot(protect=True)):
+        simulation = Simulation(workload, policy, cluster, seed=seed)
+        outcome = simulation.run()
+        audit(workload, simulation.cluster, outcome)
+        assert sum(job.evictions for job in workload.jobs) > 0

@@ -158,8 +158,8 @@ class Builder:
             column.append(code)
         for bits, flag in zip(self._flags.values(), flags, strict=True):
             bits.append(flag)
-        for column, time_s in zip(self._times.values(), (age, left), strict=True):
-            column.append(time_s)
+        for times, time_s in zip(self._times.values(), (age, left), strict=True):
+            times.append(time_s)
 
     def build(self, origin: str = "unstated", notes: Iterable[str] = ()) -> FleetSnapshot:
         """The snapshot, once it is proved to be possible: nothing holds more than there is."""

@@ -166,6 +166,8 @@ class _Call:
 
     def _start(self, job: Job, allocation: Allocation, *, low: bool) -> None:
         self._ranking.placed(allocation, low=low)
+        if self._victims is not None and job.share != 1.0:
+            self._victims.forget(allocation[0][0])
         self._decisions.append(Start(job, allocation))
 
     def _search(self) -> Victims:

@@ -18,6 +18,7 @@ from schedmate.schedulers.policy import View
 from schedmate.schedulers.pools import bits, lowest
 
 _EPSILON = 1e-9
+_SHARE_EPSILON = 1e-6
 _FULLER = 1e15
 """What a GPU of more room counts, beside which no cost of an eviction does."""
 
@@ -160,7 +161,10 @@ class Victims:
             elif self._may_go(job):
                 found.append(Unit(self._cost(job), _mask(job, node), [job]))
         for mask, jobs in shared.items():
-            if all(map(self._may_go, jobs)):
+            # Whoever joined them in this very call is not among them yet.
+            theirs = sum(job.share for job in jobs)
+            joined = self._view.space.part_used(node, mask) > theirs + _SHARE_EPSILON
+            if not joined and all(map(self._may_go, jobs)):
                 found.append(Unit(sum(map(self._cost, jobs)), mask, jobs))
         return found
 
@@ -173,6 +177,10 @@ class Victims:
             and job.index not in self._stopped
             and not self._view.space.borrows(job.allocation)
         )
+
+    def forget(self, node: int) -> None:
+        """Look at the node anew: a job was put there."""
+        self._units.pop(node, None)
 
     def _leaves(self, job: Job) -> None:
         if job.share == 1.0:
