@@ -39,7 +39,7 @@ from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import ORIGIN, synthesize
 
 Floats = NDArray[np.float64]
-NODES, SEEDS = 3_000, (1, 2, 3, 4, 5, 6)
+NODES, SEEDS = 3_000, tuple(range(1, 13))
 MEDIAN_S, SIGMA, ERROR = 6 * 3600.0, 1.6, 1.0
 TOLD = ("nothing", "the truth", "run times wrong by e^(+-1)", "the median for all")
 BUDGETS = (None, 500)
