@@ -48,7 +48,7 @@ class RayTasks(Generic[T, R, S]):
 
         self._mine = not ray.is_initialized()
         if self._mine:
-            options = {"include_dashboard": False} if address == "local" else {}
+            options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
             ray_clusters.connect(address, **options)
         self.most = MOST if most is None else most
         self.size = self.retries = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
