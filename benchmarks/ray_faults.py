@@ -85,7 +85,7 @@ def run(handler: bool) -> list[dict[str, Any]]:
             spec = JobSpec(repo=str(folder), command=command, launch=LaunchConfig(gpus=1))
             request = Request(spec=spec, gpus=1)
             ray.get(queue.submit.remote(uuid4().hex, request.model_dump_json()))
-        began, hit = time.time(), {}
+        began, hit = time.time(), dict[str, Any]()
         with Store(folder / "state" / "queue.db") as store:
             while time.time() - began < LONGEST_S:
                 jobs = [store.job(number) for number in range(1, JOBS + 1)]
@@ -106,22 +106,22 @@ def run(handler: bool) -> list[dict[str, Any]]:
                     os.kill(_parent(_parent(pid)), 9)
                 elif victims and "node" not in hit:
                     hit["node"] = victims[0]
-                    place = store.runs_of(hit["node"])[-1].places[0].name
-                    cluster.kill(place)
+                    hit["place"] = store.runs_of(hit["node"])[-1].places[0].name
+                    cluster.kill(hit["place"])
                 time.sleep(0.2)
             runs = {n: store.runs_of(n) for n in range(1, JOBS + 1)}
         ray.get(queue.close.remote())
         ray.kill(queue)
-    lost_node = {
+    on_node = {
         n
         for n, some in runs.items()
-        if any("node" in str(r.report) for r in some if r.outcome == "LOST")
+        if any(one.outcome == "LOST" and one.places[0].name == hit.get("place") for one in some)
     }
     kinds = {
         "CUDA-like error": set(FAULTY),
         "a bug of its own": {BUGGY},
         "runner killed": {hit.get("runner")},
-        "node lost": {hit.get("node"), *lost_node} - {hit.get("runner")},
+        "node lost": on_node - {hit.get("runner"), *FAULTY, BUGGY},
     }
     kinds["nothing"] = set(runs) - set().union(*kinds.values())
     return [
@@ -141,7 +141,9 @@ def _row(
         "Failure Handler": "restarts" if handler else "off",
         "jobs": len(which),
         "completed": states.count("COMPLETED"),
-        "runs of each": ", ".join(str(len(runs[n])) for n in which),
+        "how runs ended": "; ".join(
+            ", ".join(one.outcome.lower() for one in runs[n]) for n in which
+        ),
         "over after [s]": ", ".join(f"{end:.0f}" for end in ends),
         "steps missing at the end": sum(STEPS - _count(folder, n) for n in which),
         "steps done twice": sum(steps),

@@ -21,6 +21,7 @@ from schedmate.schedulers.adapters.modules import WithSchedMate
 from schedmate.schedulers.adapters.sources import LogFiles
 from schedmate.schedulers.adapters.tracker import PackingTracker
 from schedmate.schedulers.live.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
+from schedmate.schedulers.live.ended import BEGUN
 from schedmate.schedulers.live.loop import Agent
 from schedmate.schedulers.live.memory import Memory
 from schedmate.schedulers.live.queue.adapter import QueueAdapter
@@ -75,6 +76,7 @@ class Service:
 
     def __init__(self, setup: Setup, backend: Backend) -> None:
         self.setup = setup
+        self._began = float(int(time.time()))
         state, self._stack = Path(setup.state), ExitStack()
         self.store = self._stack.enter_context(Store(state / "queue.db"))
         self._nodes: list[NodeSeen] = []
@@ -166,6 +168,8 @@ class Service:
             follow=FollowBounds(every=max(5.0, setup.poll_s)),
         )
         with Memory(state / "memory.db") as memory, Record(place) as record:
+            if memory.mark(BEGUN) is None:  # jobs may have ended before the first look at them
+                memory.set_mark(BEGUN, self._began)
             healer = None
             if configuration is not None:
                 runner = NoRunner("Ray")

@@ -102,6 +102,28 @@ def test_the_failure_handler_restarts_what_the_node_did(opened: Open, tmp_path: 
 
 
 @pytest.mark.slow
+def test_a_job_that_fails_before_the_first_look_is_looked_into(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = Service._watch
+
+    def late(service: Service) -> None:
+        wait(lambda: set(service.store.counts()) == {"FAILED"})
+        ended = time.time()
+        wait(lambda: int(time.time()) > ended)  # the agent counts from whole seconds
+        looked(service)
+
+    monkeypatch.setattr(Service, "_watch", late)
+    service = opened("fifo", 1, 1, estimate=False, restart=True)
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "train.py").write_text(TRAIN)
+    job = submit(service, repo, f"{sys.executable} train.py")
+    wait(lambda: state_of(service, job) == "COMPLETED")
+    assert [one.outcome for one in service.store.runs_of(job)] == ["FAILED", "COMPLETED"]
+
+
+@pytest.mark.slow
 def test_what_clients_see(opened: Open, tmp_path: Path) -> None:
     service = opened("fifo", 1, estimate=False)
     first = submit(service, tmp_path, "echo hello; exec sleep 1000")
