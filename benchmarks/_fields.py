@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as default
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,8 @@ class Answer:
     """The confidence that was set by hand."""
     prior: float = 0.0
     rule: str = ""
-    facts: dict[str, float] = field(default_factory=dict)
-    others: list[tuple[Made, dict[str, float], bool]] = field(default_factory=list)
+    facts: dict[str, float] = default(default_factory=dict)
+    others: list[tuple[Made, dict[str, float], bool]] = default(default_factory=list)
     """The candidates with their facts, and whether they are right."""
 
 
@@ -123,7 +124,7 @@ def read(folder: Path, jobs: dict[str, dict[str, Any]]) -> list[Answer]:
 
 def _answers(written: dict[str, Any], job: dict[str, Any]) -> Iterator[Answer]:
     considered = {
-        group: [Made(*row[:2], (row[2], row[3]), row[4], _rule(group, row[5], row[6] or ""))
+        group: [Made(row[0], row[1], (row[2], row[3]), row[4], _rule(group, row[5], row[6] or ""))
                 for row in rows]
         for group, rows in written["candidates"].items()
     }  # fmt: skip
