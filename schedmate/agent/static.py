@@ -7,6 +7,7 @@ first pass of the Metadata Extractor).
 
 from __future__ import annotations
 
+import posixpath
 import re
 import time
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ from schedmate.plain import LONGEST_S, MOST_GPUS
 MAX_TEXT = 300
 """Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""
 
+_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".cfg", ".ini")
 _MAY_BE_MORE = 0.6
 """Most confidence in what was read of a program that was not followed to its end."""
 _GIVEN = frozenset({*EXPLICIT, "library"})
@@ -86,8 +88,10 @@ def extract(
     completed = _complete(launch, plan)
     plan.argv = [_placed(value) for value in plan.argv]
     trace = Trace()
+    written = _written_before(root, plan, completed, budget)
     if plan.entry is not None:
-        trace = follow(root, plan, _facts(root, plan, completed), Limits(time=budget))
+        facts = _facts(root, plan, completed)
+        trace = follow(root, plan, facts, Limits(time=budget), dict(written))
     elif (config := outside.python_config(root, plan)) is not None:
         facts = _facts(root, plan, completed)
         trace = follow_config(root, plan, config, facts, Limits(time=budget))
@@ -95,6 +99,7 @@ def extract(
         if outside.known(started) is not None:
             _add_launch_settings(root, trace, started)
     _add_launch_settings(root, trace, plan)
+    _add_written(trace, plan, written)
     _relative_to(root, trace)
     warnings.extend(trace.warnings)
     metadata = assemble(trace, plan, completed, Lines(root), warnings, about.read(root, plan.entry))
@@ -112,6 +117,29 @@ def extract(
                 proof.confidence = min(proof.confidence, _MAY_BE_MORE)
     took = time.monotonic() - start
     return Extraction(metadata, completed, warnings, took, plan.entry, not trace.complete)
+
+
+def _written_before(
+    root: Path, plan: LaunchPlan, launch: LaunchConfig, budget: Budget
+) -> dict[str, Value]:
+    """The files that the programs before a training write, where it names one that is not there."""
+    files: dict[str, Value] = {}
+    words = [str(word.data).rpartition("=")[2] for word in plan.argv]
+    named = [word for word in words if word.endswith(_CONFIGURATIONS)]
+    if all(exists(root / plan.cwd / word) for word in named):
+        return files
+    for earlier in plan.before:
+        follow(root, earlier, _facts(root, earlier, launch), Limits(time=budget), files)
+    return files
+
+
+def _add_written(trace: Trace, plan: LaunchPlan, written: dict[str, Value]) -> None:
+    """The written files that the command names to a program that was not seen to read them."""
+    read = {settings.name for settings in trace.settings}
+    for word in plan.argv:
+        place = posixpath.normpath(posixpath.join(plan.cwd, str(word.data).rpartition("=")[2]))
+        if place in written and place not in read:
+            trace.settings.append(Settings(place, written[place], "config"))
 
 
 def _relative_to(root: Path, trace: Trace) -> None:

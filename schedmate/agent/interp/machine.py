@@ -86,6 +86,9 @@ class Machine:
         self.spent: dict[int, tuple[int, int, int]] = {}
         self.blind: dict[int, Value] = {}  # of long functions followed in doubt, by their node
         self.shared: dict[str, Any] = {}
+        self.written: dict[
+            str, Value
+        ] = {}  # files, by their place, of programs before this one too
         self.texts: dict[str, Path] = {}
         self.gathered: dict[int, list[Value]] = {}  # in loops followed once: of unknown length
         self._answers: dict[tuple[Any, ast.AST], Any] = {}

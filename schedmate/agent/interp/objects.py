@@ -244,6 +244,13 @@ class FileHandle:
     path: Path
 
 
+@dataclass(eq=False, slots=True)
+class WriteHandle:
+    """A file opened for writing, by its path as the program has it."""
+
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The place of a call: module file and line, and the call's source node."""

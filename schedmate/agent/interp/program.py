@@ -23,7 +23,13 @@ from schedmate.agent.values import Origin, Value
 from schedmate.paths import is_dir, is_file
 
 
-def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limits) -> Trace:
+def follow(
+    root: Path,
+    plan: LaunchPlan,
+    facts: dict[str, object],
+    limits: Limits,
+    written: dict[str, Value] | None = None,
+) -> Trace:
     """Follow the program a launch plan starts, and return what was seen.
 
     Args:
@@ -31,8 +37,9 @@ def follow(root: Path, plan: LaunchPlan, facts: dict[str, object], limits: Limit
         plan: entry file, arguments and environment; `plan.entry` must be set.
         facts: launch facts for library results (gpus, gpus_per_node, nodes, distributed, cwd).
         limits: step and time limits; past them the trace is partial and says so.
+        written: files that programs before this one wrote, by place; what this one writes is added.
     """
-    return _follow(root, plan, facts, limits, plan.entry)
+    return _follow(root, plan, facts, limits, plan.entry, written=written)
 
 
 def follow_config(
@@ -54,6 +61,7 @@ def _follow(
     limits: Limits,
     file: str | None,
     instead: Callable[[Machine, Module], None] | None = None,
+    written: dict[str, Value] | None = None,
 ) -> Trace:
     """Follow a file of the launch, or do something `instead` from its place."""
     assert file is not None
@@ -62,6 +70,7 @@ def _follow(
     watcher = Watcher()
     argv = [Value(file), *plan.argv]
     machine = Interpreter(sources, registry(), facts, watcher, argv, dict(plan.env), limits)
+    machine.written = {} if written is None else written
     first = root / plan.cwd if plan.module is not None else entry.parent
     machine.shared["sys.path"] = Value([Value(str(first))])
     module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))

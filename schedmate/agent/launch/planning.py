@@ -18,6 +18,8 @@ from schedmate.jobs import LaunchConfig
 _POSITIONAL = re.compile(r"\$\{?[\d@*]")
 MAX_COMMAND = 100_000
 MAX_NAMED = 5
+MAX_BEFORE = 3
+"""Programs before the training that are followed for the files that they write."""
 
 
 def plan_launch(command: str, repo: Path, launch: LaunchConfig) -> LaunchPlan:
@@ -58,11 +60,19 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
         raise InputError(f"{run.problem}" + ("" if run.problem.endswith("?") else "."))
     plan = run.plan
     plan.warnings = [*follower.warnings, *_about(run, others)]
+    plan.before = _before(run, follower.runs)
     plan.facts = complete(plan.facts, plan.env, launch, plan.warnings)
     if "WORLD_SIZE" in run.sets and "gpus" in plan.facts:  # without a count, one for each GPU
         plan.facts.setdefault("procs", plan.facts["gpus"])
     plan.env = launcher_variables(run.sets, plan.facts) | plan.env
     return plan
+
+
+def _before(run: Run, runs: list[Run]) -> list[LaunchPlan]:
+    """The programs of the repository that run before one, the last few."""
+    place = next(index for index, one in enumerate(runs) if one is run)
+    earlier = [one for one in runs[:place] if one.problem is None and one.plan.entry is not None]
+    return [one.plan for one in earlier[-MAX_BEFORE:]]
 
 
 def _nothing(command: str, follower: Follower) -> str:

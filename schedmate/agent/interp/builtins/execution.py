@@ -12,6 +12,7 @@ from schedmate.agent.interp.objects import (
     Call,
     FileHandle,
     Scope,
+    WriteHandle,
 )
 from schedmate.agent.interp.source import parse_tolerant
 from schedmate.agent.interp.values.paths import open_file
@@ -28,7 +29,7 @@ def _open(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else call.kwargs.get("file", unknown())
     mode = call.args[1] if len(call.args) > 1 else call.kwargs.get("mode", Value("r"))
     if mode.text is not None and any(letter in mode.text for letter in "wax"):
-        return unknown()
+        return unknown() if path.text is None else Value(WriteHandle(path.text), path.origin)
     handle = open_file(machine, path)
     if not isinstance(handle.data, FileHandle):
         machine.record("open", [path], call.kwargs, call.site)

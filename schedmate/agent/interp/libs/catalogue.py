@@ -44,6 +44,7 @@ from schedmate.agent.interp.libs.configs import (
     mmengine,
     omegaconf,
     torchpack,
+    written,
 )
 from schedmate.agent.interp.plugins import Registry
 
@@ -69,6 +70,7 @@ _MODULES = (
     unseen,
     attribute_dicts,
     files,
+    written,
     gin,
     hocon,
     lazy,

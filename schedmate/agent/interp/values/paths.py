@@ -8,10 +8,11 @@ from typing import Any
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import bound
-from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol
+from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol, WriteHandle
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.interp.values.base import Kind, of
 from schedmate.agent.interp.values.texts import Text
+from schedmate.agent.interp.values.written import content, write
 from schedmate.agent.sizes import MAX_PATH, VALUE, joined
 from schedmate.agent.values import Value, unknown
 from schedmate.paths import is_dir, is_file, matching
@@ -82,6 +83,9 @@ def bearable(pattern: str) -> bool:
 
 
 def _path_open(machine: Machine, call: Invocation) -> Value:
+    mode = call.args[0] if call.args else call.kwargs.get("mode", Value("r"))
+    if mode.text is not None and any(letter in mode.text for letter in "wax"):
+        return Value(WriteHandle(call.owner.data), call.owner.origin)
     return open_file(machine, call.owner)
 
 
@@ -101,6 +105,8 @@ def open_file(machine: Machine, path: Value) -> Value:
     if path.text is not None:
         frame = machine.frames[-1] if machine.frames else None
         near = frame.scope.module.path if frame is not None else None
+        if (file := content(machine, path.data)) is not None:
+            return Value(FileHandle(machine.sources.root / file[0]), path.origin)
         found = machine.sources.locate(path.data, near) or mislaid(machine, path)
         if found is not None and is_file(found):
             return Value(FileHandle(found), path.origin)
@@ -165,6 +171,7 @@ _PATH: dict[str, Handler] = {
     "glob": _path_glob,
     "open": _path_open,
     "read_text": _path_read,
+    "write_text": write,
 }
 
 _FILE: dict[str, Handler] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}

@@ -14,6 +14,7 @@ from schedmate.agent.interp.objects import Call, FileHandle
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.paths import mislaid
 from schedmate.agent.interp.values.trees import deep_copy, plain_tree
+from schedmate.agent.interp.values.written import content
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file
@@ -48,6 +49,9 @@ def required(machine: Machine, path: Value) -> Path | None:
 
 def read_file(machine: Machine, path: Value) -> Value | None:
     """A configuration file's content, noted as settings; None when it is not in the repository."""
+    named = str(path.data.path) if isinstance(path.data, FileHandle) else path.text
+    if named is not None and (file := content(machine, named)) is not None:
+        return noted(machine, file[1], file[0])
     found = locate(machine, path)
     if found is None:
         if path.text is not None and re.fullmatch(r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.text):

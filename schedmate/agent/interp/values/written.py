@@ -1,0 +1,61 @@
+"""Files that a program writes: what was put into them, for what reads them later on.
+
+`python configure.py --epochs 9 --out run.yaml && python train.py run.yaml` trains with a file that
+no repository holds. What is written is kept as the values it was made of, each with its own origin,
+so that the evidence is the option or the template that a person wrote.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.natives import bound
+from schedmate.agent.interp.objects import Call, WriteHandle
+from schedmate.agent.interp.values.base import Kind, of
+from schedmate.agent.interp.values.trees import deep_copy
+from schedmate.agent.values import Value, unknown
+
+
+def place_of(machine: Machine, path: str) -> str:
+    """A path from the repository's root, or whole where it leads out of it."""
+    root = str(machine.sources.root)
+    cwd = machine.facts.get("cwd")
+    folder = cwd.text if cwd is not None and cwd.text is not None else root
+    whole = posixpath.normpath(posixpath.join(folder, path))
+    return posixpath.relpath(whole, root) if whole.startswith(f"{root}/") else whole
+
+
+def keep(machine: Machine, target: Value, value: Value) -> None:
+    """Keep the mapping that is written to `target`, a path or a handle, in doubt the first one."""
+    path = target.data.path if isinstance(target.data, WriteHandle) else target.text
+    items = machine.mapping(value)
+    if path is None or items is None:
+        return
+    name = place_of(machine, path)
+    if machine.certain or name not in machine.written:
+        machine.written[name] = deep_copy(Value(dict(items), value.origin))
+
+
+def content(machine: Machine, path: str) -> tuple[str, Value] | None:
+    """A file that was written before: its place, and a copy of what is in it."""
+    name = place_of(machine, path) if machine.written else ""
+    held = machine.written.get(name)
+    return (name, deep_copy(held)) if held is not None else None
+
+
+def write(machine: Machine, call: Invocation) -> Value:
+    """`target.write(dumps(mapping))`: of texts, those that a library makes of a mapping."""
+    text = call.first.data
+    if isinstance(text, Call) and text.args:
+        keep(machine, call.owner, text.args[0])
+    return Value(None)
+
+
+@of(WriteHandle)
+class Target(Kind):
+    """A file that is opened for writing."""
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        return bound(base, name, write) if name == "write" else unknown(name)
