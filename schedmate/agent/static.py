@@ -7,8 +7,6 @@ first pass of the Metadata Extractor).
 
 from __future__ import annotations
 
-import posixpath
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.agent.budget import Budget
+from schedmate.agent.earlier import add_written, written_before
 from schedmate.agent.extraction import Extraction
 from schedmate.agent.fields import (
     about,
@@ -34,29 +33,20 @@ from schedmate.agent.fields import (
 from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting, leaves, normal
 from schedmate.agent.fields.proofs import Lines, evidence_of
 from schedmate.agent.interp.machine import Limits
-from schedmate.agent.interp.objects import Instance
 from schedmate.agent.interp.program import follow, follow_config
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
-from schedmate.agent.values import Origin, Unknown, Value, stated, unknown
+from schedmate.agent.own_paths import as_written, relative_to
+from schedmate.agent.values import Origin, Value, stated
 from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 from schedmate.paths import exists, is_dir
 from schedmate.plain import LONGEST_S, MOST_GPUS
 
-MAX_TEXT = 300
-"""Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""
-
-_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".cfg", ".ini")
 _MAY_BE_MORE = 0.6
 """Most confidence in what was read of a program that was not followed to its end."""
 _GIVEN = frozenset({*EXPLICIT, "library"})
 """Sources of values that nothing in the rest of a program contradicts."""
-
-_PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
-_BELOW_UNKNOWN = re.compile(
-    rf"(?:-{{0,2}}[\w.-]+=)?(?:{_PLACE}\1|\[\s*{_PLACE}\2(?:\s*,\s*{_PLACE}\3)*\s*\])"
-)
 
 
 def extract(
@@ -86,9 +76,9 @@ def extract(
     plan = plan_launch(command, root, launch) if command else find_entry(root)
     warnings = list(plan.warnings)
     completed = _complete(launch, plan)
-    plan.argv = [_placed(value) for value in plan.argv]
+    plan.argv = [as_written(value) for value in plan.argv]
     trace = Trace()
-    written = _written_before(root, plan, completed, budget)
+    written = written_before(root, plan, lambda earlier: _facts(root, earlier, completed), budget)
     if plan.entry is not None:
         facts = _facts(root, plan, completed)
         trace = follow(root, plan, facts, Limits(time=budget), dict(written))
@@ -99,8 +89,8 @@ def extract(
         if outside.known(started) is not None:
             _add_launch_settings(root, trace, started)
     _add_launch_settings(root, trace, plan)
-    _add_written(trace, plan, written)
-    _relative_to(root, trace)
+    add_written(trace, plan, written)
+    relative_to(root, trace)
     warnings.extend(trace.warnings)
     metadata = assemble(trace, plan, completed, Lines(root), warnings, about.read(root, plan.entry))
     training = metadata.sections()["training_config"]
@@ -117,81 +107,6 @@ def extract(
                 proof.confidence = min(proof.confidence, _MAY_BE_MORE)
     took = time.monotonic() - start
     return Extraction(metadata, completed, warnings, took, plan.entry, not trace.complete)
-
-
-def _written_before(
-    root: Path, plan: LaunchPlan, launch: LaunchConfig, budget: Budget
-) -> dict[str, Value]:
-    """The files that the programs before a training write, where it names one that is not there."""
-    files: dict[str, Value] = {}
-    words = [str(word.data).rpartition("=")[2] for word in plan.argv]
-    named = [word for word in words if word.endswith(_CONFIGURATIONS)]
-    if all(exists(root / plan.cwd / word) for word in named):
-        return files
-    for earlier in plan.before:
-        follow(root, earlier, _facts(root, earlier, launch), Limits(time=budget), files)
-    return files
-
-
-def _add_written(trace: Trace, plan: LaunchPlan, written: dict[str, Value]) -> None:
-    """The written files that the command names to a program that was not seen to read them."""
-    read = {settings.name for settings in trace.settings}
-    for word in plan.argv:
-        place = posixpath.normpath(posixpath.join(plan.cwd, str(word.data).rpartition("=")[2]))
-        if place in written and place not in read:
-            trace.settings.append(Settings(place, written[place], "config"))
-
-
-def _relative_to(root: Path, trace: Trace) -> None:
-    """Tell paths inside the repository (`os.getcwd()`, `__file__`) without what leads up to it.
-
-    The repository's folder is named for its code, not for the data of a run. Texts that are too
-    long to name anything become unknown.
-    """
-    inside = f"{root}/"
-    seen: set[int] = set()
-    lists: dict[int, list[Value]] = {}  # made anew, by the old one, which the trace keeps alive
-
-    def told(value: Value) -> Value:
-        data = value.data
-        held = data.attrs if isinstance(data, Instance) else data
-        if isinstance(held, dict) and id(held) not in seen:
-            seen.add(id(held))
-            held.update({key: told(item) for key, item in held.items() if isinstance(item, Value)})
-        if isinstance(data, str) and len(data) > MAX_TEXT:
-            return unknown(origin=value.origin)
-        if data == str(root):
-            return Value(".", value.origin)
-        if isinstance(data, str) and data.startswith(inside):
-            return Value(f"./{data.removeprefix(inside)}", value.origin)
-        if isinstance(data, list) and any(
-            isinstance(item.data, str)
-            and (item.data.startswith(inside) or len(item.data) > MAX_TEXT)
-            for item in data
-        ):
-            if id(data) not in lists:
-                lists[id(data)] = []
-                lists[id(data)].extend([told(item) for item in data])
-            return Value(lists[id(data)], value.origin)
-        return value
-
-    for event in trace.calls:
-        event.args = [told(value) for value in event.args]
-        event.kwargs = {key: told(value) for key, value in event.kwargs.items()}
-    for settings in trace.settings:
-        settings.value = told(settings.value)
-
-
-def _placed(value: Value) -> Value:
-    """An argument below a folder that only the machine knows, `$HOME/data/x.csv`, as written.
-
-    So is a list of such places, `files=['$HOME/a.csv', '$HOME/b.csv']`.
-    """
-    text = value.data.text if isinstance(value.data, Unknown) else None
-    if text is not None and _BELOW_UNKNOWN.fullmatch(text):
-        # without braces, which are a configuration's own references
-        return Value(re.sub(r"\$\{(\w+)\}", r"$\1", text), value.origin)
-    return value
 
 
 def _repository(repo: Path) -> Path:
