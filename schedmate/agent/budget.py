@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 
-PATIENCE = 4.0
-"""Wall time to CPU time after which a loaded machine is waited for no longer."""
+PATIENCE = 20.0
+"""Wall time to CPU time after which a loaded machine is waited for no longer.
+
+So many that a machine with twenty times as much to do as it has processors gives the same answer as
+an idle one; who cannot wait gives a limit.
+"""
 
 
 class Budget:

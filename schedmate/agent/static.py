@@ -47,6 +47,8 @@ _MAY_BE_MORE = 0.6
 """Most confidence in what was read of a program that was not followed to its end."""
 _GIVEN = frozenset({*EXPLICIT, "library"})
 """Sources of values that nothing in the rest of a program contradicts."""
+_STATED = frozenset({"launch"})
+"""Sources of values that nothing in the rest of a command contradicts."""
 
 
 def extract(
@@ -64,7 +66,7 @@ def extract(
         launch: resources known to the scheduler; the command's own flags fill what it leaves out.
         budget_s: CPU time limit [s]; past it the answer is partial, with a warning.
         wall_s: wall time limit [s], for a machine that is loaded or a file system that hangs;
-            None for four times the budget.
+            None for `budget.PATIENCE` times the budget.
 
     Raises:
         InputError: no such repository, an empty one, or a command that names nothing in it.
@@ -101,12 +103,14 @@ def extract(
             "neither a length, a learning rate nor an optimiser was found: "
             "is this the command of a training, and is its configuration in the repository?"
         )
-    if not trace.complete:
-        for proof in metadata.evidence.values():
-            if proof.source not in _GIVEN:
-                proof.confidence = min(proof.confidence, _MAY_BE_MORE)
+    complete = trace.complete and plan.complete
+    # of a script that was not read to its end, another program may be the training
+    stands = _GIVEN if plan.complete else _STATED
+    for proof in metadata.evidence.values():
+        if not complete and proof.source not in stands:
+            proof.confidence = min(proof.confidence, _MAY_BE_MORE)
     took = time.monotonic() - start
-    return Extraction(metadata, completed, warnings, took, plan.entry, not trace.complete)
+    return Extraction(metadata, completed, warnings, took, plan.entry, not complete)
 
 
 def _repository(repo: Path) -> Path:

@@ -50,6 +50,7 @@ class Follower:
         self.rules = rules()
         self.runs: list[Run] = []
         self.warnings: list[str] = []
+        self.complete = True
         self.left: tuple[str | None, int] | None = None
         self.left_out: set[str] = set()
         self.unread: list[str] = []
@@ -66,8 +67,10 @@ class Follower:
         try:
             Shell(self, state).script(command)
         except OutOfBudgetError:
+            self.complete = False
             self.warn("the scripts do more than is followed: what comes later was not read")
         except RecursionError:
+            self.complete = False
             self.warn("the scripts are nested too deeply: what comes later was not read")
 
     def tick(self) -> None:

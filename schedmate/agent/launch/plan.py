@@ -26,6 +26,7 @@ class LaunchPlan:
       `cpus_per_task`, `zero_stage`, `gradient_accumulation_steps`. `time_limit_s` [s]. Text:
       `gpu_type`, `job_name`, `partition`, `precision`, `deepspeed_config`, `accelerate_config`.
     - `console`: the third-party program that runs when it is not one the repository declares.
+    - `complete`: whether the command and its scripts were followed to their end.
     - `before`: the programs of the repository that the same command runs first, in order.
     """
 
@@ -39,6 +40,7 @@ class LaunchPlan:
     facts: dict[str, Value] = field(default_factory=dict)
     console: str | None = None
     warnings: list[str] = field(default_factory=list)
+    complete: bool = True
     before: list[LaunchPlan] = field(default_factory=list)
 
 

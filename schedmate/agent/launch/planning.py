@@ -61,6 +61,7 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
     plan = run.plan
     plan.warnings = [*follower.warnings, *_about(run, others)]
     plan.before = _before(run, follower.runs)
+    plan.complete = follower.complete
     plan.facts = complete(plan.facts, plan.env, launch, plan.warnings)
     if "WORLD_SIZE" in run.sets and "gpus" in plan.facts:  # without a count, one for each GPU
         plan.facts.setdefault("procs", plan.facts["gpus"])
