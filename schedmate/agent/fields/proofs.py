@@ -23,6 +23,9 @@ _UNPROVED = 0.5
 _NUMBER = re.compile(r"\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?")
 _HEADING = 3
 """Most lines between a section's first entry and its name, for comments and blank lines."""
+_STATEMENT = 5
+"""Most further lines of a statement that are looked at."""
+_GOES_ON = ("(", "[", "{", ",", "\\", "=", ":")
 _IN_FILES = ("script", "config", "default", "code")
 
 
@@ -39,6 +42,16 @@ class Lines:
             self._files[place.file] = _read(self._root / place.file)
         lines = self._files[place.file]
         return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else None
+
+    def statement(self, place: Place, value: Any) -> str:
+        """A line, and of a statement that goes on the line of it that states a value."""
+        first = self.at(place) or ""
+        if first.endswith(_GOES_ON):
+            for number in range(place.line + 1, place.line + 1 + _STATEMENT):
+                line = self.at(Place(place.file, number))
+                if line and states(line, value):
+                    return f"{first} … {line}"
+        return first
 
     def naming(self, place: Place, name: str) -> Place:
         """The line of a section's name, of a section whose first line is `place`, if it is it."""
@@ -79,7 +92,8 @@ def evidence_of(candidate: Candidate, lines: Lines, unit_of: str | None = None) 
     if unit_of is not None:
         proof.note = proof.note or f"the unit of {unit_of}"
         return proof
-    proof.formula = _formula(candidate, place, line, lines)
+    if proof.source != "derived":  # whose note says what it was derived from
+        proof.formula = _formula(candidate, place, line, lines)
     return proof
 
 
@@ -93,8 +107,8 @@ def _formula(
         text = lines.at(computed)
         if text and not (line and states(line, candidate.data)):
             return _short(f"{text}, {computed.file}:{computed.line}")
-    if line and not states(line, candidate.data):
-        return _short(line)
+    if line and place and not states(line, candidate.data):
+        return _short(lines.statement(place, candidate.data))
     return None
 
 
