@@ -76,3 +76,10 @@ def test_a_loader_for_evaluation_tells_no_batch_size(
 ) -> None:
     code = f"from torch.utils.data import DataLoader\nrows = open('x.yaml')\n{loader}\n"
     assert _told(tmp_path, "x: 1", "batch_size", code) == size
+
+
+@pytest.mark.parametrize(("depth", "layers"), [("0.33", None), ("24", 24), ("1e400", None)])
+def test_a_factor_is_no_count_of_layers(tmp_path: Path, depth: str, layers: int | None) -> None:
+    (tmp_path / "x.yaml").write_text(f"model: {{num_layers: {depth}}}")
+    (tmp_path / "main.py").write_text(_READ)
+    assert extract(tmp_path, "python main.py").metadata.get("model_config.n_layer") == layers

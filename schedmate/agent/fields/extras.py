@@ -126,21 +126,24 @@ def architecture(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     made = [event for event in trace.calls if _CONFIGURATION.fullmatch(event.path)]
     for field, aliases in rules("names")["architecture"].items():
         usable = [
-            (rank, setting)
-            for rank, setting in named(settings, aliases)
-            if is_number(setting.value) and setting.value.data > 0
+            (rank, setting) for rank, setting in named(settings, aliases) if _is_size(setting.value)
         ]
         options = _candidates(field, usable)
         if field in _SWITCHED_ON:
             options = [one for one in options if one.origin and one.origin.source != "default"]
         for event in made:
             value = argument(event, list(aliases))
-            if value is not None and is_number(value) and value.data > 0:
+            if value is not None and _is_size(value):
                 options.append(Candidate(value.data, value.origin, 78.0))
         chosen = best(options)
         if chosen is not None:
             found[field] = chosen
     return found
+
+
+def _is_size(value: Value) -> bool:
+    """Whether this is a count of layers, heads or units: a `depth: 0.33` scales a given one."""
+    return is_number(value) and value.data >= 1 and float(value.data).is_integer()
 
 
 def _candidates(field: str, options: list[tuple[int, Setting]]) -> list[Candidate]:
