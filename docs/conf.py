@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,9 +47,7 @@ autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
 
 
-def with_fields(
-    app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]
-) -> None:
+def with_fields(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Append the fields of a pydantic model to its docstring."""
     if what != "class" or not issubclass(thing, BaseModel) or thing is schedmate.Settings:
         return
@@ -75,7 +72,6 @@ def results(app: Any) -> None:
     """Write the pages of recorded results, one for each benchmark."""
     from generate_results import write
 
-    shutil.rmtree(DOCS / "results", ignore_errors=True)
     write(DOCS / "results")
 
 

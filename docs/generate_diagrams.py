@@ -92,7 +92,9 @@ def drawn(diagram: dict[str, Any]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'role="img" aria-label="{title}"><title>{title}</title><style>{STYLE}</style>{HEAD}'
-        f'<rect width="{width}" height="{height}" rx="10" fill="#fff"/>' + "".join(parts) + "</svg>\n"
+        f'<rect width="{width}" height="{height}" rx="10" fill="#fff"/>'
+        + "".join(parts)
+        + "</svg>\n"
     )
 
 

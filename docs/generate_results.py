@@ -1,6 +1,6 @@
 """Write a page for each benchmark with all of its recorded results, for the documentation site.
 
-    python docs/generate_results.py FOLDER
+python docs/generate_results.py FOLDER
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ def page(owner: str, names: list[str], question: str) -> str:
     parts = [f"# {owner}", question]
     for name in names:
         document = result(name)
-        facts = [
-            f"- {key}: {cell(value)}" for key, value in document.items() if key not in SHARED
-        ]
+        facts = [f"- {key}: {cell(value)}" for key, value in document.items() if key not in SHARED]
         parts += [f"({name})=", f"## {name}", "\n".join(facts), table(document["rows"])]
         parts.append(f"{document.get('machine', '')}; Python {document.get('python', '')}")
     return "\n\n".join(parts) + "\n"
@@ -53,16 +51,28 @@ def page(owner: str, names: list[str], question: str) -> str:
 
 def write(folder: Path) -> None:
     """Write all pages and their index."""
+    made = {"index.md": _index()}
+    for owner, names in owners().items():
+        made[f"{owner}.md"] = page(owner, names, scripts().get(owner, ""))
     folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.name not in made:
+            path.unlink()
+    for name, text in made.items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def _index() -> str:
     questions = scripts()
     lines = ["# All recorded results", "", "One page for each script of `benchmarks/`.", ""]
     lines += ["| benchmark | question | results |", "|---|---|---|"]
     for owner, names in owners().items():
         question = questions.get(owner, "")
-        (folder / f"{owner}.md").write_text(page(owner, names, question), encoding="utf-8")
         lines.append(f"| [{owner}]({owner}.md) | {question} | {len(names)} |")
     lines += ["", "```{toctree}", ":hidden:", "", *owners(), "```", ""]
-    (folder / "index.md").write_text("\n".join(lines), encoding="utf-8")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Write the sample output in README.md and docs/ anew, by running the commands shown there.
 
 A fenced `console` block after a line `MARK` is run: each command (a line that begins with `$ `) is
-run in a copy of what `schedmate demo` leaves, and what it prints replaces what the page shows. Blocks of
-one page share their working directory; pages do not. Other `console` blocks are not run, because
-they need a cluster or the reader's own files. They show no output, unless the line before them
-begins with `NOT_RUN` and says why.
+run in a copy of what `schedmate demo` leaves, and what it prints replaces what the page shows.
+Blocks of one page share their working directory; pages do not. Other `console` blocks are not run,
+because they need a cluster or the reader's own files. They show no output, unless the line before
+them begins with `NOT_RUN` and says why.
 
 With --check, fail when a command prints something else, apart from ages, durations of the run and
 the spaces that align columns.
@@ -79,7 +79,9 @@ def unfinished(command: str) -> bool:
 
 def pages() -> list[Path]:
     """The pages whose blocks are looked at."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    generated = ROOT / "docs" / "results"
+    found = sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / "README.md", *(page for page in found if page.parent != generated)]
 
 
 def blocks(page: Path) -> Iterator[Block]:

@@ -80,7 +80,7 @@ def _options(
             "--config",
             metavar="FILE",
             help="Settings file to read before the user file ~/.config/schedmate/config.toml; or "
-            "set SCHEDMATE_CONFIG. None is read from the current directory unasked.",
+            "set SCHEDMATE_CONFIG. No file in the current directory is read unless named.",
         ),
     ] = None,
 ) -> None:
@@ -97,8 +97,8 @@ def application(*names: str) -> typer.Typer:
     """The command line with these commands, which alone are imported, or with all of them."""
     app = typer.Typer(
         name="schedmate",
-        help="What a GPU scheduler does not know of its jobs: how long they will run, how fast "
-        "they go, why they failed. Read from source code, logs and the history of past jobs.",
+        help="Estimates how long GPU jobs will run, tracks their progress and explains why they "
+        "failed, from their source code, their logs and the history of past jobs.",
         epilog=f"Exit codes: {'; '.join(f'{code} {what}' for code, what in EXIT_CODES.items())}.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -33,17 +33,18 @@ TERMINATED = 143
 
 EXIT_CODES: dict[int, str] = {
     OK: "success",
-    INTERNAL: "internal error, a policy of yours that fails or decides something impossible, or a "
+    INTERNAL: "internal error, a custom policy that fails or makes an impossible decision, or a "
     "failed check of `schedmate doctor` or `rules test`",
     USAGE: "wrong flag, argument or setting",
-    INPUT: "input not found, unreadable or not what it should be",
+    INPUT: "input not found, unreadable or invalid",
     ABSTAINED: "no confident answer: no similar job, no step time (only with --fail-on-abstain)",
     MODEL: "the language model gave no usable answer (only where nothing else could answer)",
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
-    NOT_TAKEN: "a plan was not carried out: not approved, forbidden by a guard, failed, or unsure",
+    NOT_TAKEN: "a plan was not carried out: not approved, forbidden by a guard, failed, or with "
+    "unknown outcome",
     INTERRUPTED: "interrupted (Ctrl-C)",
-    READER_LEFT: "whoever read the output has left, as `head` does",
-    TERMINATED: "ended by SIGTERM, as `scancel` and `timeout` send it",
+    READER_LEFT: "the reader of the output closed it, as `head` does",
+    TERMINATED: "ended by SIGTERM, as sent by `scancel` and `timeout`",
 }
 """Exit codes of the `schedmate` command and what each means."""
 
@@ -72,7 +73,7 @@ class MissingExtraError(UsageError):
 
 
 class InputError(SchedmateError):
-    """An input is missing, unreadable or not what it should be."""
+    """An input is missing, unreadable or invalid."""
 
     exit_code: ClassVar[int] = INPUT
 

@@ -42,12 +42,12 @@ StateOption = Annotated[
         help="Directory of the agent's memory and its record of actions.",
     ),
 ]
-OnceOption = Annotated[bool, typer.Option("--once", help="Make one pass and end.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="Make one pass and exit.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+    bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")
 ]
 UndoOption = Annotated[
-    bool, typer.Option("--undo", help="Take back the order that was given, and end.")
+    bool, typer.Option("--undo", help="Undo the ordering that was applied, and exit.")
 ]
 
 MEMORY = "memory.db"

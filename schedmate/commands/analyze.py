@@ -59,7 +59,7 @@ def analyze(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write there instead, whole or not at all; - is standard output.",
+            help="Write to FILE, whole or not at all; - is standard output.",
         ),
     ] = None,
     record: Annotated[
@@ -122,7 +122,7 @@ def analyze(
     journal: JournalOption = None,
     parquet: ParquetOption = None,
 ) -> None:
-    """What a training job will do, how long it will run and why.
+    """Estimate a job's run time from its code and from past jobs.
 
     Reads the code as text and runs none of it. Needs no GPU, no network and no language model; when
     one is named it is asked for what static analysis could not tell, and only what it proves by

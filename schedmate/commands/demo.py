@@ -58,11 +58,11 @@ def demo(
         Path, typer.Argument(metavar="[FOLDER]", help="Where to leave the files.")
     ] = Path("demo"),
 ) -> None:
-    """Try schedmate on made-up files: a repository, a history, logs and a trace.
+    """Try the main commands on synthetic files.
 
-    Writes them to FOLDER, runs the main commands on them and shows their output. Needs no network,
-    reads no settings of yours, and writes nowhere else. The folder stays, with its history, until
-    you delete it.
+    Writes a repository, a history, logs and a trace to FOLDER, runs the
+    commands on them and shows their output. Needs no network, reads none of your settings, and
+    writes nowhere else. The folder stays, with its history, until you delete it.
     """
     from schedmate.demo import prepare
 

@@ -81,7 +81,7 @@ def diagnose(
         typer.Option("--exit-code", help="Exit with 6 when the job failed (any type but none)."),
     ] = False,
 ) -> None:
-    """What failed first in a job, whose fault it is, what to do.
+    """Find what failed first in a job, and what to do about it.
 
     Rules decide, with no model and no network; `schedmate rules list` shows them. Where they leave
     open whose fault it was, or ranks contradict each other, and a language model is named, it is

@@ -38,7 +38,7 @@ TONES: dict[str, Tone] = {"warning": "doubtful", "failed": "bad"}
 def doctor(
     as_json: JsonOption = False,
 ) -> None:
-    """Check installation, embedder, history, scheduler and language model.
+    """Check the installation and what the settings name.
 
     Each finding says what to do. Exits with 1 when a check failed (✗); a warning (!) leaves the
     exit code at 0.

@@ -54,7 +54,7 @@ def explain(
     workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what one of Lucid's models learns of a trace.
+    """Show what one of Lucid's models learns from a trace.
 
     Every answer is a sum of terms over one or two features: the terms are the explanation.
 

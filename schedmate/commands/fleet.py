@@ -11,7 +11,7 @@ from schedmate.commands.fleet_snapshots import check, convert, synthesize
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Why idle GPUs cannot be had, and how to win them back.",
+    help="Find out why idle GPUs cannot be used, and plan migrations.",
 )
 for command in (check, convert, diagnose, defrag, verify, place, synthesize):
     app.command()(command)

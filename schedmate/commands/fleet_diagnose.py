@@ -40,7 +40,7 @@ def diagnose(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why idle GPUs cannot be allocated: by request and cause.
+    """Explain why idle GPUs cannot be allocated, by request and cause.
 
     Causes are disjoint and add up to all idle GPUs: rests of shared GPUs; stranded, as too few are
     left together; CPUs or memory used up; not under one switch. A GPU with two causes counts under

@@ -140,7 +140,7 @@ def convert(
 
 
 def check(snapshot: SnapshotArgument, as_json: JsonOption = False) -> None:
-    """Check that a snapshot is possible, and say what it holds.
+    """Check that a snapshot is consistent and summarize it.
 
     Example: schedmate fleet check fleet.json
     """

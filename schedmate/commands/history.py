@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from schedmate.jobs import JobRecord, JobState
     from schedmate.retrieval.history import JobHistory
 
-app = typer.Typer(no_args_is_help=True, help="Put past jobs into the history and look at them.")
+app = typer.Typer(no_args_is_help=True, help="Import, list and maintain past jobs.")
 
 SCHEMA = "schedmate.history/v1"
 CALIBRATION = "schedmate.calibration/v1"
@@ -164,11 +164,11 @@ def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
 @app.command()
 def rebuild(
     index: Annotated[
-        bool, typer.Option("--index", help="Only the index, from the vectors that are stored.")
+        bool, typer.Option("--index", help="Rebuild only the index, from the stored vectors.")
     ] = False,
     history: HistoryOption = None,
 ) -> None:
-    """Compute all vectors and the index anew.
+    """Recompute all vectors and the index.
 
     Needed after a change of the embedder. Records are only read: stopping it loses nothing, and it
     can be run again.
@@ -221,7 +221,7 @@ def export(
     ] = Path("-"),
     history: HistoryOption = None,
 ) -> None:
-    """Write every record as a line of JSON.
+    """Export every record as a line of JSON.
 
     `history import --format jsonl` reads it.
     """
@@ -243,7 +243,7 @@ def copy(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy every job into another history, made if there is none.
+    """Copy every job into another history, created if missing.
 
     From a directory into PostgreSQL, and back with --history postgresql://... Jobs of the same id
     are replaced there; nothing changes here. Stopped, it can be run again.

@@ -52,10 +52,10 @@ def init(
         ),
     ] = False,
 ) -> None:
-    """Set schedmate up: where the history is, which scheduler, which language model if any.
+    """Set up the history, the scheduler and the language model.
 
     Asks for what is not given, writes the user's settings file (or the one that --config names),
-    and runs `schedmate doctor`. Keys are never written: a model's key belongs into
+    and runs `schedmate doctor`. Keys are never written: a model's key belongs in
     SCHEDMATE_LLM_API_KEY. Exits with 1 when a check failed.
 
     Example: schedmate init --yes --history /shared/schedmate/history --scheduler slurm

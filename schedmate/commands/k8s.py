@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "schedmate.kubernetes-plan/v1"
 
-app = typer.Typer(help="Schedmate beside a Kubernetes cluster.", no_args_is_help=True)
+app = typer.Typer(help="Run schedmate's agent beside a Kubernetes cluster.", no_args_is_help=True)
 
 
 @app.command()
@@ -98,7 +98,7 @@ def plan(
     context: ContextOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the logs of a job whose pods failed, and say what is to be done; do nothing.
+    """Read the logs of a job whose pods failed and plan what to done; do nothing.
 
     With recovery in the bounds, the plan is the one that the agent would propose.
     """

@@ -16,7 +16,9 @@ from schedmate.plain import dumps
 
 SCHEMA = "schedmate.ledger/v1"
 
-app = typer.Typer(no_args_is_help=True, help="Serve a language model, and see what it was asked.")
+app = typer.Typer(
+    no_args_is_help=True, help="Serve a language model; list its calls and their cost."
+)
 app.command("serve-command")(serve_command)
 app.command()(capacity)
 

@@ -107,7 +107,7 @@ def capacity(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how many jobs an hour a GPU could read.
+    """Estimate how many jobs per hour a GPU can read.
 
     The ledger says what readings took; how fast that goes is estimated from the GPU's datasheet.
     """

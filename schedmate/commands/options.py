@@ -20,7 +20,6 @@ FollowLinks = Annotated[
     bool,
     typer.Option(
         "--follow-links",
-        help="Read what links in a directory lead to outside of it; else they are left out, and "
-        "named.",
+        help="Follow links that lead out of a directory; else they are left out, and named.",
     ),
 ]

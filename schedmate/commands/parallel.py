@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="How to split a large model over GPUs, and what it takes.",
+    help="Plan how to split a large model over GPUs; predict the cost.",
 )
 
 app.command()(collectives)

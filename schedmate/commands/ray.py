@@ -24,7 +24,7 @@ MOST_JOBS = 1_000_000
 """Jobs that are over which one look shows at most."""
 
 app = typer.Typer(
-    help="A queue for training jobs on a Ray cluster (extra `ray`).", no_args_is_help=True
+    help="Run a queue of training jobs on a Ray cluster (extra `ray`).", no_args_is_help=True
 )
 app.command()(up)
 
@@ -222,7 +222,7 @@ JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", help="Numbe
 
 @app.command()
 def cancel(jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT) -> None:
-    """Take jobs out of the queue; those that run are told to end."""
+    """Cancel jobs: waiting ones leave the queue, running ones are stopped."""
     _change("cancel", "being cancelled", jobs, address, name)
 
 

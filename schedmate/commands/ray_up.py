@@ -239,7 +239,7 @@ def _end(name: str) -> None:
 
 def down(
     force: Annotated[
-        bool, typer.Option("--force", help="Also while jobs run; they are put back and wait.")
+        bool, typer.Option("--force", help="Also while jobs run; they go back to the queue.")
     ] = False,
     address: AddressOption = None,
     name: NameOption = DEFAULT,

@@ -28,7 +28,7 @@ MOST_RESTARTS = 10**9
 """No scheduler counts further, and a record of plans takes no larger number."""
 
 app = typer.Typer(
-    help="Plan what follows a failure, approve it, carry it out, undo it.",
+    help="Plan, approve, apply and undo what follows a failure.",
     no_args_is_help=True,
 )
 
@@ -62,7 +62,7 @@ def plan(
         Path | None, typer.Option(metavar="DIR", help="Where the job saves its checkpoints.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and keep nothing.")
+        bool, typer.Option("--dry-run", help="Show the plan; store nothing.")
     ] = False,
     recovery: RecoveryOption = None,
     record: RecordOption = None,
@@ -123,7 +123,7 @@ def approve(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a proposed plan be carried out."""
+    """Approve a proposed plan."""
     _move(id_, "approve", note, recovery, record, as_json)
 
 
@@ -158,12 +158,12 @@ def apply(
         list[str] | None,
         typer.Argument(metavar="[ID...]", help="Plans; without any, all that are approved."),
     ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try again what has failed.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Retry items that failed.")] = False,
     recovery: RecoveryOption = None,
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Carry approved plans out, past the guards.
+    """Apply approved plans, subject to the guards.
 
     Asked again, or after a crash, it does what is left of them.
     Exits with 7 when a plan was not carried out to its end.

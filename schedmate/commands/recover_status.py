@@ -18,7 +18,7 @@ def status(
         str | None, typer.Argument(metavar="[ID]", help="One plan, with all that happened to it.")
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Also plans that are over, the newest 100.")
+        bool, typer.Option("--all", help="Include finished plans, the newest 100.")
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the record's chain of hashes.")

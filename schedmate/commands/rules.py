@@ -14,7 +14,7 @@ from schedmate.terminal import say
 
 SCHEMA = "schedmate.rules/v1"
 
-app = typer.Typer(help="The rules by which failures are known.", no_args_is_help=True)
+app = typer.Typer(help="List and test the failure rules.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -24,7 +24,7 @@ def list_rules(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the rules: what each knows, what it means, its source."""
+    """List the rules with their patterns, meanings and sources."""
     from schedmate.logparse.failure.rules import load_rules
     from schedmate.terminal.screen import Screen
 

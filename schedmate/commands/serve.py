@@ -76,7 +76,7 @@ def serve(
     ] = False,
     history: HistoryOption = None,
 ) -> None:
-    """Answer schedulers over HTTP, and show a dashboard.
+    """Serve estimates and diagnoses over HTTP, with a dashboard.
 
     POST /v1/advise, /v1/track, /v1/diagnose and /v1/history; GET /v1/plans, /metrics, /healthz,
     /readyz and /openapi.json; the dashboard is at /. Logs are lines of JSON on standard error.

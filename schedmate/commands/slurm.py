@@ -18,7 +18,7 @@ from schedmate.commands.slurm_import import import_runs
 from schedmate.commands.slurm_plan import plan
 from schedmate.commands.slurm_setup import opened
 
-app = typer.Typer(help="Schedmate beside a Slurm cluster.", no_args_is_help=True)
+app = typer.Typer(help="Run schedmate's agent beside a Slurm cluster.", no_args_is_help=True)
 
 
 @app.command()
@@ -31,7 +31,7 @@ def agent(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate pending jobs, follow running ones, look into failed ones.
+    """Estimate pending jobs, follow running ones, diagnose failed ones.
 
     Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
     second one waits for the first to end. With --json each pass is a line, with --once a document.

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from schedmate.schedulers.sim.traces.calibration import Calibration, Match
     from schedmate.schedulers.sim.workload import Workload
 
-app = typer.Typer(no_args_is_help=True, help="Look at traces of jobs, convert, cut and draw them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Check, convert, sample and synthesize traces of jobs."
+)
 
 OutOption = Annotated[
     Path | None,
@@ -64,7 +66,7 @@ def check(
     workloads: WorkloadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every row of a trace, and say what it holds.
+    """Check every row of a trace and summarize it.
 
     Example: schedmate traces check jobs.csv
     """

@@ -74,7 +74,8 @@ def track(
         ),
     ] = None,
     fail_on_abstain: Annotated[
-        bool, typer.Option("--fail-on-abstain", help="Exit with 4 when the log says no step time.")
+        bool,
+        typer.Option("--fail-on-abstain", help="Exit with 4 when the log states no step time."),
     ] = False,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
@@ -82,7 +83,7 @@ def track(
     llm_deadline: LlmDeadline = None,
     plain: PlainOption = False,
 ) -> None:
-    """How fast a training job goes, where it is, when it will end.
+    """Show a job's speed and remaining time, from its log.
 
     Reads the log backwards from its end, whatever its size, and knows the progress lines of some
     fifty frameworks; others it reads by their labels, units and timestamps. Where the log does not

@@ -99,7 +99,7 @@ def triage(
         ),
     ] = 20,
 ) -> None:
-    """Diagnose many jobs at once, grouped by root cause.
+    """Diagnose many jobs and group them by root cause.
 
     Says what each group cost, which nodes are suspect and what is new.
 

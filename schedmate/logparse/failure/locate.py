@@ -70,7 +70,7 @@ def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> V
             return Verdict(root, "the kernel of the node reports it", cascade=failed, hints=hints)
     if causes:
         root = _root_of(causes)
-        reason = "it is the first failure after which training did not go on"
+        reason = "it is the first failure after which training did not continue"
         if any(before(event, root) for event in symptoms):
             reason = "it is a fault of its own; what stands before it was noticed by ranks in wait"
         others = [event for event in failed if event is not root]

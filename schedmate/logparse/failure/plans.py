@@ -162,21 +162,21 @@ def _isolate(
             f"give its log with --node-logs; restart elsewhere {_words(diagnosis)['checkpoint']}."
         )
     plan.summary = (
-        f"Confirm on {_words(diagnosis)['node']} first, nothing is isolated on this alone: {why}. "
+        f"Confirm on {_words(diagnosis)['node']} first; nothing is isolated yet, because {why}. "
         f"If it is confirmed, {goes_on}"
     )
 
 
 def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool, given_as: str | None) -> str:
     if given_as is not None:
-        return f"the log was given as that of {given_as}, and its lines name {diagnosis.node}"
+        return f"the log was given as that of {given_as}, but its lines name {diagnosis.node}"
     if by_node and not of_the_job:
-        return f"{diagnosis.node} is none of the nodes that the job is said to have run on"
+        return f"{diagnosis.node} is not one of the job's nodes"
     if by_node:
-        return "the node's log says so in words that have innocent causes too"
+        return "the node's log says so in words that also have innocent causes"
     if not of_the_job:
-        return f"only text of the job says so, and {diagnosis.node} is none of its nodes"
-    return "only text says so, which a job can print"
+        return f"the only evidence is text of the job, and {diagnosis.node} is not one of its nodes"
+    return "the only evidence is text that a job can print"
 
 
 def _commands(text: str) -> list[str]:

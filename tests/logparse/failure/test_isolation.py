@@ -127,7 +127,7 @@ def test_a_node_that_is_none_of_the_job_s_is_confirmed_first() -> None:
     assert found.plan is not None
     assert found.plan.isolation == "needs confirmation"
     assert [one.action for one in found.plan.steps] == ["confirm", "restart", "notify"]
-    assert "none of the nodes" in found.plan.summary
+    assert "not one of the" in found.plan.summary
 
 
 def test_a_listed_node_is_isolated_only_once_it_is_confirmed() -> None:
