@@ -1,4 +1,4 @@
-"""schedmate: what a GPU scheduler does not know of its jobs, read from code, logs and history.
+"""schedmate: run-time estimates, progress and failure diagnosis for GPU cluster schedulers.
 
 The public names, imported on first use so that the command line starts fast.
 """
