@@ -17,6 +17,12 @@ STYLE = "".join(
     for n, (colour, dash) in enumerate(zip(COLOURS, DASHES, strict=True))
 )
 LEGEND = 18
+FONT = "11px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
+SHARED = (
+    f"text{{font:{FONT};fill:#334155}}.tick,.axis{{text-anchor:middle}}.axis.y{{text-anchor:start}}"
+    ".tick.y{text-anchor:end}.grid{stroke:#cbd5e1;fill:none}.title{font-size:13px;font-weight:600}"
+)
+"""What all figures look like; the diagrams of docs/ have the same letters and background."""
 
 
 def save(
@@ -44,19 +50,8 @@ def save(
         for n, one in enumerate(series)
         for y in (HEIGHT + 28 + LEGEND * n,)
     )
-    height = HEIGHT + 28 + LEGEND * len(series)
-    path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '
-        f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>'
-        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}"
-        ".axis.y{text-anchor:start}"
-        ".tick.y{text-anchor:end}.grid{stroke:#cbd5e1;fill:none}"
-        f".line{{fill:none;stroke-width:1.8}}.title{{font-size:13px}}{STYLE}</style>"
-        f'<rect y="-24" width="{WIDTH}" height="{height + 24}" fill="#fff"/>'
-        f'<text class="title" x="{LEFT}" y="-8">{escape(title)}</text>{marked}{inside}{legend}'
-        "</svg>\n",
-        encoding="utf-8",
-    )
+    style = f".line{{fill:none;stroke-width:1.8}}{STYLE}"
+    _write(path, title, f"{marked}{inside}{legend}", style, len(series))
 
 
 def save_bars(path: Path, title: str, chart: str, names: Iterable[str]) -> None:
@@ -70,14 +65,16 @@ def save_bars(path: Path, title: str, chart: str, names: Iterable[str]) -> None:
         for n, name in enumerate(layers)
         for y in (HEIGHT + 28 + LEGEND * n,)
     )
-    height = HEIGHT + 28 + LEGEND * len(layers)
+    _write(path, title, f"{inside}{legend}", style, len(layers))
+
+
+def _write(path: Path, title: str, drawing: str, style: str, entries: int) -> None:
+    """Write a figure with so many entries in its legend."""
+    height = HEIGHT + 28 + LEGEND * entries
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '
-        f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>'
-        "text{font:11px sans-serif;fill:#334155}.tick,.axis{text-anchor:middle}"
-        ".axis.y{text-anchor:start}.tick.y{text-anchor:end}.grid{stroke:#cbd5e1;fill:none}"
-        f".title{{font-size:13px}}{style}</style>"
-        f'<rect y="-24" width="{WIDTH}" height="{height + 24}" fill="#fff"/>'
-        f'<text class="title" x="{LEFT}" y="-8">{escape(title)}</text>{inside}{legend}</svg>\n',
+        f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>{SHARED}{style}</style>'
+        f'<rect y="-24" width="{WIDTH}" height="{height + 24}" rx="10" fill="#fff"/>'
+        f'<text class="title" x="{LEFT}" y="-8">{escape(title)}</text>{drawing}</svg>\n',
         encoding="utf-8",
     )

@@ -65,7 +65,7 @@ def _write(path: Path, document: dict[str, Any]) -> None:
     """Keep a document that JSON can say, if there is a place for it."""
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        if json.loads(text) != document:  # a key that is no text, for example
+        if json.loads(text) != document:  # a key that is not text, for example
             return
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}")

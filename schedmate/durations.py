@@ -21,7 +21,7 @@ def parse_duration(text: str) -> float:
     seconds = _seconds(text.strip())
     if not 0 <= seconds <= LONGEST_S:
         raise UsageError(
-            f"{clean(text, 60)!r} is no duration; write it like 90m, 36h, 1d12h or 1-12:00:00."
+            f"{clean(text, 60)!r} is not a duration; write it like 90m, 36h, 1d12h or 1-12:00:00."
         )
     return seconds
 

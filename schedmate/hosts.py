@@ -50,11 +50,11 @@ def expand_hostlist(text: str, most: int) -> Iterator[str]:
     """The names of a Slurm host list, `gpu[01-03,07],login`, in order, with the zeros of numbers.
 
     Several pairs of brackets in one name multiply. Names are made as they are drawn. Raises
-    `ValueError` for what is no list, and where one name of it stands for more than `most`.
+    `ValueError` for what is not a list, and where one name of it stands for more than `most`.
     """
     names = _LISTED.findall(text)
     if ",".join(names) != text:
-        raise ValueError(f"{text[:60]!r} is no list of hosts")
+        raise ValueError(f"{text[:60]!r} is not a list of hosts")
     for name in names:
         size = 1
         choices: list[list[_Numbers]] = []
@@ -75,7 +75,7 @@ class _Numbers(NamedTuple):
 def _numbers(text: str, whole: str) -> _Numbers:
     match = _RANGE.fullmatch(text)
     if match is None or int(match[1]) > int(match[2] or match[1]):
-        raise ValueError(f"{whole[:60]!r} is no list of hosts")
+        raise ValueError(f"{whole[:60]!r} is not a list of hosts")
     return _Numbers(range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1]))
 
 

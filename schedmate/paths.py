@@ -28,7 +28,7 @@ def exists(path: Path) -> bool:
 
 
 def resolved(path: Path) -> Path:
-    """The absolute path without links; where these go in a circle, or it is no path, as given."""
+    """The absolute path without links; as given where links are circular or it is not a path."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
@@ -44,7 +44,7 @@ def children(folder: Path) -> list[Path]:
 
 
 def matching(folder: Path, pattern: str, most: int) -> list[Path]:
-    """The first `most` paths below a folder that a glob pattern finds; none if it is no pattern."""
+    """The first `most` paths below a folder that a glob pattern finds; none without a pattern."""
 
     def found() -> Iterator[Path]:
         try:

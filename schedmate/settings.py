@@ -37,7 +37,7 @@ NEAR = 0.8
 """How alike the name of a variable must be to be taken for a misspelling; all begin the same."""
 FILE_VARIABLE = "SCHEDMATE_CONFIG"
 SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
-"""Variables read where they are used: a secret is no setting, so that none is ever printed."""
+"""Variables read where they are used: a secret is not a setting, so that none is ever printed."""
 
 
 def config_dir() -> Path:

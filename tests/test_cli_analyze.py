@@ -173,7 +173,7 @@ def test_recording_one_id_twice_is_refused(analyze: Cli) -> None:
         ([], 2, "name the directory"),
         (["/no/such/repo"], 3, "/no/such/repo"),
         ([__file__, "-c", "python x.py"], 3, "directory"),
-        ([str(REPO), "--time-limit", "soon"], 2, "'soon' is no duration"),
+        ([str(REPO), "--time-limit", "soon"], 2, "'soon' is not a duration"),
         ([str(REPO), "--gpus", "-1"], 2, "--gpus"),
         ([str(REPO), "--threshold", "7"], 2, "--threshold"),
         ([str(REPO), "--method", "magic"], 2, "magic"),

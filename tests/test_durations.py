@@ -32,7 +32,7 @@ def test_parse(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "5x", "nan", "inf", "1:2:3:4", "h"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="is no duration; write it like"):
+    with pytest.raises(UsageError, match="is not a duration; write it like"):
         parse_duration(text)
 
 

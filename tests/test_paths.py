@@ -17,7 +17,7 @@ ODD = {
     "a path too long": "a/" * 3_000,
     "a NUL": "a\0b",
     "half a surrogate pair": "a\ud800",
-    "a byte that is no text": "a\udcff",
+    "a byte that is not text": "a\udcff",
     "nothing": "",
 }
 

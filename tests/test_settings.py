@@ -67,7 +67,7 @@ def test_a_flag_that_was_not_given_changes_nothing(project: Path) -> None:
 def test_a_file_in_the_current_directory_is_not_read(
     project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (project / "schedmate.toml").write_text("this is no TOML, and obeyed by nobody\n")
+    (project / "schedmate.toml").write_text("this is not TOML, and obeyed by nobody\n")
     (project / "schedmate").mkdir()
     (project / "schedmate" / "config.toml").write_text("top_k = 12\n")
     for _ in range(3):

@@ -61,7 +61,7 @@ def test_the_site_builds_without_a_warning_and_its_links_lead_somewhere(tmp_path
             if url.fragment and path in pages and "://" not in target:
                 assert unquote(url.fragment) in pages[path].ids, f"{page.name}: {target}"
     index = (site / "searchindex.js").read_text()
-    assert all(f'"{word}"' in index for word in ("on-call", "THREAT_MODEL", "results/triage"))
+    assert all(f'"{word}"' in index for word in ("start/on-call", "THREAT_MODEL", "results/triage"))
     api = (site / "api.html").read_text()
     assert "schedmate.SchedMate.on_submit" in api
     assert "duration_p50_s" in api

@@ -133,7 +133,7 @@ def written(data: object) -> int | None:
 
 
 def whole(number: object) -> bool:
-    """Whether this is no number that is too long to go on computing with."""
+    """Whether this is not a number that is too long to go on computing with."""
     return not isinstance(number, int) or number.bit_length() <= MAX_BITS
 
 

@@ -81,7 +81,7 @@ class BoundedTransport(httpx2.BaseTransport):
             raise BadReplyError("the reply is packed although that was not asked for")
         # A parser would find other characters in UTF-16 or UTF-7 than the scrubber sees.
         if b"\0" in body:
-            raise BadReplyError("the reply is no text in UTF-8")
+            raise BadReplyError("the reply is not text in UTF-8")
         kind = names.get(b"content-type", b"application/json").partition(b";")[0].strip()
         headers = [one for one in response.headers if one[0].lower() not in _NOT_PASSED_ON]
         headers.append((b"content-type", kind))

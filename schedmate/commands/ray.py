@@ -105,7 +105,7 @@ def submit(
     if (command is None) == (not given):
         raise UsageError("give the command once: with -c, or after --.")
     if not place.is_dir():
-        raise InputError(f"{place} is no directory; name the one in which the command is run.")
+        raise InputError(f"{place} is not a directory; name the one in which the command is run.")
     request = _request(
         place.resolve(),
         command or shell_words(given),

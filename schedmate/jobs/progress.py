@@ -21,7 +21,7 @@ class Progress(BaseModel):
     epoch_time_s: float | None = Field(None, gt=0, description="Time of one epoch [s]")
     loss: float | None = Field(None, description="Latest training loss; None where it is NaN")
     loss_state: Literal["nan", "inf"] | None = Field(
-        None, description="What the latest training loss is where it is no number"
+        None, description="What the latest training loss is where it is not a number"
     )
     loss_state_since: int | None = Field(
         None, ge=0, description="Iteration of the first such loss among the lines that were read"

@@ -59,7 +59,7 @@ def newest(
     Raises `InputError` when the directory cannot be read.
     """
     if not is_dir(folder):
-        raise InputError(f"{folder} is no directory of checkpoints.")
+        raise InputError(f"{folder} is not a directory of checkpoints.")
     passed_over: list[str] = []
     for layout in _layouts():
         for found in _candidates(folder, layout):

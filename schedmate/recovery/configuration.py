@@ -270,7 +270,7 @@ def read_configuration(text: str, path: Path) -> Configuration:
     try:
         document = parse(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path} is no YAML: {clean(error, 300)}.") from None
+        raise ConfigurationError(f"{path} is not YAML: {clean(error, 300)}.") from None
     if document is None:
         document = {}
     if not isinstance(document, dict):

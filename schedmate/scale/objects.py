@@ -196,7 +196,7 @@ def copy_tree(url: str, folder: Path) -> list[str]:
     """
     entries = find(url)
     if not entries:
-        raise InputError(f"{url} is no directory of a job's code; give the prefix of its files.")
+        raise InputError(f"{url} is not a directory of a job's code; give the prefix of its files.")
     small = [one for one in entries if one.size <= LARGEST_FILE]
     if len(small) > MOST_FILES or sum(one.size for one in small) > MOST_BYTES:
         raise InputError(

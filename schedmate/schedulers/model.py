@@ -92,7 +92,7 @@ class Cluster:
             match = _GROUP.fullmatch(group)
             if match is None or int(match[1]) == 0 or int(match[2]) == 0:
                 raise UsageError(
-                    f"{group.strip()!r} is no group of nodes; write a cluster as 108x8 (nodes x "
+                    f"{group.strip()!r} is not a group of nodes; write a cluster as 108x8 (nodes x "
                     "GPUs), with a GPU type and a virtual cluster as 6x4:T4@vision,2x8:A100@nlp."
                 )
             count, gpus = int(match[1]), int(match[2])

@@ -129,7 +129,7 @@ def policy_class(name: str) -> type[Policy]:
         what = f"{type(error).__name__}: {error}"
         raise UsageError(f"policy {name!r} cannot be loaded: its module fails ({what}).") from error
     if not (isinstance(found, type) and issubclass(found, Policy)):
-        raise UsageError(f"policy {name!r}: {target} is no subclass of schedmate's Policy.")
+        raise UsageError(f"policy {name!r}: {target} is not a subclass of schedmate's Policy.")
     return found
 
 

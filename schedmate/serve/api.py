@@ -35,7 +35,7 @@ _REFUSED = {
     401: "The token was not shown",
     403: "Not allowed: a path outside the roots, or another site's page",
     413: "The body is too large",
-    415: "The body is no JSON",
+    415: "The body is not JSON",
     421: "The service is not called that",
     422: "The request does not say what it should",
     429: "Too many requests a second",

@@ -114,5 +114,5 @@ def checked_roots(paths: list[Path]) -> tuple[Path, ...]:
     """Directories that may be read, links resolved; raises `InputError` for what is none."""
     for path in paths:
         if not path.is_dir():
-            raise InputError(f"--root {path} is no directory; name one that holds code or logs.")
+            raise InputError(f"--root {path} is not a directory; name one that holds code or logs.")
     return tuple(path.resolve() for path in paths)

@@ -74,7 +74,7 @@ class LockedRoot:
     """A directory below which files and directories can be opened for reading.
 
     The directory is resolved once, here; if its path comes to mean another directory later,
-    everything is refused. Raises `InputError` when it is no directory that can be read.
+    everything is refused. Raises `InputError` when it is not a directory that can be read.
     """
 
     def __init__(self, root: Path) -> None:

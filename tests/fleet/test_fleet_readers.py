@@ -366,7 +366,7 @@ def test_what_kubectl_never_writes(tmp_path: Path, items: list[Any]) -> None:
                 "metadata": {"name": "n"},
                 "status": {"capacity": {"cpu": "many", "memory": "1"}},
             },
-            "'many' is no quantity",
+            "'many' is not a quantity",
         ),
     ],
 )
@@ -392,7 +392,7 @@ def test_folders_without_exports(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of its files has nodes"):
         read(tmp_path)
     (tmp_path / "x.json").write_text("[1]")
-    with pytest.raises(InputError, match="is no object"):
+    with pytest.raises(InputError, match="is not an object"):
         read(tmp_path)
 
 

@@ -100,7 +100,7 @@ BAD = {
     "a slip in a name": (("tasks", 0, "lockd", True), "no field 'lockd'; did you mean locked"),
     "text for a flag": (("tasks", 0, "locked", "no"), "neither true nor false"),
     "a group for a list": (("tasks", 0, "avoid", "g"), "no list of groups"),
-    "a task that is no object": (("tasks", 0, None, 3), "task 1 is no object"),
+    "a task that is not an object": (("tasks", 0, None, 3), "task 1 is not an object"),
 }
 
 

@@ -164,7 +164,7 @@ class Call:
         try:
             found = yaml.safe_load(self.raw) if "yaml" in self.kind else json.loads(self.raw)
         except ValueError as error:
-            raise Failure(400, "BadRequest", f"the object provided is no JSON: {error}") from None
+            raise Failure(400, "BadRequest", f"the object provided is not JSON: {error}") from None
         return found
 
     # -- reading -----------------------------------------------------------

@@ -196,7 +196,7 @@ def test_whatever_the_published_documents_allow_is_read_or_refused(path: Path, p
         one = data.draw(values(document, schema, frozenset(read_of_it.split())))
         known = {"job_id": 7} if kind == "jobs" else {"name": "gpu01"}
         one |= known | {key: "gpu[01-03]" for key in ("nodes", "excluded_nodes") if key in one}
-        with suppress(ShapeError):  # a job without a state, a count that is no whole number
+        with suppress(ShapeError):  # a job without a state, a count that is not a whole number
             understood += len(parse(json.dumps({kind: [one], "errors": []})))
 
     of_one()

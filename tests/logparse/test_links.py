@@ -222,5 +222,5 @@ def test_a_file_that_was_made_a_pipe_is_not_waited_for(
     path.unlink()
     os.mkfifo(path)
     monkeypatch.setattr(Path, "stat", lambda _self: whole)
-    with pytest.raises(LogError, match="is no regular file"):
+    with pytest.raises(LogError, match="is not a regular file"):
         open_regular(path)

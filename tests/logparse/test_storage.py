@@ -127,7 +127,7 @@ def test_nothing_but_zeros_is_no_log(tmp_path: Path, size: int) -> None:
     path = tmp_path / "hole.log"
     path.write_bytes(b"\0" * size)
 
-    with pytest.raises(LogError, match="it is no text"):
+    with pytest.raises(LogError, match="it is not text"):
         open_log(path)
 
 
@@ -142,8 +142,8 @@ def test_a_pipe_is_read_once_and_may_be_packed() -> None:
     ("data", "message"),
     [
         (b"", "it is empty"),
-        (os.urandom(5000), "it is no text"),
-        (b"\x7fELF" + bytes(range(32)) * 100, "it is no text"),
+        (os.urandom(5000), "it is not text"),
+        (b"\x7fELF" + bytes(range(32)) * 100, "it is not text"),
     ],
 )
 def test_what_is_no_log_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
@@ -179,7 +179,7 @@ def test_missing_unreadable_and_no_regular_file(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="does not exist"):
         open_log(tmp_path / "nothing.log")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(LogError, match="is no regular file"):
+    with pytest.raises(LogError, match="is not a regular file"):
         open_log(tmp_path / "pipe")
     if os.geteuid() != 0:
         locked = tmp_path / "locked.log"

@@ -111,7 +111,7 @@ def test_what_does_not_hold_changes_nothing(
 def test_a_pattern_made_to_take_for_ever_does_not() -> None:
     evil = r"^<<(?P<iteration>(?:\d+\d*)+)(?:.*.*)*xi=(?:[\d.]+[\d.]*)*$"
     long = [line + "1" * 500 for line in LINES]
-    assert not holds(evil, long), "the last field is no number: nothing matches, and at once"
+    assert not holds(evil, long), "the last field is not a number: nothing matches, and at once"
 
 
 @given(st.text(max_size=60))

@@ -52,7 +52,7 @@ def test_paths_are_relative_to_the_file() -> None:
         ("isolation: {at_mots: 3}", "there is no key isolation.at_mots; did you mean at_most?"),
         ("isolation: {at_most: -1}", "isolation.at_most: -1 is given; it has to be at least 0"),
         ("isolation: {at_most_percent: 200}", "isolation.at_most_percent"),
-        ("isolation: {within: soon}", "'soon' is no duration; write it like 90m"),
+        ("isolation: {within: soon}", "'soon' is not a duration; write it like 90m"),
         ("isolation: {keep: 0}", "isolation.keep"),
         ("restarts: {per_job: many}", "restarts.per_job"),
         ("automatic: [isolat]", "automatic"),

@@ -181,12 +181,12 @@ class TestOneJob:
             (["show", "5"], "no job '5' in the history"),
             (["finish", "5", "--duration", "1h"], "no job '5' in the history"),
             (["finish", "17"], "has no start time"),
-            (["finish", "17", "--duration", "long"], "is no duration"),
+            (["finish", "17", "--duration", "long"], "is not a duration"),
             (["finish", "17", "--duration", "1h", "--state", "GONE"], "is no Slurm job state"),
             (["finish", "17", "--duration", "1h", "--state", "RUNNING"], "is not how a job ends"),
             (["finish", "17", "--duration", "1h", "--end", "later"], "is no time"),
             (["list", "--state", "GONE"], "is no Slurm job state"),
-            (["add", "18", "colour=red"], "is no field of a job record"),
+            (["add", "18", "colour=red"], "is not a field of a job record"),
         ],
     )
     def test_mistakes(self, run: Call, arguments: list[str], message: str) -> None:

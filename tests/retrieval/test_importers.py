@@ -109,7 +109,7 @@ class TestValues:
         assert gpus_of(parse_tres("gres/gpu:a100=2,gres/gpu:h100=1")) == (3, None)
         assert gpus_of(parse_tres("cpu=8,mem=5G")) == (None, None)
         for text in ("gres/gpu=inf", "gres/gpu:a100=1e400", "gres/gpu=nan"):
-            with pytest.raises(ValueError, match="is no number of GPUs"):
+            with pytest.raises(ValueError, match="is not a number of GPUs"):
                 gpus_of(parse_tres(text))
 
     @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ class TestCsv:
         stream = io.StringIO("job_id,duration_s,launch.gpus\n1,x,1\n2,5\n3,5,0.5\n4,-5,1\n5,5,1\n")
         assert [job.job_id for job in import_csv(stream, None, report)] == ["5"]
         assert report.bad == 4
-        assert report.problems[0].startswith("line 2: duration_s: 'x' is no duration")
+        assert report.problems[0].startswith("line 2: duration_s: 'x' is not a duration")
         assert report.problems[2].startswith("line 4: launch.gpus:")
 
     @pytest.mark.parametrize(

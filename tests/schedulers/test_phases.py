@@ -119,7 +119,7 @@ def test_settings_from_text() -> None:
     assert Phases.parse("") == Phases()
     assert Phases.parse("share=1,rise=20,latest=0.1") == Phases(1.0, 20.0, 0.1)
     for wrong in ("share", "share=2", "rise=101", "often=1", "latest=nan"):
-        with pytest.raises(UsageError, match="is no setting; there are share=0.2, rise=50"):
+        with pytest.raises(UsageError, match="is not a setting; there are share=0.2, rise=50"):
             Phases.parse(wrong)
 
 

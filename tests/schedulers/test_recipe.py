@@ -233,9 +233,9 @@ def test_names_and_users_of_the_trace_are_kept(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("nope", "no recipe 'nope'; there are lucid, schedmate"),
-        ("lucid:recurence=1", "'recurence=1' is no setting; there are recurrence=0.6"),
-        ("lucid:recurrence=lots", "'recurrence=lots' is no setting"),
-        ("lucid:recurrence=1", "recurrence=1 is no share"),
+        ("lucid:recurence=1", "'recurence=1' is not a setting; there are recurrence=0.6"),
+        ("lucid:recurrence=lots", "'recurrence=lots' is not a setting"),
+        ("lucid:recurrence=1", "recurrence=1 is not a share"),
         ("lucid:spread=nan", "spread=nan is not from 0 to 5"),
         ("lucid:seed=-1", "seed=-1 is negative"),
     ],
@@ -248,7 +248,7 @@ def test_a_wrong_recipe_is_refused_in_a_sentence(text: str, message: str) -> Non
 def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("title: [")
-    with pytest.raises(InputError, match="is no recipe"):
+    with pytest.raises(InputError, match="is not a recipe"):
         parse(str(path))
     path.write_text(
         """

@@ -353,7 +353,7 @@ def test_a_trace_says_classes_and_windows_and_is_written_back(tmp_path: Path) ->
     [
         ("a,0,1,1,middle,,,,,", "class is 'middle', neither hp nor lp"),
         ("a,0,1,3,hp,,,,2,", "3 GPUs cannot be divided among 2 equal pods"),
-        ("a,0,1,1,lp,,0,,,", "a checkpoint every 0 s is no interval"),
+        ("a,0,1,1,lp,,0,,,", "a checkpoint every 0 s is not an interval"),
         ("a,0,1,1,hp,,,,,20-10", "standby is '20-10', not windows"),
         ("a,0,1,1,hp,,,,,10-20;15-30", "not windows START-END in their order"),
     ],
@@ -434,7 +434,7 @@ def test_a_job_that_spans_switches_is_slower(communication: float | None, speed:
 
 
 def test_settings_of_switches_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(UsageError, match="'slower=2' is no setting; there are longer=0.27"):
+    with pytest.raises(UsageError, match="'slower=2' is not a setting; there are longer=0.27"):
         Spanning.parse("slower=2")
     with pytest.raises(UsageError, match="communication from 0 to 1"):
         Spanning.parse("communication=2")

@@ -82,8 +82,8 @@ def test_a_series_of_arrivals_is_followed(tmp_path: Path) -> None:
     twice = synthesize(calibration, 2 * count, arrivals=series)
     assert twice.jobs[-1].submit_time - begin > 1.9 * calibration.targets["days"] * 86_400
     for text, message in (
-        ("time,n\n0,-1\n", "line 2: n is no count"),
-        ("time,n\n0,x\n", "line 2: n is no count"),
+        ("time,n\n0,-1\n", "line 2: n is not a count"),
+        ("time,n\n0,x\n", "line 2: n is not a count"),
         ("time,n\n0,0\n", "no submissions"),
         ("time,m\n0,0\n", "no column 'n'; it has time, m"),
     ):

@@ -115,7 +115,7 @@ def test_it_stops_when_what_it_accepted_is_answered(tmp_path: Path) -> None:
     ("arguments", "code", "words"),
     [
         (["--host", "0.0.0.0"], 2, "--token-file"),
-        (["--root", "/no/such/place"], 3, "is no directory"),
+        (["--root", "/no/such/place"], 3, "is not a directory"),
         (["--token-file", "/no/such/file"], 3, "token file"),
         (["--socket-mode", "rw"], 2, "--socket-mode"),
         (["--deadline", "0s"], 2, "--deadline"),

@@ -1,4 +1,4 @@
-"""A loss that is no number any more: from which line on, if to the end."""
+"""A loss that is not a number any more: from which line on, if to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the losses of a line is the one that is trained on, and since when it is no number.
+"""Which of the losses of a line is the one that is trained on, and since when it is not a number.
 
 A loss under a name that says it is the sum (`total_loss`) goes before plain `loss`, this before one
 of a kind (`ce_loss`), this before those of parts (`loss_box`), wherever they stand in the line.

@@ -9,7 +9,7 @@ from schedmate.logparse.progress.labels import Labelled
 from schedmate.logparse.progress.words import about, counted_by, meaning
 
 LATEST = 1e8
-"""A larger number is no count but a date."""
+"""A larger number is not a count but a date."""
 
 _LEVEL = re.compile(r"|INFO|DEBUG|NOTICE")
 

@@ -112,7 +112,7 @@ def _regular(descriptor: int, path: Path) -> int:
 
 def _no_file(path: Path) -> LogError:
     return LogError(
-        f"{path} is no regular file; give the path of a log file or of a directory of logs."
+        f"{path} is not a regular file; give the path of a log file or of a directory of logs."
     )
 
 
@@ -158,7 +158,7 @@ class Found:
         elif path.is_dir():
             self.look_at(path)
         elif not path.is_file():
-            self._left_out.append(f"{path} is no regular file and was left out.")
+            self._left_out.append(f"{path} is not a regular file and was left out.")
         elif Path(os.path.realpath(path)) == self.folder.real / path.relative_to(self.folder.root):
             self.paths.append(path)
         else:
@@ -185,7 +185,7 @@ class Found:
             elif entry.is_file(follow_symlinks=False):
                 self.paths.append(path)
             elif not entry.is_symlink():
-                self._left_out.append(f"{path} is no regular file and was left out.")
+                self._left_out.append(f"{path} is not a regular file and was left out.")
             elif path.is_dir():
                 yield path  # followed, or a folder of hidden ones; each is looked at once
             elif path.is_file():

@@ -26,7 +26,7 @@ MAX_ERROR_FILE = 1 << 24
 SAMPLE = 1 << 13
 """Bytes from which a file is told to be text."""
 BINARY = 0.1
-"""Share of control characters from which a file is no text."""
+"""Share of control characters from which a file is not text."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def open_log(path: Path | str, *, follow_links: bool = False) -> Log:
 
 
 def _why_none(file: LogFile) -> str:
-    return "it is empty" if not file.size else "" if is_text(file) else "it is no text"
+    return "it is empty" if not file.size else "" if is_text(file) else "it is not text"
 
 
 def _no_log(name: str, reason: str) -> LogError:

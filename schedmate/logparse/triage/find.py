@@ -126,7 +126,7 @@ def _logs(
     """The logs among files, and a sentence on what else lay in sub-directories.
 
     What an experiment tracker keeps is left out where the jobs' own logs lie beside it, unless it
-    was `named`, and in a sub-directory so is what is no text or has the name of something else.
+    was `named`, and in a sub-directory so is what is not text or has the name of something else.
     """
     logs = [path for path in paths if not of_tracker(path)]
     if not named:

@@ -29,7 +29,7 @@ def open_objects(name: str, urls: Sequence[str]) -> Log:
             origin = origin_of_file(key, key.parent.parent)
             file = LogFile(url, storage, None, origin.rank, origin.node)
             if not file.size or not is_text(file):
-                why = "it is no text" if file.size else "it is empty"
+                why = "it is not text" if file.size else "it is empty"
                 file.close()
                 reasons.append(f"{url} cannot be read as a log: {warning or why}.")
                 continue

@@ -150,7 +150,7 @@ def listed(path: Path, *, follow_links: bool = False, at: str | None = None) -> 
                 elif any(values.values()):
                     batch.warnings.append(f"line {rows.line_num} of {path} names no log.")
         except csv.Error as error:
-            raise InputError(f"{path} is no CSV: {error}; correct it.") from None
+            raise InputError(f"{path} is not CSV: {error}; correct it.") from None
     if not batch.targets:
         raise InputError(f"{batch.source} lists no jobs; give a header and a row a job.")
     return batch

@@ -154,7 +154,7 @@ def _usage(steps: list[dict[str, Any]]) -> tuple[float | None, float | None]:
 
 
 def mean_util(shares: list[tuple[float, float]]) -> float | None:
-    """The mean of (utilisation [%], length [s]) pairs; None when it is no percentage.
+    """The mean of (utilisation [%], length [s]) pairs; None when it is not a percentage.
 
     Some gatherers add up over a task's GPUs, which cannot be told from here, so nothing above
     100 % is believed.

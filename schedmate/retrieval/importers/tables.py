@@ -77,7 +77,7 @@ def _field(name: str) -> str:
     if field not in _FIELDS and not _METADATA.fullmatch(field):
         short = ", ".join(sorted(table("columns")["aliases"]))
         raise UsageError(
-            f"{name!r} is no field of a job record; use a dotted name such as launch.gpus or "
+            f"{name!r} is not a field of a job record; use a dotted name such as launch.gpus or "
             f"metadata.training_config.lr, or one of {short}."
         )
     return field

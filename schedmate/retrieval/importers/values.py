@@ -40,7 +40,7 @@ def parse_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no number") from None
+        raise ValueError(f"{text!r} is not a number") from None
 
 
 def parse_time(text: str | None) -> float | None:
@@ -131,7 +131,7 @@ def gpus_of(tres: dict[str, str]) -> tuple[int | None, str | None]:
 def _count(text: str) -> int:
     number = parse_number(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text!r} is no number of GPUs")
+        raise ValueError(f"{text!r} is not a number of GPUs")
     return int(number)
 
 

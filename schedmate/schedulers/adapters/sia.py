@@ -72,7 +72,7 @@ class SiaWithSchedMate(WithSchedMate, Sia):
     def __init__(self, match_rate: float = 1.0, tracker: bool = False, **settings: Any) -> None:
         super().__init__(tracker=tracker, **settings)
         if not 0 <= match_rate <= 1:
-            raise UsageError(f"match_rate={match_rate} is no share from 0 to 1.")
+            raise UsageError(f"match_rate={match_rate} is not a share from 0 to 1.")
         self.match_rate = match_rate
 
     def equip(self, world: World) -> Equipment:

@@ -189,7 +189,9 @@ class Builder:
 
     def _name(self, row: Any, key: str, what: str, others: list[str]) -> str:
         if not isinstance(row, Mapping):
-            raise InputError(f"{self.source}: {what} {len(others) + 1} is no object with fields.")
+            raise InputError(
+                f"{self.source}: {what} {len(others) + 1} is not an object with fields."
+            )
         name = row.get(key)
         if not isinstance(name, str) or not name:
             raise InputError(

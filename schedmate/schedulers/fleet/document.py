@@ -60,7 +60,7 @@ def read_lines(path: Path, lines: Iterable[str]) -> FleetSnapshot:
         except (ValueError, RecursionError) as error:
             _broken(path, f"line {number}: {error}")
         if not isinstance(row, dict):
-            _broken(path, f"line {number} is no object")
+            _broken(path, f"line {number} is not an object")
         if "schema" in row:
             header = row
         elif "id" in row:

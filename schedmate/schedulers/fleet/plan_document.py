@@ -99,7 +99,7 @@ def read_plan(path: Path, snapshot: FleetSnapshot) -> ReadPlan:
                 after = move.get("after", [])
                 device = move.get("device", NONE)
                 if not all(type(one) is int for one in (device, *after)):
-                    _bad(path, f"move {len(moves)} has an 'after' or 'device' that is no number")
+                    _bad(path, f"move {len(moves)} has an 'after' or 'device' that is not a number")
                 moves.append(
                     Planned(
                         _known(task, move["task"], "task"),

@@ -35,8 +35,8 @@ class Request:
         match = _FORM.fullmatch(text.strip())
         if match is None:
             raise UsageError(
-                f"{text!r} is no request; write GPUs and CPUs of a pod as 8G128C or 0.25G2C, with "
-                "memory in GB as 8G128C900M, pods before it as 16x8G96C, @switch after it."
+                f"{text!r} is not a request; write GPUs and CPUs of a pod as 8G128C or 0.25G2C, "
+                "with memory in GB as 8G128C900M, pods before it as 16x8G96C, @switch after it."
             )
         pods, gpus = int(match[1] or 1), round(float(match[2]) * MILLI)
         if not pods or not gpus:

@@ -194,7 +194,7 @@ def load_bounds(path: Path | None) -> Bounds:
     try:
         found = parse(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is no YAML: {error}") from None
+        raise SettingsError(f"{path} is not YAML: {error}") from None
     try:
         bounds = Bounds.model_validate({} if found is None else found)
     except ValidationError as error:

@@ -183,7 +183,7 @@ _FLAGS: dict[str, type] = {
 def from_sizes(sizes: Mapping[str, Any], name: str = "") -> ModelSpec:
     """A transformer of sizes under our names or those of common configurations.
 
-    Raises `InputError` where hidden size or layers are missing, or a size is no whole number of
+    Raises `InputError` where hidden size or layers are missing, or a size is not a whole number of
     at least 1.
     """
     given: dict[str, Any] = {}

@@ -76,7 +76,7 @@ class Tables:
 def read_tables(paths: Iterable[Path]) -> Tables:
     """The tables of files, or of folders with such files.
 
-    Raises `InputError` for a file that cannot be read, is no table, or holds no numbers.
+    Raises `InputError` for a file that cannot be read, is not a table, or holds no numbers.
     """
     tables = Tables()
     for path in paths:

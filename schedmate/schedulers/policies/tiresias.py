@@ -58,7 +58,7 @@ class Tiresias(Preemptive):
         self.threshold_gpu_s = threshold_gpu_s
         self.interval_s = interval_s or None
         if not 0 <= promote < NEVER:
-            raise UsageError(f"promote={promote} is no multiple of a time; 0 promotes nobody.")
+            raise UsageError(f"promote={promote} is not a multiple of a time; 0 promotes nobody.")
         self.promote = promote
         self.gittins = Gittins.read(Path(history), threshold_gpu_s) if history else None
         try:
@@ -181,7 +181,7 @@ class Gittins:
             with path.open(encoding="utf-8", newline="") as stream:
                 taken = [float(row["gpu_s"]) for row in csv.DictReader(stream)]
         except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
-            raise UsageError(f"{path} is no table with a column gpu_s: {error!r}.") from None
+            raise UsageError(f"{path} is not a table with a column gpu_s: {error!r}.") from None
         if not taken or not all(0 <= one < NEVER for one in taken):
             raise UsageError(f"{path}: gpu_s has to hold times, and at least one.")
         return cls(taken, quantum)

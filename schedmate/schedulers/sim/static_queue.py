@@ -197,7 +197,7 @@ def _kinds(
 
 
 def _order(requests: Requests, value: NDArray[np.float64]) -> array[int] | None:
-    """The place of each job among all by priority and this value; None where one is no number."""
+    """The place of each job among all by priority and this value; None if one is not a number."""
     if np.isnan(value).any():
         return None
     priority = np.array(requests.column("priority"), np.float64)

@@ -73,7 +73,7 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
     if not any(_unresolved(event) for event in trace.calls):
         counters = {loop.counter for loop in trace.loops if loop.kind == "for"}
         from_settings(
-            # what counted a loop, and where it stopped, is no setting
+            # what counted a loop, and where it stopped, is not a setting
             [
                 s
                 for s in settings

@@ -31,7 +31,9 @@ def read(path: Path) -> FleetSnapshot:
     except FileNotFoundError:
         raise InputError(f"there is no snapshot {path}{similar_file(path) or '.'}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} is no text; a snapshot is JSON, JSON lines or Parquet.") from None
+        raise InputError(
+            f"{path} is not text; a snapshot is JSON, JSON lines or Parquet."
+        ) from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from None
     if path.suffix == ".jsonl" or _is_lines(text):
@@ -81,7 +83,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is no whole JSON: {error}; export it again.") from None
     if not isinstance(says, dict):
-        raise InputError(f"{path} is no object; see docs/fleet.md for what to export.")
+        raise InputError(f"{path} is not an object; see docs/fleet.md for what to export.")
     return says
 
 

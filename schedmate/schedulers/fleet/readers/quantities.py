@@ -19,7 +19,7 @@ def quantity(text: Any) -> float:
         return float(text)
     match = _QUANTITY.fullmatch(str(text).strip())
     if match is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     return float(match[1]) * _UNITS[match[2] or ""]
 
 

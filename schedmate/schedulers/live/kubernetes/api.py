@@ -181,7 +181,7 @@ class Api:
         return self._json("PATCH", path, _dry(dry_run), body, kind, timeout_s=timeout_s)
 
     def text(self, path: str, *, timeout_s: float = TIMEOUT_S, **query: Any) -> bytes:
-        """What a path says that is no JSON: a log."""
+        """What a path says that is not JSON: a log."""
         return self._asked("GET", path, query, timeout_s=timeout_s)
 
     def watch(self, path: str, *, read_s: float, **query: Any) -> Watching:
@@ -209,7 +209,7 @@ class Api:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise KubernetesError(f"{self.server}{path} answered with something that is no JSON.")
+            raise KubernetesError(f"{self.server}{path} answered with something that is not JSON.")
         return found
 
     def _asked(

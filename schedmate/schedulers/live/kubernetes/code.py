@@ -37,7 +37,7 @@ def folder_of(
         return found, None, "" if found else _refused(roots, said)
     for one in bounds.images:
         if fnmatch.fnmatchcase(image, one.image):
-            return one.path, one, "" if is_dir(one.path) else f"{one.path} is no directory"
+            return one.path, one, "" if is_dir(one.path) else f"{one.path} is not a directory"
     return (
         None,
         None,
@@ -53,7 +53,7 @@ def _refused(roots: Sequence[Path], said: str) -> str:
     inside = "\0" not in said and any(
         resolved(root / said).is_relative_to(resolved(root)) for root in roots
     )
-    what = "no directory below" if inside else "outside"
+    what = "not a directory below" if inside else "outside"
     return f"{CODE} names {said!r}, which is {what} {places} (kubernetes: code: roots)"
 
 

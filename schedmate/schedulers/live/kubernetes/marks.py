@@ -45,7 +45,7 @@ def mark_of(job: Workload) -> tuple[int | None, frozenset[str]]:
 
 
 def boost_of(workload: Json) -> int | None:
-    """The boost that a Workload has, 0 without one; None for what is no number."""
+    """The boost that a Workload has, 0 without one; None for what is not a number."""
     said = annotation(workload, BOOST) or "0"
     try:
         return int(said) if len(said) <= len(str(-LARGEST)) else None

@@ -93,7 +93,7 @@ class Tree:
                     for row in csv.DictReader(stream)
                 ]
         except (OSError, KeyError, ValueError, UnicodeError) as error:
-            raise UsageError(f"{path} is no table of labelled jobs: {error!r}.") from None
+            raise UsageError(f"{path} is not a table of labelled jobs: {error!r}.") from None
         if not rows:
             raise UsageError(f"{path} has no labelled job.")
         return cls(rows)

@@ -284,4 +284,4 @@ def _pattern(text: str) -> re.Pattern[str] | None:
     try:
         return re.compile(text) if text else None
     except re.error as error:
-        raise UsageError(f"cold_start={text} is no regular expression: {error}.") from None
+        raise UsageError(f"cold_start={text} is not a regular expression: {error}.") from None

@@ -232,7 +232,7 @@ def _goodputs(job: Job, shapes: tuple[Shape, ...], view: View) -> Floats:
             least[shape.gpu_type] = min(shape.gpus, least.get(shape.gpu_type, shape.gpus))
         return np.array([float(shape.gpus == least[shape.gpu_type]) for shape in shapes])
     if (np.isinf(goodputs) | (goodputs < 0)).any():
-        view.warn("a goodput that is no number was left out")
+        view.warn("a goodput that is not a number was left out")
     return np.where(known, goodputs, 0.0)
 
 

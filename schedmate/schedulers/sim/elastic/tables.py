@@ -212,7 +212,7 @@ def _rows(path: Path, needs: tuple[str, ...]) -> list[dict[str, str]]:
                 if not 0 <= number <= _LARGEST or (name in _WHOLE and not number.is_integer()):
                     raise ValueError
             except (TypeError, ValueError):
-                raise InputError(f"{path}, line {line}: {name} is no number.") from None
+                raise InputError(f"{path}, line {line}: {name} is not a number.") from None
     return rows
 
 

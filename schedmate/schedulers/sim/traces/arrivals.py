@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 def read_arrivals(path: Path, column: str) -> Floats:
     """The counts in one column of a CSV with a row for each of equal parts of time, in order.
 
-    Raises `InputError` when it cannot be read, naming the line of a cell that is no count.
+    Raises `InputError` when it cannot be read, naming the line of a cell that is not a count.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -37,7 +37,7 @@ def read_arrivals(path: Path, column: str) -> Floats:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from None
     except (ValueError, TypeError, csv.Error, UnicodeDecodeError):
-        raise InputError(f"{path}, line {reader.line_num}: {column} is no count.") from None
+        raise InputError(f"{path}, line {reader.line_num}: {column} is not a count.") from None
     if not sum(counts):
         raise InputError(f"{path} has no submissions in {column!r}.")
     return np.array(counts)

@@ -109,7 +109,7 @@ def coded(cells: Sequence[str]) -> tuple[Ints, list[str]]:
 
 
 def numbers(cells: Sequence[str]) -> Floats | None:
-    """The cells as `float` reads them; None when one of them is no number."""
+    """The cells as `float` reads them; None when one of them is not a number."""
     try:
         return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:

@@ -219,7 +219,7 @@ def _moments(block: Block, column: int, field: str, unit: float) -> Floats:
 
 
 def _optional(block: Block, column: int) -> NDArray[Any]:
-    """A column that is no field as numbers, None where it says none."""
+    """A column that is not a field as numbers, None where it says none."""
     found = numbers(block.text(column))
     if found is not None:
         return found

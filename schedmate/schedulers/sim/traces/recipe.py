@@ -39,10 +39,12 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("recurrence", "early"):
             if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name):g} is no share from 0 to below 1.")
+                raise UsageError(
+                    f"{name}={getattr(self, name):g} is not a share from 0 to below 1."
+                )
         for name in ("stated", "misread"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name}={getattr(self, name):g} is no share from 0 to 1.")
+                raise UsageError(f"{name}={getattr(self, name):g} is not a share from 0 to 1.")
         for name in ("spread", "noise"):
             if not 0 <= getattr(self, name) <= 5:
                 raise UsageError(f"{name}={getattr(self, name):g} is not from 0 to 5.")
@@ -96,7 +98,7 @@ class Recipe:
     def read(cls, name: str) -> Self:
         """The bundled recipe called `name`, or the YAML file of that path.
 
-        Raises `UsageError` for neither, `InputError` for a file that is no recipe.
+        Raises `UsageError` for neither, `InputError` for a file that is not a recipe.
         """
         return choose("recipe", FOLDER, name, cls)
 
@@ -146,7 +148,7 @@ def parse(text: str) -> tuple[Recipe, Settings]:
             values[key] = type(known[key])(value)
         except (KeyError, ValueError):
             raise UsageError(
-                f"workloads {text!r}: {part!r} is no setting; there are "
+                f"workloads {text!r}: {part!r} is not a setting; there are "
                 f"{', '.join(f'{key}={default}' for key, default in known.items())}."
             ) from None
     return Recipe.read(name), Settings(**values)

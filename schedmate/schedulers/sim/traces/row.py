@@ -140,7 +140,7 @@ def _gpus(cell: Cell, fields: Fields) -> float:
     share = number(cell("share_milli"), "gpu_milli", 1000.0) / 1000.0
     share = number(cell("share"), "share", share)
     if not 0 < share <= 1 or (share < 1 and gpus > 1):
-        raise ValueError(f"{share * 1000:g} thousandths of {gpus} GPUs is no request")
+        raise ValueError(f"{share * 1000:g} thousandths of {gpus} GPUs is not a request")
     return gpus * share
 
 
@@ -222,7 +222,7 @@ def _terms(cell: Cell, fields: Fields) -> Terms | None:
 def _agreed(kind: str, tenant: str, checkpoint: str, saves: str, unit: float) -> Terms | None:
     every = number(checkpoint, "checkpoint") * unit if checkpoint else None
     if every is not None and every <= 0:
-        raise ValueError(f"a checkpoint every {every:g} s is no interval")
+        raise ValueError(f"a checkpoint every {every:g} s is not an interval")
     low = class_of(kind)
     found = Terms(low, checkpoint_s=every, saves=saves.lower() in ("1", "true"), tenant=tenant)
     return None if found == Terms() else found

@@ -33,7 +33,7 @@ def share_of(workload: Workload, names: Sequence[str], share: float, seed: int) 
     `names` has one for each job. What the chosen ones do stays as it was, resubmissions included.
     """
     if not 0 < share <= 1:
-        raise UsageError(f"{share:g} is no share above 0 and up to 1.")
+        raise UsageError(f"{share:g} is not a share above 0 and up to 1.")
     there = sorted(set(names))
     if there == [""]:
         raise UsageError("the trace does not say whose its jobs are.")

@@ -68,7 +68,7 @@ def opened(path: Path) -> Iterator[Table]:
     """The table in a file.
 
     Raises `InputError` when the file cannot be read, on opening it or later, and `csv.Error`,
-    later, when it is no CSV.
+    later, when it is not CSV.
     """
     if path.suffix == ".parquet":
         yield _parquet(path)
@@ -86,7 +86,7 @@ def opened(path: Path) -> Iterator[Table]:
             rows = ((reader.line_num, row) for row in reader if row)
             yield Table(path, [name.strip() for name in names], rows, delimiter)
     except UnicodeDecodeError:
-        raise InputError(f"{path} is no text in UTF-8; a trace is a CSV file.") from None
+        raise InputError(f"{path} is not text in UTF-8; a trace is a CSV file.") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}{similar_file(path)}") from None
 

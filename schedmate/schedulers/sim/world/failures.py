@@ -48,7 +48,7 @@ class FailureRates:
                     raise ValueError(key)
             except ValueError:
                 raise UsageError(
-                    f"--failures: {part!r} is no setting; write gpu_mtbf=2000d,bugs=0.2,user=2h "
+                    f"--failures: {part!r} is not a setting; write gpu_mtbf=2000d,bugs=0.2,user=2h "
                     "(bug_after too)."
                 ) from None
         if values.get("bugs", 0.0) > 1 or values.get("gpu_mtbf", LEAST_MTBF_S) < LEAST_MTBF_S:

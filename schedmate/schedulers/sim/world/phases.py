@@ -43,7 +43,7 @@ class Phases:
             except (KeyError, ValueError):
                 known = ", ".join(f"{one.name}={one.default:g}" for one in fields(cls))
                 raise UsageError(
-                    f"--phases: {part!r} is no setting; there are {known} (rise in percentage "
+                    f"--phases: {part!r} is not a setting; there are {known} (rise in percentage "
                     "points, the others from 0 to 1)."
                 ) from None
         return cls(**values)

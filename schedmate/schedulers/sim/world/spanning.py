@@ -35,8 +35,8 @@ class Spanning:
             except ValueError:
                 settings = ", ".join(f"{name}={default:g}" for name, default in known.items())
                 raise UsageError(
-                    f"--cross-switch: {part!r} is no setting; there are {settings} (communication "
-                    "from 0 to 1)."
+                    f"--cross-switch: {part!r} is not a setting; there are {settings} "
+                    "(communication from 0 to 1)."
                 ) from None
         return cls(**values)
 

@@ -15,7 +15,7 @@ _NONE = frozenset({"", "(null)", "None assigned", "none", "n/a", "N/A"})
 def expand(hostlist: str) -> tuple[str, ...]:
     """The hosts in order, with the zeros that their numbers are padded with.
 
-    Several pairs of brackets in one name multiply. Raises `ShapeError` for what is no list of
+    Several pairs of brackets in one name multiply. Raises `ShapeError` for what is not a list of
     hosts, and for more than `MOST`.
     """
     text = hostlist.strip()
@@ -25,7 +25,7 @@ def expand(hostlist: str) -> tuple[str, ...]:
     try:
         for host in expand_hostlist(text, MOST):
             if host_name(host) is None:
-                raise ShapeError(f"{clean(hostlist, 60)!r} is no list of hosts.")
+                raise ShapeError(f"{clean(hostlist, 60)!r} is not a list of hosts.")
             found.append(host)
             if len(found) > MOST:
                 raise ShapeError(f"the list of hosts {clean(hostlist, 60)!r} has over {MOST:,}.")

@@ -38,10 +38,10 @@ def document(text: str, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ShapeError(f"{what} printed no JSON but {clean(text, 80)!r}.") from None
     if not isinstance(found, dict):
-        raise ShapeError(f"{what} printed JSON that is no object.")
+        raise ShapeError(f"{what} printed JSON that is not an object.")
     errors = found.get("errors") or []
     if not isinstance(errors, list):
-        raise ShapeError(f"{what}: 'errors' is no list.")
+        raise ShapeError(f"{what}: 'errors' is not a list.")
     if errors:
         raise OutageError(f"{what} failed: {clean('; '.join(map(_said, errors)), 300)}")
     return found
@@ -58,7 +58,7 @@ def members(found: dict[str, Any], key: str, what: str) -> list[dict[str, Any]]:
     """The list of objects under a key."""
     items = found.get(key)
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-        raise ShapeError(f"{what}: {key!r} is no list of objects.")
+        raise ShapeError(f"{what}: {key!r} is not a list of objects.")
     return items
 
 
@@ -66,7 +66,7 @@ def number(value: Any, name: str) -> float | None:
     """A number in either shape; None where it is not set, `INFINITE` where it is without limit."""
     if isinstance(value, dict):
         if not value.keys() <= {"set", "infinite", "number"}:
-            raise ShapeError(f"{name} is {clean(value, 60)!r}, which is no number.")
+            raise ShapeError(f"{name} is {clean(value, 60)!r}, which is not a number.")
         if value.get("infinite") is True:
             return INFINITE
         if value.get("set") is not True:
@@ -75,7 +75,7 @@ def number(value: Any, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ShapeError(f"{name} is {clean(value, 60)!r}, which is no number.")
+        raise ShapeError(f"{name} is {clean(value, 60)!r}, which is not a number.")
     return float(value)
 
 
@@ -85,7 +85,7 @@ def count(value: Any, name: str) -> int | None:
     if found is None or math.isinf(found):
         return None
     if found != int(found):
-        raise ShapeError(f"{name} is {found}, which is no whole number.")
+        raise ShapeError(f"{name} is {found}, which is not a whole number.")
     return int(found)
 
 
@@ -100,7 +100,7 @@ def text(value: Any, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ShapeError(f"{name} is {clean(value, 60)!r}, which is no text.")
+        raise ShapeError(f"{name} is {clean(value, 60)!r}, which is not text.")
     return value
 
 
@@ -112,4 +112,4 @@ def names(value: Any, name: str) -> tuple[str, ...]:
         return tuple(value.split(","))
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
-    raise ShapeError(f"{name} is {clean(value, 60)!r}, which is no list of names.")
+    raise ShapeError(f"{name} is {clean(value, 60)!r}, which is not a list of names.")
