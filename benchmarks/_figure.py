@@ -75,6 +75,6 @@ def _write(path: Path, title: str, drawing: str, style: str, entries: int) -> No
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '
         f'width="{WIDTH}" role="img" aria-label="{escape(title)}"><style>{SHARED}{style}</style>'
         f'<rect y="-24" width="{WIDTH}" height="{height + 24}" rx="10" fill="#fff"/>'
-        f'<text class="title" x="{LEFT}" y="-8">{escape(title)}</text>{drawing}</svg>\n',
+        f'<text class="title" x="8" y="-8">{escape(title)}</text>{drawing}</svg>\n',
         encoding="utf-8",
     )
