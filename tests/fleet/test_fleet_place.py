@@ -243,7 +243,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
         (("--gpus", "8", "--gpu-type", "H200"), 3, "no GPU type 'H200'; did you mean H20?"),
         (("--gpus", "8"), 2, "choose one"),
         (("--gpus", "0"), 2, "gpus"),
-        (("--gpus", "9", "--pod", "8", "--gpu-type", "H20"), 2, "no multiple"),
+        (("--gpus", "9", "--pod", "8", "--gpu-type", "H20"), 2, "not a multiple"),
         (("--gpus", "8", "--gpu-type", "H20", "--migrate", "x"), 2, "--within-switch"),
         (("--gpus", "99", "--gpu-type", "H20"), 4, ""),
     ],

@@ -201,7 +201,7 @@ def test_quantities(text: str | int, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "5x", "Gi", "1 2", "--1"])
 def test_no_quantities(text: str) -> None:
-    with pytest.raises(ValueError, match="no quantity"):
+    with pytest.raises(ValueError, match="not a quantity"):
         quantity(text)
 
 

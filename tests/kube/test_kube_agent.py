@@ -467,7 +467,7 @@ def test_a_taint_is_ours_only_with_our_key_and_effect() -> None:
     [
         ("../../other", "schedmate.io/code names '../../other', which is outside "),
         ("/etc", "schedmate.io/code names '/etc', which is outside "),
-        ("missing", "schedmate.io/code names 'missing', which is no directory below "),
+        ("missing", "schedmate.io/code names 'missing', which is not a directory below "),
         ("", "neither its annotation schedmate.io/code nor kubernetes: code: images "),
     ],
 )

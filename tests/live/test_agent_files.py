@@ -47,7 +47,7 @@ def test_the_example_is_read(tmp_path: Path) -> None:
         ("order: {lowest: 0, highest: 0}", "'lowest' must be less"),
         ("order: {ageing: soon}", "soon"),
         ("annotate: {where: title}", "annotate.where: 'title' is given"),
-        ("[1", "no YAML"),
+        ("[1", "not YAML"),
         ("- 1", "it: [1] is given; it has to be an object with keys and values"),
         ("poll: -1", "poll: -1 is given; it has to be"),
         ("poll: .nan", "poll"),

@@ -179,7 +179,7 @@ def test_what_has_none(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("step 1")
     (tmp_path / "runs").mkdir()
     assert newest(tmp_path) is None
-    with pytest.raises(InputError, match="no directory"):
+    with pytest.raises(InputError, match="not a directory"):
         newest(tmp_path / "missing")
     torch_file(tmp_path / "only_1.pt", cut=True)
     with pytest.raises(InputError, match="no complete checkpoint: only_1.pt"):

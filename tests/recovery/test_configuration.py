@@ -71,8 +71,8 @@ def test_paths_are_relative_to_the_file() -> None:
         ("commands: {drain: reboot}", "commands.drain"),
         ("version: 2", "version"),
         ("- a\n- b", "keys and values"),
-        ("a: [", "no YAML"),
-        ("!!python/object:os.system {}", "no YAML"),
+        ("a: [", "not YAML"),
+        ("!!python/object:os.system {}", "not YAML"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(text: str, words: str) -> None:

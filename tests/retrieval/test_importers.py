@@ -85,7 +85,7 @@ class TestValues:
         assert parse_duration("1-02:03:04") == 93784
         assert parse_duration("02:03:04") == 7384
         assert parse_duration("3600") == 3600
-        with pytest.raises(ValueError, match="no duration"):
+        with pytest.raises(ValueError, match="not a duration"):
             parse_duration("-5")
 
     def test_size(self) -> None:
@@ -469,9 +469,9 @@ class TestCsv:
         ("item", "message"),
         [
             ("duration", "not FIELD=COLUMN"),
-            ("lenght=x", "no field of a job record"),
+            ("lenght=x", "not a field of a job record"),
             ("duration=x:fortnight", "no unit of duration_s"),
-            ("metadata.evidence.x=y", "no field"),
+            ("metadata.evidence.x=y", "not a field"),
         ],
     )
     def test_bad_mapping(self, item: str, message: str) -> None:

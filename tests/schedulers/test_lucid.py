@@ -261,5 +261,5 @@ def test_a_tree_learns_scores_from_labelled_jobs(tmp_path: Path) -> None:
     assert "gpu_util <= 29.5" in str(tree)
     assert "gpu_util <= 31 %: tiny" in str(Thresholds())
     path.write_text("gpu_util\n3\n")
-    with pytest.raises(UsageError, match="no table of labelled jobs"):
+    with pytest.raises(UsageError, match="not a table of labelled jobs"):
         Tree.read(path)

@@ -386,7 +386,7 @@ def test_times_are_checked_in_the_library_as_well() -> None:
 def test_a_cluster_has_a_size(cli: Cli, trace: Path, spec: str) -> None:
     result = cli("simulate", str(trace), "--policy", "fifo", "--cluster", spec)
     assert result.code == USAGE
-    assert re.search("larger than|no group of nodes", result.err)
+    assert re.search("larger than|not a group of nodes", result.err)
 
 
 PAIR = "model1,dataset1,batchsize1,amp1,speed1,model2,dataset2,batchsize2,amp2,speed2\n"

@@ -144,7 +144,7 @@ def test_wrong_arguments_are_a_sentence(arguments: list[str], message: str) -> N
 def test_a_calibration_of_ones_own_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("targets: {jobs: 10}\n")
-    with pytest.raises(InputError, match="is no calibration: KeyError 'cluster'"):
+    with pytest.raises(InputError, match="is not a calibration: KeyError 'cluster'"):
         Calibration.read(str(path))
     path.write_text("cluster: {gpus_of_a_node: 8, nodes: 1}\ntargets: {jobs: -1}\nassumed: {}\n")
     with pytest.raises(InputError, match=r"targets\.jobs is not above 0"):

@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         read_trace(tmp_path / "absent.csv")
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="no text in UTF-8"):
+    with pytest.raises(InputError, match="not text in UTF-8"):
         read_trace(binary)
 
 

@@ -41,5 +41,5 @@ def choose(what: str, folder: str, name: str, make: Callable[[str, Any], T]) -> 
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
-            f"{name} is no {what}: {type(error).__name__} {reason}; see docs/traces.md."
+            f"{name} is not a {what}: {type(error).__name__} {reason}; see docs/traces.md."
         ) from None
