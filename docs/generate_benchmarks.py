@@ -48,7 +48,7 @@ class Cells(dict[str, Any]):
     """The cells of a row for `str.format_map`; text that is a number becomes one."""
 
     def __missing__(self, column: str) -> Any:
-        raise SystemExit(f"docs/figures.yaml: {column!r} is no column; there are {list(self)}.")
+        raise SystemExit(f"docs/figures.yaml: {column!r} is not a column; there are {list(self)}.")
 
     def __getitem__(self, column: str) -> Any:
         value = super().__getitem__(column)

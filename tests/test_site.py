@@ -82,7 +82,7 @@ def test_a_column_that_a_result_does_not_have_is_named(monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(DOCS))
     made = runpy.run_path(str(DOCS / "generate_benchmarks.py"))
     one = {"what": "x", "say": "{nonsense}", "result": "triage", "where": {"run": "triage"}}
-    with pytest.raises(SystemExit, match="'nonsense' is no column"):
+    with pytest.raises(SystemExit, match="'nonsense' is not a column"):
         made["highlight"](one, "")
     with pytest.raises(SystemExit, match="no row of results/triage.json"):
         made["rows"]("triage", {"run": "nonsense"})
