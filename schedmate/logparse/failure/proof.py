@@ -21,6 +21,7 @@ from schedmate.logparse.failure.locate import before
 from schedmate.logparse.failure.meanwhile import activity
 from schedmate.logparse.failure.rules import Rule, load_rules
 from schedmate.logparse.failure.scan import FileScan
+from schedmate.logparse.failure.severity import is_mild
 from schedmate.logparse.failure.wording import about, named, speaks_of_trouble
 from schedmate.logparse.reading import Line
 
@@ -124,8 +125,10 @@ def check_type(cited: Cited, kind: str, component: Cited | None) -> None:
 
 
 def check_component(cited: Cited, component: str) -> None:
-    """Raises `RefusedError` unless the line names the component."""
+    """Raises `RefusedError` unless the line reports a failure and names the component."""
     rule = cited.rule
+    if cited.event is None and not speaks_of_trouble(cited.line.text):
+        raise RefusedError("shows no failure", f"line {cited.line.number} reports no failure")
     parts = {one.component for text in cited.texts for one in named(text)}
     if rule is not None and rule.type == "infrastructure":
         parts.add(rule.component)
@@ -150,11 +153,17 @@ def _infrastructure(cited: Cited) -> bool:
 
 
 def standing(
-    found: Diagnosis, root: Event | None, scans: Sequence[FileScan], cited: Cited, kind: str
+    found: Diagnosis,
+    root: Event | None,
+    scans: Sequence[FileScan],
+    shown: Digest,
+    cited: Cited,
+    kind: str,
 ) -> Standing:
     """How a proved reading stands beside the verdict of the rules, whose event is `root`.
 
-    What rules only guess gives way, unless another line of the failure says the contrary. What a
+    What rules only guess gives way, unless another line of the failure says the contrary, or the
+    log speaks to its reader: a model that has been spoken to decides nothing alone. What a
     rule has proved gives way to an earlier failure that a rule knows as well; where neither is
     known to be earlier, or the earlier one is only worded so, both stand and are in conflict.
     Raises `RefusedError` for a later line that contradicts nothing.
@@ -167,7 +176,7 @@ def standing(
         known = rule is not None and not rule.general and rule.role == "cause"
         earlier = before(at, root)
         if earlier and known:
-            return "replaces"
+            return "conflicts" if shown.withheld else "replaces"
         apart = at.file is not root.file or at.rank != root.rank
         if earlier or (known and apart):
             return "conflicts"
@@ -176,11 +185,11 @@ def standing(
             f"line {cited.line.number} is neither earlier than line {root.number}, which a rule "
             f"knows, nor a failure of another process",
         )
-    contrary = any(one != kind for one in _types_before(at, scans))
-    return "conflicts" if contrary else "replaces"
+    contrary = any(one != kind for one in _types_before(at, scans, shown))
+    return "conflicts" if contrary or shown.withheld else "replaces"
 
 
-def _types_before(at: Event, scans: Sequence[FileScan]) -> Iterator[str]:
+def _types_before(at: Event, scans: Sequence[FileScan], shown: Digest) -> Iterator[str]:
     """The types of the failures up to a line that rules know, or that are worded so."""
     for one in scans:
         for event in one.events:
@@ -190,9 +199,14 @@ def _types_before(at: Event, scans: Sequence[FileScan]) -> Iterator[str]:
                 continue
             if not event.rule.general and not event.bare:
                 yield event.rule.type
-    subsystem = about(at.text)
-    if subsystem is not None and at.rule is None:
-        yield subsystem.type
+    for one, line in shown.lines.values():
+        after = one.file is at.file and line.number > at.known_at
+        if after or line.number < one.file.line_number(one.horizon) or is_mild(line.text):
+            continue
+        rule = load_rules().line(line.text)
+        subsystem = about(line.text) if rule is None else None
+        if subsystem is not None:
+            yield subsystem.type
 
 
 def _words(text: str) -> str:

