@@ -10,6 +10,8 @@ import json
 import os
 import re
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +21,7 @@ from langchain_core.tools import tool
 from model_environment import MODEL, run
 from pydantic import BaseModel
 
+from schedmate.errors import ModelError
 from schedmate.llm import LLM
 from schedmate.llm.budget import Budget
 from schedmate.llm.chat import GuardedChat
@@ -38,12 +41,13 @@ class Verdict(BaseModel):
     """What a line is about."""
 
     error_type: Literal["infrastructure", "framework", "script"]
-    line: int
 
 
 @pytest.fixture
-def llm(vllm: str, tmp_path: Path) -> LLM:
-    return LLM(Endpoint(vllm, MODEL), Budget(), Store(tmp_path), 300.0, 128, cached=False)
+def llm(vllm: str, tmp_path: Path) -> Iterator[LLM]:
+    opened = LLM(Endpoint(vllm, MODEL), Budget(), Store(tmp_path), 300.0, 256, cached=False)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -79,8 +83,9 @@ def test_tools_that_may_be_chosen_are_taken(chat: GuardedChat) -> None:
         """The files below a directory."""
         return path
 
-    chat.bind_tools([file_tree]).invoke([HumanMessage("Which files are there?")])
-    assert chat.calls[-1].verdict in ("ok", "length")
+    with suppress(ModelError):
+        chat.bind_tools([file_tree]).invoke([HumanMessage("Which files are there?")])
+    assert [call.verdict for call in chat.calls] in (["ok"], ["length"])
 
 
 def test_a_common_prefix_is_read_from_the_cache(chat: GuardedChat, vllm: str) -> None:
