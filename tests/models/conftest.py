@@ -56,7 +56,7 @@ def vllm(python: str, model_folder: Path) -> Iterator[str]:
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--enable-prefix-caching", "--enable-prompt-tokens-details"),
         # so small a model fills its answer with blanks wherever a schema allows some
-        *("--structured-outputs-config", '{"disable_any_whitespace": true}'),
+        *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
     ]
     quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     with log.open("wb") as out:
