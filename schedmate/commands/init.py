@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -226,9 +227,8 @@ def _write(path: Path, values: dict[str, Any]) -> Path | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            number = 1
-            while (kept := path.with_name(f"{path.name}.old{number}")).exists():
-                number += 1
+            names = (path.with_name(f"{path.name}.old{number}") for number in count(1))
+            kept = next(name for name in names if not name.exists())
             shutil.copy2(path, kept)
     except OSError as error:
         raise InputError(

@@ -205,4 +205,5 @@ def load_bounds(path: Path | None) -> Bounds:
 
 
 def _keys() -> set[str]:
-    return {name for part in (Bounds, *_Section.__subclasses__()) for name in part.model_fields}
+    parts: list[type[BaseModel]] = [Bounds, *_Section.__subclasses__()]
+    return {name for part in parts for name in part.model_fields}
