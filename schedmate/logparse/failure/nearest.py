@@ -2,7 +2,7 @@
 
 The examples of the rules are the labels. `THRESHOLD` is where, leaving out a rule's own examples,
 the nearest other one had the right type and name four times in five
-(benchmarks/results/failure_nearest.md); below it a failure stays unknown.
+(benchmarks/results/failure_nearest.json); below it a failure stays unknown.
 """
 
 from __future__ import annotations
