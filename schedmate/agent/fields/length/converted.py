@@ -9,6 +9,9 @@ from schedmate.agent.fields.candidates import Candidate
 from schedmate.agent.units import EPOCH, SAMPLE, STEP, TOKEN, Factor, Unit, convert
 from schedmate.agent.values import Origin
 
+_KNOWN = 72
+"""A batch or sequence below this may be another's: what is divided by it would be wrong."""
+
 
 def in_steps(
     length: Candidate, unit: Unit, beside: dict[str, Candidate]
@@ -39,5 +42,7 @@ def in_steps(
 
 def _factor(candidate: Candidate | None, name: str) -> Factor | None:
     if candidate is None or not isinstance(candidate.data, int | float) or candidate.data <= 0:
+        return None
+    if candidate.score < _KNOWN:
         return None
     return Factor(name, candidate.data, candidate.evidence().where())
