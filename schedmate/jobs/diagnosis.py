@@ -14,7 +14,7 @@ ErrorType = Literal["infrastructure", "framework", "script", "none", "unknown"]
 TYPE_MEANINGS = {
     "infrastructure": "hardware, network, storage or the cluster's software",
     "framework": "the training stack ran out of a resource or rejected its input, such as memory "
-    "or data; the hardware is sound",
+    "or data; nothing points to faulty hardware",
     "script": "the job's own code, files or arguments",
 }
 """What readers are told of each type."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields import called
@@ -23,7 +24,7 @@ from schedmate.agent.values import Value
 
 _STRINGS = {"optimizer", "precision"}
 _NOT_HERE = re.compile(
-    r"eval|valid|test|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer|"
+    r"eval|valid|test|(?<![a-z])val(?![a-z])|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer|"
     r"^(rollout|ref|reward(_model)?|critic|vllm\w*|generat\w*)$",
     re.IGNORECASE,
 )
@@ -32,6 +33,8 @@ _OTHER_INPUT = re.compile(r"encod|lstm|rnn|gru|pool|atten|layer|forward", re.IGN
 _LATENT = re.compile(r"unet|nnet|latent|denoiser", re.IGNORECASE)
 """Parts whose pictures may be smaller than the data's."""
 _SMALLEST_IMAGE = 16
+_UNREAD = 30
+"""What an option's default loses that the program was not seen to look at."""
 _SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
@@ -39,8 +42,13 @@ _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     """Extra training fields that the code states, by field name."""
     found: dict[str, Candidate] = {}
+    unread: dict[str, Candidate] = {}
     for field, aliases in rules("names")["extras"].items():
-        options = _candidates(field, named(settings, aliases))
+        known = named(settings, aliases)
+        options = _candidates(field, [one for one in known if not one[1].unread])
+        left = best(_candidates(field, [one for one in known if one[1].unread]))
+        if left is not None:
+            unread[field] = replace(left, score=left.score - _UNREAD)
         if field == "batch_size":
             _loaded(trace, options)
         chosen = best(options)
@@ -51,6 +59,7 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     _precision(settings, found)
     called.add(trace, found)
     _parameters(trace, found)
+    found = unread | found
     if named(settings, ["train_micro_batch_size_per_gpu"]):
         # DeepSpeed's train_batch_size counts all GPUs and accumulation steps
         whole = best(_candidates("batch_size", named(settings, ["train_batch_size"])))
