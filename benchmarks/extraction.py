@@ -8,15 +8,13 @@ expected (accepted forms of each mandatory field; null where the code does not s
 was not labelled is left out and not counted), also (the same of further fields, counted apart)
 and why.
 
-A string is right when, letters and digits only and in lower case, it equals an accepted form, or
-an accepted form is a whole run of its `/`-separated parts. Numbers must be equal.
+What counts as right: `schedmate/bench/verdicts.py`. The data set: docs/benchmark.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import resource
 import time
 from collections import Counter
@@ -26,93 +24,11 @@ from typing import Any
 from _record import record
 
 from schedmate.agent.static import extract
+from schedmate.bench.verdicts import FIELDS, FURTHER, FieldRow, by_field, verdict
 from schedmate.errors import SchedmateError
 from schedmate.jobs import LaunchConfig
 
-FIELDS = {
-    "model_name": "model_config.model_name",
-    "task_type": "model_config.task_type",
-    "iters": "training_config.iters",
-    "iter_type": "training_config.iter_type",
-    "train": "dataset_config.train",
-    "valid": "dataset_config.valid",
-}
-
-FURTHER = {
-    name: f"training_config.{name}"
-    for name in (
-        "optimizer",
-        "lr",
-        "precision",
-        "batch_size",
-        "per_device_batch_size",
-        "global_batch_size",
-        "gradient_accumulation_steps",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "data_parallel",
-        "num_gpus",
-        "num_nodes",
-    )
-}
 PATHS = FIELDS | FURTHER
-
-
-def normal(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
-
-
-def right(got: Any, accepted: Any) -> bool:
-    """Whether an answer is one of the accepted forms."""
-    if got is None or accepted is None:
-        return got is accepted
-    options = accepted if isinstance(accepted, list) else [accepted]
-    if isinstance(got, int | float):
-        return any(isinstance(o, int | float) and float(o) == float(got) for o in options)
-    parts = str(got).split("/")
-    runs = {
-        normal("/".join(parts[i:j]))
-        for i in range(len(parts))
-        for j in range(i + 1, len(parts) + 1)
-    }
-    return any(normal(str(option)) in runs for option in options)
-
-
-def verdict(got: Any, accepted: Any) -> str:
-    if right(got, accepted):
-        return "right"
-    if got is None:
-        return "missing"
-    return "spurious" if accepted is None else "wrong"
-
-
-def by_field(counts: dict[str, Counter[str]]) -> list[dict[str, Any]]:
-    """A row for each field, and one for all."""
-    table = []
-    for field, counter in counts.items():
-        total = sum(counter.values())
-        table.append(
-            {
-                "field": field,
-                "right": counter["right"],
-                "wrong": counter["wrong"],
-                "missing": counter["missing"],
-                "spurious": counter["spurious"],
-                "of": total,
-                "accuracy": round(counter["right"] / total, 3) if total else None,
-            }
-        )
-    total = sum((counter for counter in counts.values()), Counter())
-    every = sum(total.values())
-    table.append(
-        {
-            "field": "all",
-            **{key: total[key] for key in ("right", "wrong", "missing", "spurious")},
-            "of": every,
-            "accuracy": round(total["right"] / every, 3) if every else None,
-        }
-    )
-    return table
 
 
 def by_confidence(labels: Path, sure: dict[float, Counter[str]]) -> None:
@@ -134,7 +50,7 @@ def by_confidence(labels: Path, sure: dict[float, Counter[str]]) -> None:
 
 def report(
     options: argparse.Namespace,
-    table: list[dict[str, Any]],
+    table: list[FieldRow],
     further: dict[str, Counter[str]],
     cases: list[dict[str, Any]],
     meta: dict[str, Any],

@@ -37,7 +37,6 @@ from typing import Any
 
 import yaml
 from _record import record
-from extraction import FIELDS, verdict
 
 from schedmate.agent.react.answer import ASKABLE, Finding
 from schedmate.agent.react.asking import questions
@@ -45,6 +44,7 @@ from schedmate.agent.react.citations import COMMAND, Citations
 from schedmate.agent.react.reach import reached
 from schedmate.agent.static import extract
 from schedmate.analysis import Analysis
+from schedmate.bench.verdicts import FIELDS, verdict
 from schedmate.errors import SchedmateError
 from schedmate.jobs import Evidence, JobSpec, LaunchConfig, WorkloadMetadata
 from schedmate.mate import SchedMate

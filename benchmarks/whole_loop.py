@@ -28,9 +28,9 @@ import yaml
 from _bounds import StoredLucid  # noqa: F401 - policies name it
 from _record import record
 from _seeds import _world, trace_of
-from extraction import FIELDS, verdict
 
 from schedmate.agent.static import extract
+from schedmate.bench.verdicts import FIELDS, verdict
 from schedmate.jobs import LaunchConfig, WorkloadMetadata
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.runs import Plan, run_policy

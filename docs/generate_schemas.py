@@ -10,6 +10,8 @@ from typing import Any, NotRequired, get_type_hints
 from pydantic import TypeAdapter, create_model
 from typing_extensions import TypedDict
 
+from schedmate.bench.documents import ANSWER, Answer, BenchJob
+from schedmate.bench.scoring import BenchScore
 from schedmate.commands.checks import Check
 from schedmate.jobs import JobRecord
 from schedmate.llm.serving import Fit, ModelSize, Reading
@@ -323,6 +325,8 @@ class FailurePlan(TypedDict):
 
 PARTS: dict[str, Any] = {
     "agent-pass": Pass,
+    "bench-job": BenchJob,
+    "bench-score": BenchScore,
     "capacity": Capacity,
     "ray-queue": QueueDocument,
     "checkpoint": Checkpoint,
@@ -354,6 +358,11 @@ PARTS: dict[str, Any] = {
 def schemas() -> dict[str, dict[str, Any]]:
     """Each schema by the name of its document."""
     made = {name: document(name, TypeAdapter(kind)) for name, kind in PARTS.items()}
+    made["bench-answer"] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Answer.model_json_schema(),
+        "title": ANSWER,
+    }
     made["parallel-plan"] = plan_schema()
     made["calibration"] = document("calibration", TypeAdapter(Calibration), embedder="string")
     made["track-compare"] = document("track-compare", TypeAdapter(Slowdown), compare="array")

@@ -42,6 +42,7 @@ COMMANDS = (
     "ray",
     "serve",
     "fleet",
+    "bench",
     "doctor",
     "config",
 )

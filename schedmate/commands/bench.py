@@ -1,0 +1,128 @@
+"""`schedmate bench`: the labelled launch commands of public repositories, and scores on them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.commands.options import JsonOption
+from schedmate.plain import dumps
+from schedmate.terminal import counted
+
+if TYPE_CHECKING:
+    from schedmate.bench.scoring import ScoreRow
+    from schedmate.terminal.screen import Table
+
+JOB = "schedmate.bench-job/v1"
+
+app = typer.Typer(
+    help="Score answers on the public benchmark: what do training jobs run, by their code and "
+    "launch command? Labels are files of schedmate's source repository, benchmarks/labels/"
+    "dev.jsonl and heldout.jsonl; the installed package does not hold them (740 kB).",
+    no_args_is_help=True,
+)
+
+LabelsOption = Annotated[
+    Path,
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="Labels: benchmarks/labels/heldout.jsonl or dev.jsonl of the source repository.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("jobs")
+def jobs(labels: LabelsOption) -> None:
+    """Print the jobs to answer for, without their labels, as JSON lines.
+
+    Each has an id, a repository on GitHub, a commit, the launch command and, where it is known,
+    the GPUs and nodes that the scheduler gives.
+    """
+    from schedmate.bench.documents import BenchJob, read_labels
+
+    for label in read_labels(labels).values():
+        job = BenchJob.model_validate(label.model_dump(include=set(BenchJob.model_fields)))
+        typer.echo(dumps({"schema": JOB, **job.model_dump(mode="json", exclude_none=True)}))
+
+
+@app.command("score")
+def score_answers(
+    answers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help='Answers as JSON lines: {"id": "...", "answers": {"iters": 90, "valid": null}}.',
+            show_default=False,
+        ),
+    ],
+    labels: LabelsOption,
+    answered: Annotated[
+        bool,
+        typer.Option(
+            "--answered",
+            help="Count only jobs that FILE has a line for; else the others count as all null.",
+        ),
+    ] = False,
+    cases: Annotated[
+        bool, typer.Option("--cases", help="List the answers that are not right.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Score answers by field: right, wrong, missing, spurious.
+
+    Missing is null where the code has an answer, spurious an answer where it has none. The
+    interval of the accuracy (95 %, Wilson) is clustered by repository.
+    """
+    from schedmate.bench.documents import read_answers, read_labels
+    from schedmate.bench.scoring import SCORE, score
+    from schedmate.terminal.screen import Screen
+
+    known = read_labels(labels)
+    made = score(
+        known,
+        read_answers(answers, known),
+        names=(labels.name, answers.name),
+        answered_only=answered,
+        cases=cases,
+    )
+    if as_json:
+        typer.echo(dumps({"schema": SCORE, **made}, indent=2))
+        return
+    screen = Screen(sys.stdout)
+    for case in made.get("cases", ()):
+        screen.line(
+            f"{case['id']}: {case['field']} {case['verdict']}: got {dumps(case['got'])}, "
+            f"expected {dumps(case['expected'])}"
+        )
+    screen.table(_table(made["fields"]))
+    if made["further"]:
+        screen.line()
+        screen.line("Further fields, which some jobs have labels for:", "heading")
+        screen.table(_table(made["further"]))
+    screen.line()
+    jobs_counted = counted(made["jobs"], "job")
+    several = "repository" if made["repositories"] == 1 else "repositories"
+    where = f"{made['labels']}: {jobs_counted} of {made['repositories']:,} {several}"
+    without = counted(made["unanswered"], "labelled job")
+    how = "not counted" if answered else "counted as all null"
+    rest = f"; {without} without a line in {made['answers']}, {how}" if made["unanswered"] else ""
+    screen.line(f"{where}{rest}")
+
+
+def _table(rows: list[ScoreRow]) -> Table:
+    from schedmate.terminal.screen import Table
+
+    numbers = ("right", "wrong", "missing", "spurious", "of", "accuracy")
+    table = Table("field", *numbers, "95 % interval", right=numbers)
+    for row in rows:
+        shares = ("-", "-")
+        if row["accuracy"] is not None:
+            shares = (f"{row['accuracy']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}")
+        counts = (row["right"], row["wrong"], row["missing"], row["spurious"], row["of"])
+        table.add(row["field"], *(f"{count:,}" for count in counts), *shares)
+    return table

@@ -1,0 +1,186 @@
+"""`schedmate bench`: jobs to answer for, and answers scored, through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from cli_runner import Cli
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedmate.bench.scoring import interval
+
+ROOT = Path(__file__).parent.parent
+DEV, HELDOUT = (ROOT / "benchmarks" / "labels" / name for name in ("dev.jsonl", "heldout.jsonl"))
+LABELS = [
+    {
+        "id": "a-1",
+        "repo": "o/a",
+        "commit": "0" * 40,
+        "command": "python a.py",
+        "launch": {"gpus": 1},
+        "expected": {"model_name": ["ResNet-50"], "iters": 90, "train": "CIFAR-10", "valid": None},
+        "also": {"lr": 0.1},
+    },
+    {
+        "id": "a-2",
+        "repo": "o/a",
+        "commit": "0" * 40,
+        "command": "python a.py -e 3",
+        "expected": {"iters": [3, 1200]},
+    },
+    {
+        "id": "b-1",
+        "repo": "o/b",
+        "commit": "1" * 40,
+        "command": "python b.py",
+        "expected": {"iters": 5, "valid": None},
+    },
+]
+
+
+def lines(path: Path, *documents: Any) -> str:
+    path.write_text("\n".join(json.dumps(one) for one in documents) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> str:
+    return lines(tmp_path / "labels.jsonl", *LABELS)
+
+
+def schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        (ROOT / "docs" / "schemas" / f"{name}-v1.schema.json").read_text()
+    )
+    return found
+
+
+@pytest.mark.parametrize(("path", "jobs"), [(DEV, 1266), (HELDOUT, 33)])
+def test_jobs_say_what_is_asked_and_not_what_is_right(cli: Cli, path: Path, jobs: int) -> None:
+    told = [
+        json.loads(line) for line in cli("bench", "jobs", "--labels", str(path)).out.splitlines()
+    ]
+    assert len({one["id"] for one in told}) == jobs
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    keys = ("id", "repo", "commit", "command", "launch")
+    assert [[one[key] for key in keys] for one in told] == [
+        [row[key] for key in keys] for row in rows
+    ]
+    check = jsonschema.Draft202012Validator(schema("bench-job"))
+    for one in told:
+        assert set(one) == {"schema", *keys}
+        check.validate(one)
+
+
+def test_what_the_labels_accept_is_all_right(cli: Cli, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in DEV.read_text().splitlines()]
+    check = jsonschema.Draft202012Validator(schema("bench-answer"))
+    answers = []
+    for row in rows:
+        said = {
+            field: accepted[0] if isinstance(accepted, list) else accepted
+            for field, accepted in (row["expected"] | row.get("also", {})).items()
+        }
+        answers.append({"id": row["id"], "answers": said})
+        check.validate(answers[-1])
+    file = lines(tmp_path / "answers.jsonl", *answers)
+    made = json.loads(cli("bench", "score", file, "--labels", str(DEV), "--json").out)
+    jsonschema.validate(made, schema("bench-score"))
+    labelled = sum(len(row["expected"]) for row in rows)
+    assert (made["fields"][-1]["right"], made["fields"][-1]["of"]) == (labelled, labelled)
+    assert made["fields"][-1]["accuracy"] == made["further"][-1]["accuracy"] == 1
+    assert made["unanswered"] == 0
+
+
+def test_each_kind_of_answer_is_counted(cli: Cli, tmp_path: Path, labels: str) -> None:
+    said = {"model_name": "zoo/resnet50", "iters": 30, "train": None, "valid": "x", "lr": 1e-1}
+    second = {"schema": "schedmate.bench-answer/v1", "id": "a-2", "answers": {"iters": 1200.0}}
+    file = lines(tmp_path / "answers.jsonl", {"id": "a-1", "answers": said}, second)
+
+    def counts(*options: str) -> dict[str, list[int]]:
+        made = json.loads(cli("bench", "score", file, "--labels", labels, "--json", *options).out)
+        verdicts = ("right", "wrong", "missing", "spurious")
+        return {row["field"]: [row[name] for name in verdicts] for row in made["fields"]} | {
+            "lr": [made["further"][0][name] for name in verdicts]
+        }
+
+    assert counts() == {
+        "model_name": [1, 0, 0, 0],
+        "iters": [1, 1, 1, 0],
+        "train": [0, 0, 1, 0],
+        "valid": [1, 0, 0, 1],
+        "all": [3, 1, 2, 1],
+        "lr": [1, 0, 0, 0],
+    }
+    assert counts("--answered")["all"] == [2, 1, 1, 1]
+    shown = cli("bench", "score", file, "--labels", labels, "--cases").out
+    assert "a-1: iters wrong: got 30, expected 90\n" in shown
+    assert "1 labelled job without a line in answers.jsonl, counted as all null" in shown
+    assert "3 jobs of 2 repositories" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "a-9", "answers": {}}', "no labelled job 'a-9'; `schedmate bench jobs`"),
+        ('{"id": "a-1", "answers": {"itres": 3}}', "no key answers.itres; did you mean iters?"),
+        ('{"id": "a-1", "answers": {"iters": [3]}}', "answers.iters: has to be text, a number"),
+        ('{"id": "a-1", "answers": {"iters": true}}', "answers.iters: has to be text, a number"),
+        ('{"id": "a-1", "answers": {"iters": NaN}}', "answers.iters: has to be a number of"),
+        ('{"id": "a-1", "answers": {"train": "%s"}}' % ("a/" * 5000), "at most 300 characters"),
+        ('{"id": "a-1", "answers": {"iters": 1%s}}' % ("0" * 350), "number of at most 64 bits"),
+        ('{"id": "a-1"}', "answers is missing"),
+        ("iters: 3", "is no JSON"),
+        ('{"id": "a-2", "answers": {}}', "'a-2' is answered twice"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named(
+    cli: Cli, tmp_path: Path, labels: str, line: str, message: str
+) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text('{"id": "a-2", "answers": {}}\n\n' + line + "\n")
+    done = cli("bench", "score", str(file), "--labels", labels)
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+    assert "answers.jsonl, line 3: " in done.err
+
+
+def test_files_that_hold_no_labels_are_named(cli: Cli, tmp_path: Path, labels: str) -> None:
+    gone = cli("bench", "jobs", "--labels", str(tmp_path / "label.jsonl"))
+    assert gone.code == 3
+    assert "did you mean" in gone.err
+    assert "labels.jsonl?" in gone.err
+    empty = lines(tmp_path / "empty.jsonl", *[])
+    assert "has no labelled job" in cli("bench", "jobs", "--labels", empty).err
+    twice = lines(tmp_path / "twice.jsonl", LABELS[0], LABELS[0])
+    assert "two jobs 'a-1'" in cli("bench", "jobs", "--labels", twice).err
+    answers = lines(tmp_path / "answers.jsonl", {"id": "a-1", "answers": {}})
+    done = cli("bench", "score", labels, "--labels", answers)
+    assert (done.code, done.err.count("\n")) == (3, 1)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30), st.integers(2, 5))
+def test_more_answers_of_the_same_repositories_make_no_narrower_interval(
+    rights: list[bool], times: int
+) -> None:
+    single = [(f"repository {number}", right) for number, right in enumerate(rights)]
+    low, high = interval(single)
+    assert low is not None
+    assert high is not None
+    assert low - 1e-3 <= sum(rights) / len(rights) <= high + 1e-3
+    assert interval(single * times) == (low, high)
+    apart = [(f"{repo}, {copy}", right) for repo, right in single for copy in range(times)]
+    near, far = interval(apart)
+    assert near is not None
+    assert far is not None
+    assert far - near < high - low
+
+
+def test_an_interval_of_independent_answers_is_the_one_of_wilson() -> None:
+    assert interval((str(number), number < 8) for number in range(10)) == (0.49, 0.943)
+    assert interval([]) == (None, None)
