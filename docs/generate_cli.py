@@ -108,7 +108,7 @@ def documents() -> str:
     for path in sorted((PAGE.parent / "schemas").glob("*.json")):
         schema = json.loads(path.read_text(encoding="utf-8"))
         about = schema.get("description", "").partition("New keys may")[0].strip()
-        about = about.replace("\n\n", " ").replace("|", "\\|")
+        about = " ".join(about.split()).replace("|", "\\|")
         parts.append(f"| [{schema['title']}](schemas/{path.name}) | {about} |")
     return "\n".join(parts) + "\n"
 

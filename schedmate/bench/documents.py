@@ -36,7 +36,7 @@ Value = Annotated[str | int | float | None, BeforeValidator(_one_value)]
 Answers: Any = create_model(
     "Answers",
     __config__=ConfigDict(extra="forbid"),
-    **dict.fromkeys(FIELDS | FURTHER, (Value, None)),
+    **dict.fromkeys(FIELDS | FURTHER, (Value, None)),  # type: ignore[call-overload]
 )
 
 
