@@ -184,3 +184,23 @@ def test_more_answers_of_the_same_repositories_make_no_narrower_interval(
 def test_an_interval_of_independent_answers_is_the_one_of_wilson() -> None:
     assert interval((str(number), number < 8) for number in range(10)) == (0.49, 0.943)
     assert interval([]) == (None, None)
+
+
+def test_the_page_shows_the_recorded_baselines() -> None:
+    page = (ROOT / "docs" / "benchmark.md").read_text()
+    rows = json.loads((ROOT / "benchmarks" / "results" / "baselines.json").read_text())["rows"]
+    fields = ("model_name", "task_type", "iters", "iter_type", "train", "valid", "all")
+    for row in rows:
+        shares = (f"{row[field]:.3f}" for field in fields)
+        cells = (row["labels"], row["method"], row["jobs"], *shares, row["95 %"])
+        assert f"| {' | '.join(cells)} |" in page
+
+
+def test_the_page_counts_the_labels_as_they_are() -> None:
+    page = (ROOT / "docs" / "benchmark.md").read_text()
+    for path in (HELDOUT, DEV):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        values = [value for row in rows for value in row["expected"].values()]
+        counts = (len(rows), len({row["repo"] for row in rows}), len(values), values.count(None))
+        cells = " | ".join(f"{count:,}" for count in counts)
+        assert f"| `benchmarks/labels/{path.name}` | {cells} |" in page
