@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 JOB = "schedmate.bench-job/v1"
 
 app = typer.Typer(
+    short_help="Score answers on the public benchmark.",
     help="Score answers on the public benchmark: what do training jobs run, by their code and "
     "launch command? Labels are files of schedmate's source repository, benchmarks/labels/"
     "dev.jsonl and heldout.jsonl; the installed package does not hold them (740 kB).",
