@@ -32,6 +32,7 @@ BLOCK = re.compile(
 SAME = (
     (re.compile(r"[\d,]+ (?:d|h|min|s) ago"), "# ago"),
     (re.compile(r"\(\d+\.\d+ s\)"), "(# s)"),
+    (re.compile(r"(?<= )\d+\.\d\d$", re.MULTILINE), "#"),  # the column of CPU seconds
     (re.compile(r"[-─━]{3,}"), "---"),
     (re.compile(r" +"), " "),
 )
