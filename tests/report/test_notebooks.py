@@ -1,0 +1,41 @@
+"""The notebooks of examples/notebooks run from top to bottom, and draw what they say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+
+
+def test_there_are_two() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["estimate", "simulation"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those of Jupyter are not ours
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_draws(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "needs the extra `notebooks`"
+    nbformat = pytest.importorskip("nbformat", reason=why)
+    nbclient = pytest.importorskip("nbclient", reason=why)
+    for package in ("ipykernel", "matplotlib", "pandas"):
+        pytest.importorskip(package, reason=why)
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    book = nbformat.read(path, as_version=4)
+    cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in cells), "outputs are not committed"
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(book, timeout=120, resources=resources).execute()
+    shown = [set(output.data) for cell in cells for output in cell.outputs if "data" in output]
+    assert len(shown) == len(cells)
+    assert "text/html" in shown[0]  # a data frame
+    assert all("image/png" in one for one in shown[1:])
