@@ -17,12 +17,15 @@ from schedmate.agent.syntax import TooMuchSource, check, has_long_word, parse
 
 LARGE = 6_000
 """Shortest source of which functions are parsed later [characters]."""
+MOST_LINES = 10_000
+"""Most lines of a source that is cut: each body is read below as many empty lines as precede it."""
 MIN_BODY = 120
 """Shortest body that is parsed later [characters]."""
 
 _FUNCTION = re.compile(
     r"^([ \t]*+)(?:async[ \t]++)?def[ \t]++\w++[ \t]*+[(\[]"
-    r"(?:[^\n]{0,400}+\n){0,80}?[^\n]{0,400}?:[ \t]*+(?:#[^\n]*+)?\n"  # to a colon at its end
+    # to a colon at its end; not far, as this is tried from every `def` of a hostile file
+    r"(?:[^\n]{0,200}+\n){0,40}?[^\n]{0,200}?:[ \t]*+(?:#[^\n]{0,200}+)?\n"
     r"((?:(?:\1[ \t]++[^\s#][^\n]*+|[ \t]*+(?:#[^\n]*+)?)\n)++)",
     re.MULTILINE,
 )
@@ -72,11 +75,13 @@ def parse_later(text: str, read: Parse) -> ast.Module | None:
     """The tree of a large source, with functions whose bodies `read` parses on first use.
 
     `read` gets a function of the source under another name, its body in the lines where it stands,
-    and gives the statements of the body. None where the source is small, cannot be cut, or is not
-    valid between the functions: then it is to be parsed as a whole.
+    and gives the statements of the body. None where the source is small or very long, cannot be
+    cut, or is not valid between the functions: then it is to be parsed as a whole.
     """
     text = text.replace("\r\n", "\n")
     if len(text) < LARGE or "\r" in text or "\f" in text or has_long_word(text):
+        return None
+    if text.count("\n") > MOST_LINES:
         return None
     try:
         check(text)

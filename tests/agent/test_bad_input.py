@@ -289,6 +289,32 @@ def test_files_outside_the_repository_are_not_read(tmp_path: Path) -> None:
         assert extract(root, "python train.py").metadata.get("training_config.iters") != 77
 
 
+@pytest.mark.parametrize("read", ["yaml.safe_load(open(NAME))", "open(NAME).read().strip()"])
+@pytest.mark.parametrize("name", ["link.yaml", "../secret.yaml", "ABSOLUTE"])
+def test_files_outside_the_repository_are_not_read_after_the_program_wrote_them(
+    tmp_path: Path, read: str, name: str
+) -> None:
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("bert-of-somebody-else\n")
+    root = tmp_path / "repo"
+    root.mkdir()
+    (root / "link.yaml").symlink_to(secret)
+    read = read.replace("NAME", "path")
+    write(
+        root,
+        train__py="import json, yaml, pathlib, timm\n"
+        f"path = {(str(secret) if name == 'ABSOLUTE' else name)!r}\n"
+        "json.dump({'a': 1}, open(path, 'w'))\n"
+        f"model = timm.create_model({read})\n"
+        "other = timm.create_model(pathlib.Path(path).read_text().strip())\n" + TRAIN,
+    )
+
+    found = extract(root, "python train.py")
+
+    assert "somebody" not in found.metadata.model_dump_json()
+    assert not any("somebody" in text for text in found.warnings)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_in_place_of_a_module_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data.py")

@@ -135,7 +135,8 @@ def _file_read(machine: Machine, call: Invocation) -> Value:
 
 def _read(machine: Machine, file: Value) -> Value:
     handle = file.data
-    if not isinstance(handle, FileHandle):
+    # a file that the program has "written" may lie outside, where nothing is read
+    if not isinstance(handle, FileHandle) or not machine.sources.inside(handle.path):
         return unknown()
     try:
         if handle.path.stat().st_size > MAX_SOURCE_BYTES:

@@ -28,7 +28,7 @@ MANY = 2_000
 def locate(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means."""
     if isinstance(path.data, FileHandle):
-        return path.data.path
+        return path.data.path if machine.sources.inside(path.data.path) else None
     if path.text is not None:
         near = machine.frames[-1].scope.module.path if machine.frames else None
         found = machine.sources.locate(path.data, near)
