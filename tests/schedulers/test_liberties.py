@@ -16,7 +16,7 @@ from schedmate.schedulers.model import Job
 from schedmate.schedulers.policies.preemptive import Preemptive, Srtf
 from schedmate.schedulers.policies.tiresias import Tiresias
 from schedmate.schedulers.policy import Decision, Preempt, Start, View
-from schedmate.schedulers.registry import BUNDLED, make, parameters, policy_class, with_defaults
+from schedmate.schedulers.registry import BUNDLED, PolicySpec, make, parameters, policy_class
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
@@ -63,14 +63,16 @@ def test_the_honest_mode_gives_every_policy_the_same_backfill() -> None:
     ]
     assert {"fifo", "sjf", "qssf", "tiresias", "horus", "lucid"} <= set(can)
     for name in can:
-        assert make(with_defaults(name, HONEST.settings_of)).backfill  # type: ignore[attr-defined]
-        chosen = make(with_defaults(name, PUBLISHED.settings_of))
+        honest = make(PolicySpec.parse(name).with_defaults(HONEST.settings_of(name)))
+        assert honest.backfill  # type: ignore[attr-defined]
+        chosen = make(PolicySpec.parse(name).with_defaults(PUBLISHED.settings_of(name)))
         assert chosen.backfill == name.startswith("lucid")  # type: ignore[attr-defined]
 
 
 def test_what_is_said_of_a_policy_comes_before_the_mode() -> None:
-    text = with_defaults("tiresias:backfill=true", PUBLISHED.settings_of)
-    assert text == "tiresias:backfill=true:quota=true:interval_s=60"
+    asked = PolicySpec.parse("tiresias:backfill=true")
+    asked = asked.with_defaults(PUBLISHED.settings_of("tiresias"))
+    assert str(asked) == "tiresias:backfill=true:quota=true:interval_s=60"
 
 
 def test_a_quota_reserves_what_cannot_be_placed() -> None:
