@@ -109,12 +109,20 @@ def test_an_existing_file_is_replaced_only_when_told_to_and_kept(cli: Cli, file:
     assert file.with_name("config.toml.old1").read_text() == before
 
 
+def test_tables_and_lists_that_are_no_settings_are_not_kept(cli: Cli, file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text('embedder = {name = "bge"}\nllm_model = ["a"]\ntop_k = 7\n')
+    done = cli("init", "--yes", "--replace", "--history", "/srv/jobs")
+    assert settings(file) == {"history": "/srv/jobs", "top_k": 7}, done.err
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         (["--llm-base-url", "nonsense"], "it looks like http://127.0.0.1:8000/v1"),
         (["--model", "qwen"], "give --llm-base-url"),
         (["--history", "postgresql://me:secret@db/jobs"], "~/.pgpass"),
+        (["--llm-base-url", "http://me:secret@127.0.0.1:9/v1"], "SCHEDMATE_LLM_API_KEY"),
     ],
 )
 def test_what_does_not_fit_writes_nothing(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -103,7 +104,7 @@ def init(
 
 
 def _old(path: Path) -> dict[str, Any]:
-    """The settings of a file that is there; what cannot be read is not kept."""
+    """The settings of a file that is there; what cannot be read, or is none, is not kept."""
     from schedmate.settings import Settings
 
     try:
@@ -111,7 +112,11 @@ def _old(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         say(f"note: {path} cannot be read ({error}), so none of its settings are kept.")
         return {}
-    return {name: value for name, value in values.items() if name in Settings.model_fields}
+    return {
+        name: value
+        for name, value in values.items()
+        if name in Settings.model_fields and isinstance(value, str | int | float)
+    }
 
 
 def _defaults(given: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +158,12 @@ def _checked(values: dict[str, Any]) -> dict[str, Any]:
 
     shown = {name: None if value in ("", NONE) else value for name, value in values.items()}
     settings = settings_of_flags(**shown)
-    endpoint(shown.get("llm_base_url"), shown.get("llm_model"))
+    where = endpoint(shown.get("llm_base_url"), shown.get("llm_model"))
+    if where is not None and urlsplit(where.base_url).password:
+        raise UsageError(
+            "a password does not belong into the address, which is written to a file and shown: "
+            "put a key into SCHEDMATE_LLM_API_KEY."
+        )
     if shown.get("history") and not is_remote(settings.history):
         shown["history"] = str(Path(settings.history).absolute())
     return shown

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from cli_runner import Cli
 
 from schedmate.commands.log_text import LONGEST, LogText
+from schedmate.errors import InputError
+from schedmate.schedulers.live.ray.local import held
 
 
 class Terminal(io.StringIO):
@@ -58,3 +61,13 @@ def test_a_lease_that_is_shorter_than_the_time_between_two_beats(cli: Cli) -> No
     found = cli("ray", "up", "--local", "1x1", "--lease", "5s")
     assert found.code == 2
     assert "15 s at least" in found.err
+
+
+def test_the_process_of_a_local_cluster_takes_no_module_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="nonsense"), held("nonsense"):
+        pass
+    assert not (tmp_path / "ran").exists()

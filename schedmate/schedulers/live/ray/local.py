@@ -119,7 +119,8 @@ def held(shape: str) -> Iterator[Held]:
     cluster ends with us, whatever ends us.
     """
     holder = subprocess.Popen(
-        [sys.executable, "-m", __name__, shape],
+        # -P: no module is taken from the current directory
+        [sys.executable, "-P", "-m", __name__, shape],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
