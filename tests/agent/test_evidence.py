@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from schedmate.agent.fields.proofs import states
+from schedmate.agent.fields.proofs import Lines, states
 from schedmate.agent.static import extract
+from schedmate.agent.values import Place
 from schedmate.jobs import Evidence, LaunchConfig
 
 REPOS = Path(__file__).parent.parent / "fixtures" / "repos"
@@ -110,3 +112,17 @@ def test_what_the_scheduler_says_is_named(tmp_path: Path) -> None:
 def test_a_unit_is_told_by_what_it_counts(tmp_path: Path) -> None:
     proof = _proof(tmp_path, "python train.py --epochs 9", "iter_type")
     assert (proof.value, proof.note) == ("epoch", "the unit of training_config.iters")
+
+
+def test_lines_outside_the_repository_are_not_cited(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("a line of somebody else\n")
+    root = tmp_path / "repo"
+    root.mkdir()
+    (root / "own.yaml").write_text("lr: 0.1\n")
+    (root / "link.yaml").symlink_to(secret)
+    os.mkfifo(root / "pipe.yaml")
+    lines = Lines(root)
+    assert lines.at(Place("own.yaml", 1)) == "lr: 0.1"
+    for file in ("link.yaml", "../secret.yaml", str(secret), "pipe.yaml", "a\0b"):
+        assert lines.at(Place(file, 1)) is None

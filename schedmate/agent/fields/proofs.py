@@ -14,6 +14,7 @@ from typing import Any
 from schedmate.agent.fields.candidates import Candidate
 from schedmate.agent.values import Place
 from schedmate.jobs import Evidence
+from schedmate.paths import is_file, resolved
 
 MAX_FORMULA = 120
 """Most characters of a line that are shown [characters]."""
@@ -30,16 +31,18 @@ _IN_FILES = ("script", "config", "default", "code")
 
 
 class Lines:
-    """The lines of a repository's files, each file read once."""
+    """The lines of a repository's files, each file read once, and none that lies outside."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._root = resolved(root)
         self._files: dict[str, list[str]] = {}
 
     def at(self, place: Place) -> str | None:
         """A line without the blanks around it; None where there is none."""
         if place.file not in self._files:
-            self._files[place.file] = _read(self._root / place.file)
+            path = resolved(self._root / place.file)
+            inside = path.is_relative_to(self._root) and is_file(path)
+            self._files[place.file] = _read(path) if inside else []
         lines = self._files[place.file]
         return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else None
 
