@@ -23,6 +23,10 @@ _AS_STEPS = (STEP, ENVIRONMENT_STEP, "rollout")
 """Units that a scheduler's history counts as steps: each is one turn of the program's own loop."""
 _BATCHES = ("global_batch_size", "batch_size")
 _PER_DEVICE = "per device"
+_LARGEST = 1e15
+"""More than any batch or sequence has; beyond it is what nothing can be divided by."""
+_LONGEST = 1e18
+"""More steps, samples or tokens than any training has."""
 
 
 class Length(NamedTuple):
@@ -65,6 +69,8 @@ def convert(
         batch: samples of one optimiser step, over all devices; None where it is not known.
         sequence: tokens of a sample; None where it is not known.
     """
+    if not abs(value) <= _LONGEST:  # not a number is not either
+        return "the length is more than any training has"
     if unit is None:
         return Length(_whole(value), "")
     if unit == EPOCH:
@@ -74,13 +80,13 @@ def convert(
     needed = {"global batch": batch}
     if unit == TOKEN:
         needed["sequence length"] = sequence
-    missing = [name for name, factor in needed.items() if factor is None]
+    factors = [one for one in needed.values() if one is not None and 1 <= one.value <= _LARGEST]
+    missing = [name for name, factor in needed.items() if factor not in factors]
     if missing:
         return (
             f"{value:,.0f} {unit}s are no steps, and the {' and the '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not known"
         )
-    factors = [factor for factor in needed.values() if factor is not None]
     divisor = prod(factor.value for factor in factors)
     steps = value / divisor
     if steps < 1:

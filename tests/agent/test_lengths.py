@@ -285,3 +285,18 @@ def test_a_flag_of_a_field_that_a_library_s_class_has(tmp_path: Path) -> None:
     )
     found = extract(tmp_path, "python main.py --config conf.yaml --steps 10").metadata
     assert found.get("training_config.iters") == 10
+
+
+@pytest.mark.parametrize(
+    "batch", ["float('nan')", "1e308", "float('inf')", "0", "-1", "True", "''"]
+)
+def test_a_batch_that_nothing_can_be_divided_by_gives_no_length(tmp_path: Path, batch: str) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\nimport torch\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--total_tokens', type=float, default=1e9)\n"
+        f"p.add_argument('--global_batch_size', default={batch})\n"
+        "p.add_argument('--seq_length', default=2048)\nargs = p.parse_args()\n"
+        "model = torch.nn.Linear(4, 2)\nseen = 0\n"
+        "while seen < args.total_tokens:\n    model(1).backward()\n    seen += 1\n"
+    )
+    assert extract(tmp_path, "python train.py").metadata.get("training_config.iters") is None
