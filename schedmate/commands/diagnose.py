@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -105,14 +105,15 @@ def diagnose(
             raise UsageError("- stands for standard input alone; give files or -, not both.")
         stack.enter_context(bounded(f"the log {logs[0]}", settings.memory_mb))
         log = stack.enter_context(open_job(logs, follow_links=follow_links))
+        usual = [stack.enter_context(open_log(path)) for path in healthy or ()]
         found = run(
             log,
             node_logs=[stack.enter_context(node_log(one)) for one in node_logs or ()],
             nodes=node_names(nodes or ()),
-            healthy=[stack.enter_context(open_log(path)) for path in healthy or ()],
+            healthy=usual,
             locator=locator,
         )
-        found = _consulted(found, log, settings, window)
+        found = _consulted(found, log, settings, window, usual)
         if len(logs) == 1:
             found.warnings += mixed_logs(logs[0], log, follow_links=follow_links)
     if as_json:
@@ -147,7 +148,9 @@ def node_names(nodes: Iterable[str]) -> list[str]:
     return found
 
 
-def _consulted(found: Diagnosis, log: Log, settings: Settings, window: int) -> Diagnosis:
+def _consulted(
+    found: Diagnosis, log: Log, settings: Settings, window: int, healthy: Sequence[Log]
+) -> Diagnosis:
     """What a language model makes of a failure that the rules left open, if one is named."""
     from schedmate.llm import open_llm
 
@@ -159,7 +162,7 @@ def _consulted(found: Diagnosis, log: Log, settings: Settings, window: int) -> D
     try:
         if is_open(found):
             announce(settings, "the log")
-        return consult(found, log, llm, window=window)
+        return consult(found, log, llm, window=window, healthy=healthy)
     finally:
         llm.close()
 

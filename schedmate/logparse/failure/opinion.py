@@ -67,16 +67,24 @@ def is_open(diagnosis: Diagnosis) -> bool:
     return bool(diagnosis.doubts) and diagnosis.source != "model" and not diagnosis.conflict
 
 
-def consult(diagnosis: Diagnosis, log: Log, llm: LLM, *, window: int = WINDOW) -> Diagnosis:
+def consult(
+    diagnosis: Diagnosis,
+    log: Log,
+    llm: LLM,
+    *,
+    window: int = WINDOW,
+    healthy: Sequence[Log] = (),
+) -> Diagnosis:
     """`diagnosis` with what a model could settle and prove; itself where there is nothing open.
 
-    `window` is in lines. A model that fails, or cannot prove what it says, changes nothing but
-    `warnings`. Never raises for what a model or its server does.
+    `window` is in lines; `healthy` are the logs that `diagnose` was given as such. A model that
+    fails, or cannot prove what it says, changes nothing but `warnings`. Never raises for what a
+    model or its server does.
     """
     if not is_open(diagnosis):
         return diagnosis
     try:
-        return settle(diagnosis, log, llm, window=window)
+        return settle(diagnosis, log, llm, window=window, healthy=healthy)
     except ModelError as error:
         found = diagnosis.model_copy(deep=True)
         found.warnings.append(f"the language model did not settle it: {error}")
@@ -84,14 +92,20 @@ def consult(diagnosis: Diagnosis, log: Log, llm: LLM, *, window: int = WINDOW) -
 
 
 def settle(
-    diagnosis: Diagnosis, log: Log, llm: LLM, *, window: int = WINDOW, job: str | None = None
+    diagnosis: Diagnosis,
+    log: Log,
+    llm: LLM,
+    *,
+    window: int = WINDOW,
+    job: str | None = None,
+    healthy: Sequence[Log] = (),
 ) -> Diagnosis:
     """`diagnosis`, which rules left open, with what a model could prove.
 
     All questions of one `job` share its budget. Raises `ModelError` for a model that fails, and
     `RefusedError`, which is one, where it cannot prove what it says.
     """
-    scans = examine(log, load_rules(), Healthy(()), diagnosis.locator).scans
+    scans = examine(log, load_rules(), Healthy(healthy), diagnosis.locator).scans
     found = diagnosis.model_copy(deep=True)
     shown = digest(found, scans, window)
     chat = llm.chat(PURPOSE, job=job)

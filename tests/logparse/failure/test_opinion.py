@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ NETWORK = ("network", "1:30", "lost peer gpu-17")
 def ask(tmp_path: Path) -> Callable[..., tuple[Diagnosis, Diagnosis, list[Any]]]:
     """Diagnoses logs by rules, then with a model that gives these replies in order."""
 
-    def run(text: str | dict[str, str], *replies: Any) -> tuple[Diagnosis, Diagnosis, list[Any]]:
+    def run(
+        text: str | dict[str, str], *replies: Any, healthy: Path | None = None
+    ) -> tuple[Diagnosis, Diagnosis, list[Any]]:
         folder = tmp_path / "job"
         folder.mkdir(exist_ok=True)
         path = folder
@@ -67,13 +70,26 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Diagnosis, Diagnosis, list[Any]]]
         remaining = iter(replies)
         with serve(lambda request: next(remaining, Raw(400, b"no more"))) as server:
             llm = LLM(Endpoint(server.url, "m"), Budget(), Store(tmp_path), 5.0, 256)
-            with open_log(path) as log:
-                by_rules = diagnose(log)
-                by_model = consult(by_rules, log, llm)
+            with ExitStack() as stack:
+                log = stack.enter_context(open_log(path))
+                usual = [stack.enter_context(open_log(healthy))] if healthy is not None else []
+                by_rules = diagnose(log, healthy=usual)
+                by_model = consult(by_rules, log, llm, healthy=usual)
             llm.close()
         return by_rules, by_model, server.requests
 
     return run
+
+
+def test_what_a_healthy_run_prints_too_contradicts_no_model(ask: Any, tmp_path: Path) -> None:
+    noise = "ConnectionRefusedError: [Errno 111] Connection refused by 10.0.0.7\n"
+    healthy = tmp_path / "well.out"
+    healthy.write_text(STEPS + noise)
+    reply = says("1:34", "StrangeError: no route", "script")
+    _, contradicted, _ = ask(STEPS + noise + OPEN[len(STEPS) :], reply)
+    _, settled, _ = ask(STEPS + noise + OPEN[len(STEPS) :], reply, healthy=healthy)
+    assert (contradicted.source, settled.source) != ("model", "model")
+    assert (settled.error_type, settled.source, settled.conflict) == ("script", "model", [])
 
 
 def asked(requests: list[Any]) -> str:
