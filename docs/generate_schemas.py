@@ -62,9 +62,10 @@ class History(TypedDict):
 
 
 class HistoryImport(TypedDict):
-    """Output of `schedmate history import --json`; the first of the `problems` are told."""
+    """Output of `schedmate history import --json`, with the first of the `problems`."""
 
     imported: int
+    replaced: int
     bad: int
     problems: list[str]
     analysed: int | None

@@ -89,7 +89,7 @@ def examine() -> Iterator[Check]:
     )
     yield from _guarded(
         "history",
-        "restore a copy, or move it away and import again",
+        "check its name, owner and rights; if it is damaged, restore a copy or import again",
         _history(settings.history, embedder),
     )
     from schedmate.commands.doctor_model import examine_model

@@ -107,12 +107,13 @@ def import_history(
     if columns and wanted not in (None, "csv"):
         raise UsageError(f"--map is for csv; the columns of {wanted} are known.")
     report = ImportReport()
-    stored, interrupted = 0, False
+    stored, interrupted, replaced = 0, False, 0
     synthetic: Counter[str] = Counter()
     with ExitStack() as stack:
         analysis = stack.enter_context(_analysis(where)) if analyze else None
         source = stack.enter_context(open_source(stack.enter_context(local(file))))
         store = stack.enter_context(opened(history, create=True, embed=True))
+        before = len(store)
         workdirs = Workdirs()
         records = source.records(wanted, columns, report, workdirs)
         records = _prefixed(records, encodable(prefix))
@@ -126,8 +127,11 @@ def import_history(
                     advance(source.position(), counted(stored, "job"))
         except KeyboardInterrupt:
             interrupted = True
+        replaced = max(0, stored - (len(store) - before))
         stored += analysis.overtaken if analysis else 0
-    _report_import(stored, report, analysis, synthetic, interrupted=interrupted, as_json=as_json)
+    _report_import(
+        stored, replaced, report, analysis, synthetic, interrupted=interrupted, as_json=as_json
+    )
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if (report.rows and not stored) or (strict and report.bad):
@@ -168,6 +172,7 @@ def _batches(records: Iterator[JobRecord]) -> Iterator[list[JobRecord]]:
 
 def _report_import(
     stored: int,
+    replaced: int,
     report: ImportReport,
     analysis: RepositoryAnalysis | None,
     synthetic: Counter[str],
@@ -179,6 +184,7 @@ def _report_import(
         document = {
             "schema": SCHEMA,
             "imported": stored,
+            "replaced": replaced,
             "bad": report.bad,
             "problems": report.problems,
             "analysed": analysis.analysed if analysis else None,
@@ -199,5 +205,10 @@ def _report_import(
         )
     if analysis:
         say(f"analysed {counted(analysis.analysed, 'job')}; {analysis.skipped:,} had no code here.")
+    if replaced:
+        say(
+            f"warning: {counted(replaced, 'job')} replaced one of the same id; --prefix keeps jobs "
+            "of several sources apart."
+        )
     kept = f"{counted(stored, 'job')} imported, {counted(report.bad, 'row')} left out"
     say(f"interrupted: {kept}; what was imported is kept." if interrupted else f"{kept}.")

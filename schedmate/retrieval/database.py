@@ -165,6 +165,10 @@ class Database:
             raise
         except sqlite3.OperationalError as error:
             raise HistoryError(f"{self.path}: {_advice(error)}") from error
+        except PermissionError as error:
+            raise HistoryError(
+                f"{self.path}: may not be read; check its owner and rights"
+            ) from error
         except (sqlite3.DatabaseError, OSError) as error:
             raise HistoryError(
                 f"{self.path}: cannot be read as a history ({error}); restore a copy, or move "

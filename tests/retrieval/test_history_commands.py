@@ -72,11 +72,21 @@ class TestImport:
         assert document == {
             "schema": "schedmate.history-import/v1",
             "imported": 2,
+            "replaced": 0,
             "bad": 1,
             "problems": ["line 5: 'EXPLODED' is no Slurm job state"],
             "analysed": None,
             "interrupted": False,
+            "synthetic": 0,
         }
+
+    def test_jobs_that_are_replaced_are_counted(self, run: Call, table: Path) -> None:
+        run("import", table)
+        again = run("import", table)
+        assert "2 jobs replaced one of the same id; --prefix keeps" in again.stderr
+        assert json.loads(run("import", table, "--json").stdout)["replaced"] == 2
+        apart = run("import", table, "--prefix", "b/")
+        assert "replaced" not in apart.stderr
 
     def test_standard_input(self, run: Call) -> None:
         assert run("import", "-", stdin=TABLE).exit_code == 0
