@@ -23,6 +23,7 @@ LINEAR = (
     "logparse/classify/rules.yaml",
     "logparse/progress/facts.yaml",
     "logparse/progress/patterns.yaml",
+    "logparse/failure/steering.yaml",
     "logparse/reading/attempts.yaml",
 )
 """Data whose patterns run in RE2, where the time grows with the text whatever they are."""

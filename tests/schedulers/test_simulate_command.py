@@ -60,8 +60,8 @@ def test_says_who_won_and_that_an_oracle_helped(cli: Cli, trace: Path) -> None:
     )
     assert result.code == 0
     first, second, *_ = result.out.splitlines()
-    assert first.startswith("sjf: average JCT")
-    assert "an oracle: nobody can know it" in second
+    assert first.startswith("best average JCT: sjf, ")
+    assert "which no scheduler can know" in second
 
 
 def test_the_published_mode_says_what_it_changes(cli: Cli, trace: Path) -> None:

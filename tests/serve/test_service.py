@@ -19,7 +19,7 @@ from schedmate.schedulers.live.plans import Plan, Reason
 from schedmate.schedulers.live.record import Record
 from schedmate.serve.options import Limits, ServeOptions, read_token
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = Path(__file__).parent.parent.parent / "schedmate" / "demo"
 REPO = str(EXAMPLES / "train_repo")
 COMMAND = "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60"
 KNOWN = {
