@@ -1,5 +1,6 @@
 """`schedmate` and `python -m schedmate`: Ctrl-C is quiet from here on, while modules load too."""
 
+import atexit
 import os
 import signal
 import sys
@@ -16,6 +17,9 @@ def main() -> None:
     usual = signal.getsignal(signal.SIGINT)
     if usual == signal.default_int_handler:  # else whoever started this has other wishes
         signal.signal(signal.SIGINT, _end)
+        # At its very end Python kills itself by this signal if it ever interrupted an exec of text,
+        # as the making of a dataclass is, whoever handled that since: the exit code would be lost.
+        atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, {signal.SIGINT})
     try:
         from schedmate.cli import main as run
 

@@ -168,6 +168,17 @@ def test_being_stopped_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ctrl_c_while_a_dataclass_is_made_has_the_exit_code_of_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(
+        "import schedmate.cli as cli\n"
+        "from schedmate.__main__ import main\n"
+        "cli.main = lambda: exec('raise KeyboardInterrupt')\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "interrupted"], capture_output=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
 def test_ctrl_c_ends_the_workers_too(
     waiting_batch: Callable[..., subprocess.Popen[str]],
 ) -> None:

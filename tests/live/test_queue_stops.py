@@ -113,7 +113,7 @@ def test_a_runner_that_is_starting_a_command_hears_that_it_is_to_stop(tmp_path: 
     work = order(tmp_path, 1, "exec sleep 1000")
     threads = [
         Thread(target=lambda: answers.append(runner.start(work))),
-        Thread(target=runner.stop, args=(1,)),
+        Thread(target=runner.stop, args=(1, signal.SIGTERM, 60.0)),
     ]
     with runner._lock:
         for thread in threads:
