@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import unified_diff
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +32,7 @@ BLOCK = re.compile(
 )
 SAME = (
     (re.compile(r"[\d,]+ (?:d|h|min|s) ago"), "# ago"),
-    (re.compile(r"\(\d+\.\d+ s\)"), "(# s)"),
+    (re.compile(r"\(\d+\.\d+ s\)|(?<=, )\d+\.\d s$", re.MULTILINE), "# s"),
     (re.compile(r"(?<= )\d+\.\d\d$", re.MULTILINE), "#"),  # the column of CPU seconds
     (re.compile(r"[-─━]{3,}"), "---"),
     (re.compile(r" +"), " "),
@@ -150,9 +151,14 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as other:
                 shutil.copytree(made, other, symlinks=True, dirs_exist_ok=True)
                 new = generated(page, Path(other))
-            if comparable(new) != comparable(page):
+            old, now = (comparable(one).splitlines() for one in (page, new))
+            if old != now:
                 stale.append(str(path.relative_to(ROOT)))
-                if "--check" not in sys.argv[1:]:
+                if "--check" in sys.argv[1:]:
+                    print(
+                        *unified_diff(old, now, "shown", "printed now", lineterm="", n=0), sep="\n"
+                    )
+                else:
                     path.write_text(new, encoding="utf-8")
     if stale and "--check" in sys.argv[1:]:
         raise SystemExit(f"{', '.join(stale)}: stale; run `make docs` and commit the result.")
