@@ -106,6 +106,28 @@ def test_top_k_threshold_and_method(analyze: Cli) -> None:
     assert strict["estimate"]["duration_s"] is None
 
 
+def test_more_gpus_than_any_past_job_had_is_said(analyze: Cli) -> None:
+    here = document(analyze(str(REPO), "--command", COMMAND, "--json"))["estimate"]
+    beyond = document(analyze(str(REPO), "--command", COMMAND, "--json", "--gpus", "64"))
+    (far,) = beyond["estimate"]["extrapolated"]
+    assert here["extrapolated"] == []
+    assert (far["quantity"], far["asked"], far["most"], far["factor"]) == ("GPUs", 64, 4, 16)
+    width = [one["duration_p90_s"] / one["duration_p10_s"] for one in (here, beyond["estimate"])]
+    assert width[1] > 2 * width[0]
+    text = analyze(str(REPO), "--command", COMMAND, "--gpus", "64").out
+    assert "extrapolated: neighbours ran on 1 to 4 GPUs, this job asks for 64" in text
+
+
+def test_far_beyond_every_past_job_is_no_estimate(analyze: Cli) -> None:
+    parsed = document(analyze(str(REPO), "--command", COMMAND, "--json", "--gpus", "1024"))
+    assert parsed["estimate"]["abstained"] is True
+    assert parsed["estimate"]["duration_p50_s"] is None
+    assert len(parsed["neighbours"]) == 5
+    text = analyze(str(REPO), "--command", COMMAND, "--gpus", "1024").out.splitlines()
+    assert text[1] == "no run time from 5 similar jobs among 40 records"
+    assert "neighbours ran on 1 to 4 GPUs, this job asks for 1,024: 256 times" in text[2]
+
+
 def test_no_similar_job_is_said_plainly(analyze: Cli, tmp_path: Path) -> None:
     repo = write_repo(
         tmp_path / "repo",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Reading,
         Recovery,
     )
-    from schedmate.jobs.estimate import Estimate, IntervalBasis, Neighbour
+    from schedmate.jobs.estimate import Estimate, Extrapolation, IntervalBasis, Neighbour
     from schedmate.jobs.metadata import (
         DatasetConfig,
         Evidence,
@@ -47,6 +47,7 @@ _HOMES = {
     "Estimate": "schedmate.jobs.estimate",
     "Evidence": "schedmate.jobs.metadata",
     "EvidenceLine": "schedmate.jobs.diagnosis",
+    "Extrapolation": "schedmate.jobs.estimate",
     "FaultyComponent": "schedmate.jobs.diagnosis",
     "IntervalBasis": "schedmate.jobs.estimate",
     "Isolation": "schedmate.jobs.diagnosis",

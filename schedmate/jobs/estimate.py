@@ -52,6 +52,17 @@ class IntervalBasis(BaseModel):
     text: str = Field(description="All this in a sentence")
 
 
+class Extrapolation(BaseModel):
+    """How far a job lies outside of what the past runs behind its estimate did."""
+
+    quantity: Literal["GPUs", "epochs", "steps"]
+    asked: float = Field(description="Of the new job")
+    least: float = Field(description="Least of the past runs that completed")
+    most: float = Field(description="Most of the past runs that completed")
+    factor: float = Field(description="`asked` over `most`, or `least` over `asked`: above 1")
+    text: str = Field(description="All this in a sentence")
+
+
 class Estimate(BaseModel):
     """How long a job will run and what it will use (SchedMate paper, section 3.1).
 
@@ -67,6 +78,10 @@ class Estimate(BaseModel):
     gpu_mem_mb: float | None = Field(None, description="Peak memory of one GPU [MB]")
     interval_basis: IntervalBasis | None = Field(
         None, description="What the width of p10 to p90 comes from"
+    )
+    extrapolated: list[Extrapolation] = Field(
+        default_factory=list,
+        description="In what the job lies outside of what its neighbours did, and how far",
     )
     neighbours: list[Neighbour] = Field(default_factory=list)
     method: str = "none"

@@ -26,6 +26,8 @@ def show(analysis: Analysis, screen: Screen) -> None:
     screen.line(why)
     if analysis.estimate.interval_basis is not None:
         screen.line(analysis.estimate.interval_basis.text, label="interval: ")
+    for beyond in analysis.estimate.extrapolated:
+        screen.line(beyond.text, "doubtful", label="extrapolated: ")
     screen.line()
     screen.table(_fields(analysis.metadata))
     screen.line()
@@ -49,7 +51,9 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
     if estimate.abstained:
         size = analysis.history_size
         reason = clean(estimate.reason or "no past job was close enough")
-        return job, f"no similar job among {counted(size, 'record')}", f"because {reason}"
+        near = len(estimate.neighbours)
+        outcome = f"no run time from {counted(near, 'similar job')}" if near else "no similar job"
+        return job, f"{outcome} among {counted(size, 'record')}", f"because {reason}"
     neighbours = estimate.neighbours
     named = [
         f"{clean(one.job_id, 200)} "

@@ -29,18 +29,36 @@ LENGTH_DOUBT = 0.25
 whatever its length; of image generation that part is so large that 0.7 was measured
 (benchmarks/results/interval_spread.json), and training is mostly its steps."""
 
+MEASURED_GPUS = 16.0
+"""The exponents were measured between numbers of GPUs up to this factor apart, for every model of
+the traces; beyond it their doubt counts twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
     """The factor a past run time is multiplied by, and what could not be corrected for.
 
-    `doubt`: eight of ten true factors are within exp(doubt) of it.
+    `length_doubt` and `gpus_doubt` [log of a factor]: eight of ten true factors are within
+    exp(their absolute values) of it. Positive where the new job trains longer or on more GPUs: an
+    exponent that is wrong makes the times of runs on both sides of the new job wrong in opposite
+    directions, and those of runs on one side all in the same one.
     """
 
     factor: float = 1.0
-    doubt: float = 0.0
+    length_doubt: float = 0.0
+    gpus_doubt: float = 0.0
     unknown_length: bool = False
     other_gpu: bool = False
+
+    @property
+    def doubt(self) -> float:
+        """Eight of ten true factors are within exp(doubt) of `factor`."""
+        return abs(self.length_doubt) + abs(self.gpus_doubt)
+
+    def doubt_beside(self, shared: Adjustment) -> float:
+        """The doubt that is left without what all corrections have in common."""
+        length = abs(self.length_doubt - shared.length_doubt)
+        return length + abs(self.gpus_doubt - shared.gpus_doubt)
 
 
 def adjust(metadata: WorkloadMetadata, launch: LaunchConfig, past: JobRecord) -> Adjustment:
@@ -49,10 +67,18 @@ def adjust(metadata: WorkloadMetadata, launch: LaunchConfig, past: JobRecord) ->
     gpus, exponent, doubt = _gpu_ratio(metadata, launch, past)
     return Adjustment(
         factor=(length or 1.0) * float(gpus**exponent),
-        doubt=LENGTH_DOUBT * abs(math.log(length or 1.0)) + doubt * abs(math.log(gpus)),
+        length_doubt=LENGTH_DOUBT * math.log(length or 1.0),
+        gpus_doubt=doubt * _distance(gpus),
         unknown_length=length is None,
         other_gpu=_differ(launch.gpu_type, past.launch.gpu_type),
     )
+
+
+def _distance(gpus: float) -> float:
+    """From old to new GPUs [log of their ratio], what lies beyond the measured range twice."""
+    distance = -math.log(gpus)
+    beyond = max(0.0, abs(distance) - math.log(MEASURED_GPUS))
+    return distance + math.copysign(beyond, distance)
 
 
 def _length_ratio(new: WorkloadMetadata, old: WorkloadMetadata) -> float | None:

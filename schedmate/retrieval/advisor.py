@@ -25,6 +25,7 @@ from schedmate.retrieval.candidates import (
     usable,
     workload,
 )
+from schedmate.retrieval.extrapolation import extrapolations, too_far
 from schedmate.retrieval.predictive import Prior, Run, predict
 from schedmate.retrieval.spread import Spread
 
@@ -122,17 +123,24 @@ class SchedulingAdvisor:
         weights = self._weights(candidates)
         spread = self._history.spread()
         same = workload(metadata)
+        shared = _shared([item.adjustment for item in candidates], weights)
         runs = [
             Run(
                 item.duration_s * item.adjustment.factor,
                 weight,
                 item.record.censored,
-                spread.between(item.workload == same, item.adjustment) / TAIL,
+                spread.between(
+                    item.workload == same, item.adjustment, item.adjustment.doubt_beside(shared)
+                )
+                / TAIL,
             )
             for item, weight in zip(candidates, weights, strict=True)
         ]
         neighbours = neighbours_of(candidates, runs, time.time() if now is None else now)
-        prediction = predict(runs, PRIOR)
+        extrapolated = extrapolations(metadata, launch, candidates)
+        if far := too_far(extrapolated):
+            return self._abstain(f"too far from every similar job: {far.text}", neighbours)
+        prediction = predict(runs, PRIOR, shared.doubt)
         if prediction is None:
             longest = max(run.duration_s for run in runs)
             return self._abstain(
@@ -151,7 +159,10 @@ class SchedulingAdvisor:
             gpu_util=self._usage([item.record.gpu_util for item in candidates], weights),
             sm_util=self._usage([item.record.sm_util for item in candidates], weights),
             gpu_mem_mb=self._usage([item.record.gpu_mem_mb for item in candidates], weights),
-            interval_basis=basis(candidates, runs, same, prediction, spread, TAIL),
+            interval_basis=basis(
+                candidates, runs, same, prediction, spread, TAIL, shared.doubt
+            ),
+            extrapolated=extrapolated,
             neighbours=neighbours,
             method=self._method,
             abstained=False,
@@ -259,6 +270,16 @@ class SchedulingAdvisor:
             return 1.0
         share = (item.similarity - self._threshold) / (1.0 - self._threshold)
         return max(min(share, 1.0), 0.05)
+
+
+def _shared(adjustments: Sequence[Adjustment], weights: Sequence[float]) -> Adjustment:
+    """What the corrections have in common: their mean doubts, which cancel on opposite sides."""
+    total = sum(weights)
+    pairs = list(zip(adjustments, weights, strict=True))
+    return Adjustment(
+        length_doubt=sum(one.length_doubt * weight for one, weight in pairs) / total,
+        gpus_doubt=sum(one.gpus_doubt * weight for one, weight in pairs) / total,
+    )
 
 
 def _mean(runs: Sequence[tuple[float, float]]) -> float | None:

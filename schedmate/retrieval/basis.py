@@ -32,11 +32,12 @@ def basis(
     prediction: Prediction,
     spread: Spread,
     tail: float,
+    shared: float,
 ) -> IntervalBasis:
     """Of an estimate from these past runs, in the same order, for a job of the workload `same`.
 
-    `tail` times a mean absolute error is the distance that eight of ten stay within. At least one
-    run completed.
+    `tail` times a mean absolute error is the distance that eight of ten stay within, and `shared`
+    [log of a factor] that of what all runs have in common. At least one run completed.
     """
     completed = [at for at, run in enumerate(runs) if not run.censored]
     times = [runs[at].duration_s for at in completed]
@@ -50,7 +51,7 @@ def basis(
         runs=len(completed),
         cut_short=len(runs) - len(completed),
         runs_factor=max(times) / min(times),
-        expected_factor=math.exp(prediction.expected * tail),
+        expected_factor=math.exp(math.hypot(prediction.expected * tail, shared)),
         learned_from=spread.jobs,
         from_runs=prediction.own,
         text="",

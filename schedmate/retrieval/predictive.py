@@ -61,10 +61,11 @@ class Prediction:
     own: float
 
 
-def predict(runs: Sequence[Run], prior: Prior) -> Prediction | None:
+def predict(runs: Sequence[Run], prior: Prior, shared: float = 0.0) -> Prediction | None:
     """The predictive quantiles, or None when no run completed: then there is only a bound.
 
-    Durations, weights and spreads must be positive. The order of `runs` and a common factor of
+    `shared` [log of a factor] is what all runs may be wrong by together, eight of ten times at
+    most: it widens the interval however many runs agree. Durations, weights and spreads must be positive. The order of `runs` and a common factor of
     all weights do not matter; a common factor of all durations multiplies the result.
     """
     if all(run.censored for run in runs):
@@ -85,9 +86,9 @@ def predict(runs: Sequence[Run], prior: Prior) -> Prediction | None:
     wide = _mixed(points, centre, prior.median_spread, prior.median_runs)
     p10, p50, p90 = _quantile(mass, 0.1), _quantile(wide, 0.5), _quantile(mass, 0.9)
     return Prediction(
-        math.exp(min(p10, p50)),
+        math.exp(p50 - math.hypot(max(p50 - p10, 0.0), shared)),
         math.exp(p50),
-        math.exp(max(p90, p50)),
+        math.exp(p50 + math.hypot(max(p90 - p50, 0.0), shared)),
         bounded=lost >= 0.5,
         expected=expected,
         own=seen / (believed + seen),

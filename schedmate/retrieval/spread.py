@@ -46,12 +46,15 @@ class Spread:
     distance: float
     jobs: int = 0
 
-    def between(self, same: bool, adjustment: Adjustment) -> float:
-        """The distance of a past run from the new job; `same` when their workloads are."""
+    def between(self, same: bool, adjustment: Adjustment, doubt: float | None = None) -> float:
+        """The distance of a past run from the new job; `same` when their workloads are.
+
+        `doubt` stands in for that of the adjustment: without what all runs have in common.
+        """
         table = measured()
         return math.hypot(
             self.distance * (1.0 if same else table["similar"] / table["exact on these"]),
-            adjustment.doubt,
+            adjustment.doubt if doubt is None else doubt,
             table["gpu type"] if adjustment.other_gpu else 0.0,
             table["unknown length"] if adjustment.unknown_length else 0.0,
         )

@@ -87,7 +87,7 @@ def test_what_differs_adds_to_the_distance() -> None:
     assert same == spread.distance
     for differs in (
         spread.between(False, Adjustment()),
-        spread.between(True, Adjustment(doubt=0.5)),
+        spread.between(True, Adjustment(gpus_doubt=0.5)),
         spread.between(True, Adjustment(other_gpu=True)),
         spread.between(True, Adjustment(unknown_length=True)),
     ):
