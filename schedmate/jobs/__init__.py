@@ -78,6 +78,7 @@ __all__ = [
     "Estimate",
     "Evidence",
     "EvidenceLine",
+    "Extrapolation",
     "FaultyComponent",
     "IntervalBasis",
     "Isolation",

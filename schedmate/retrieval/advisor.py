@@ -159,9 +159,7 @@ class SchedulingAdvisor:
             gpu_util=self._usage([item.record.gpu_util for item in candidates], weights),
             sm_util=self._usage([item.record.sm_util for item in candidates], weights),
             gpu_mem_mb=self._usage([item.record.gpu_mem_mb for item in candidates], weights),
-            interval_basis=basis(
-                candidates, runs, same, prediction, spread, TAIL, shared.doubt
-            ),
+            interval_basis=basis(candidates, runs, same, prediction, spread, TAIL, shared.doubt),
             extrapolated=extrapolated,
             neighbours=neighbours,
             method=self._method,

@@ -65,8 +65,9 @@ def predict(runs: Sequence[Run], prior: Prior, shared: float = 0.0) -> Predictio
     """The predictive quantiles, or None when no run completed: then there is only a bound.
 
     `shared` [log of a factor] is what all runs may be wrong by together, eight of ten times at
-    most: it widens the interval however many runs agree. Durations, weights and spreads must be positive. The order of `runs` and a common factor of
-    all weights do not matter; a common factor of all durations multiplies the result.
+    most: it widens the interval however many runs agree. Durations, weights and spreads must be
+    positive. The order of `runs` and a common factor of all weights do not matter; a common factor
+    of all durations multiplies the result.
     """
     if all(run.censored for run in runs):
         return None
