@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -11,6 +10,7 @@ from schedmate.agent.budget import Budget
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.trace import Settings, Trace
+from schedmate.agent.interp.values.written import place_in
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.values import Value
 from schedmate.paths import exists
@@ -41,10 +41,10 @@ def written_before(
     return files
 
 
-def add_written(trace: Trace, plan: LaunchPlan, written: dict[str, Value]) -> None:
+def add_written(root: Path, trace: Trace, plan: LaunchPlan, written: dict[str, Value]) -> None:
     """The written files that the command names to a program that was not seen to read them."""
     read = {settings.name for settings in trace.settings}
     for word in plan.argv:
-        place = posixpath.normpath(posixpath.join(plan.cwd, str(word.data).rpartition("=")[2]))
+        place = place_in(str(root), str(root / plan.cwd), str(word.data).rpartition("=")[2])
         if place in written and place not in read:
             trace.settings.append(Settings(place, written[place], "config"))

@@ -12,6 +12,11 @@ from schedmate.agent.values import Unknown, Value, unknown
 MAX_TEXT = 300
 """Longest text that fields are chosen from [characters]: a path or a list of paths, not a file."""
 
+_OWN_DEPTH = 4
+"""Least parts of the repository's path at which the folder it is in is not a common one."""
+_AS_WRITTEN = frozenset({"command", "script", "environment", "config"})
+"""Sources of paths that stand as the job's people wrote them."""
+
 _PLACE = r"([\"']?)(?:\$(?:\w+|\{\w+\})|\.{0,2}/[\w.@+-]+)(?:/[\w.@+${}-]+)+"
 _BELOW_UNKNOWN = re.compile(
     rf"(?:-{{0,2}}[\w.-]+=)?(?:{_PLACE}\1|\[\s*{_PLACE}\2(?:\s*,\s*{_PLACE}\3)*\s*\])"
@@ -21,10 +26,13 @@ _BELOW_UNKNOWN = re.compile(
 def relative_to(root: Path, trace: Trace) -> None:
     """Write paths inside the repository (`os.getcwd()`, `__file__`) without what leads up to it.
 
-    The repository's folder is named for its code, not for the data of a run. Texts that are too
-    long to name anything become unknown.
+    So are those beside it that the code computes (`dirname(dirname(__file__))`), as `../data`. The
+    repository's folder is named for its code, not for the data of a run. Texts that are too long to
+    name anything become unknown.
     """
     inside = f"{root}/"
+    beside = f"{root.parent}/"
+    shared = len(root.parts) < _OWN_DEPTH  # a folder such as /tmp, where others' places are too
     seen: set[int] = set()
     lists: dict[int, list[Value]] = {}  # made anew, by the old one, which the trace keeps alive
 
@@ -40,6 +48,8 @@ def relative_to(root: Path, trace: Trace) -> None:
             return Value(".", value.origin)
         if isinstance(data, str) and data.startswith(inside):
             return Value(f"./{data.removeprefix(inside)}", value.origin)
+        if isinstance(data, str) and data.startswith(beside) and not shared and not given(value):
+            return Value(f"../{data.removeprefix(beside)}", value.origin)
         if isinstance(data, list) and any(
             isinstance(item.data, str)
             and (item.data.startswith(inside) or len(item.data) > MAX_TEXT)
@@ -50,6 +60,9 @@ def relative_to(root: Path, trace: Trace) -> None:
                 lists[id(data)].extend([shown(item) for item in data])
             return Value(lists[id(data)], value.origin)
         return value
+
+    def given(value: Value) -> bool:
+        return value.origin is not None and value.origin.source in _AS_WRITTEN
 
     for event in trace.calls:
         event.args = [shown(value) for value in event.args]

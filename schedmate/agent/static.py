@@ -30,7 +30,7 @@ from schedmate.agent.fields import (
     outside,
     task,
 )
-from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting, leaves, normal
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate, leaves, normal
 from schedmate.agent.fields.proofs import Lines, evidence_of
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow, follow_config
@@ -91,7 +91,7 @@ def extract(
         if outside.known(started) is not None:
             _add_launch_settings(root, trace, started)
     _add_launch_settings(root, trace, plan)
-    add_written(trace, plan, written)
+    add_written(root, trace, plan, written)
     relative_to(root, trace)
     warnings.extend(trace.warnings)
     metadata = assemble(trace, plan, completed, Lines(root), warnings, about.read(root, plan.entry))
@@ -245,8 +245,8 @@ def assemble(
     domain = task.find(trace, settings, name, data, said, outside.domain(plan))
     beside = extras.find(trace, settings)
     agreement.parallel_sizes(beside, launch.gpus)
-    told = devices.find(settings).get("num_gpus") if launch.gpus is None else None
-    gpus = launch.gpus if told is None else told.data
+    told = devices.find(settings) if launch.gpus is None else {}
+    gpus = told["num_gpus"].data if "num_gpus" in told else launch.gpus
     batches.reconcile(beside, trace, gpus, _number(plan, "procs"))
     answers = {
         "model_config.model_name": name,
@@ -270,12 +270,13 @@ def assemble(
         put("model_config", key, candidate)
     for key, candidate in beside.items():
         put("dataset_config" if key == "num_workers" else "training_config", key, candidate)
-    _resources(settings, plan, launch, put)
+    _resources(told, plan, launch, put)
     return WorkloadMetadata.model_validate({**sections, "evidence": evidence})
 
 
-def _resources(settings: list[Setting], plan: LaunchPlan, launch: LaunchConfig, put: Any) -> None:
-    told = devices.find(settings) if launch.gpus is None else {}
+def _resources(
+    told: dict[str, Candidate], plan: LaunchPlan, launch: LaunchConfig, put: Any
+) -> None:
     for key, name, given in (
         ("num_gpus", "gpus", launch.gpus),
         ("num_nodes", "nodes", launch.nodes),

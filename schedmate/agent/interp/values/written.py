@@ -18,13 +18,24 @@ from schedmate.agent.interp.values.trees import deep_copy
 from schedmate.agent.values import Value, unknown
 
 
+def place_in(root: str, folder: str, path: str) -> str:
+    """A path that a program in `folder` uses, from the repository's root: `../run.yaml` outside.
+
+    An absolute one far from the repository is the job's own, and stays whole.
+    """
+    whole = posixpath.normpath(posixpath.join(folder, path))
+    beside = f"{posixpath.dirname(root)}/"
+    if posixpath.isabs(path) and not whole.startswith(beside):
+        return whole
+    return posixpath.relpath(whole, root)
+
+
 def place_of(machine: Machine, path: str) -> str:
-    """A path from the repository's root, or whole where it leads out of it."""
+    """A path from the repository's root, see `place_in`."""
     root = str(machine.sources.root)
     cwd = machine.facts.get("cwd")
     folder = cwd.text if cwd is not None and cwd.text is not None else root
-    whole = posixpath.normpath(posixpath.join(folder, path))
-    return posixpath.relpath(whole, root) if whole.startswith(f"{root}/") else whole
+    return place_in(root, folder, path)
 
 
 def keep(machine: Machine, target: Value, value: Value) -> None:
