@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from schedmate.agent.fields import called
+from schedmate.agent.fields import loaders
 from schedmate.agent.fields.candidates import Candidate
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
@@ -84,7 +84,7 @@ def _loaded(headline: Candidate, trace: Trace, count: int) -> str | None:
     loaded = {
         size.data
         for event in trace.calls
-        if (size := called.loader_size(event)) is not None and size.number is not None
+        if (size := loaders.size_of(event)) is not None and size.number is not None
     }
     if headline.data in loaded:
         return OF_ONE

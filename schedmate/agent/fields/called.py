@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from schedmate.agent.fields import loaders
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
@@ -29,14 +31,14 @@ _PRECISION = (
     (re.compile(r"^(32|32-true|fp32|float32|full|no|highest)$", re.IGNORECASE), "fp32"),
     (re.compile(r"amp", re.IGNORECASE), "amp"),
 )
-_AUTOCAST = ("torch.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast")
-_LOADERS = ("torch.utils.data.DataLoader", "torch_geometric.loader.DataLoader")
+AUTOCAST = ("torch.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast")
 
 Found = dict[str, Candidate]
 
 
 def add(trace: Trace, found: Found) -> None:
     """Add to `found` what calls state and settings did not; a certain optimiser goes before."""
+    trains = loaders.for_training(trace)
     for event in trace.calls:
         if makes_optimizer(event):
             _optimizer(event, found)
@@ -44,7 +46,7 @@ def add(trace: Trace, found: Found) -> None:
             _own_optimizer(event, found)
         elif event.path.endswith(".compile"):
             _compiled(event, found)
-        _batch_size(event, found)
+        _batch_size(event, found, trains)
         if "precision" not in found:
             _cast(event, found)
 
@@ -71,13 +73,21 @@ def precision(value: Value) -> str | None:
     return None
 
 
-def _place(event: CallEvent) -> Origin:
+def place(event: CallEvent) -> Origin:
     return Origin("code", event.site.file, event.site.line)
 
 
-def _number(found: Found, field: str, value: Value | None, place: Origin, score: float) -> None:
+def _number(found: Found, field: str, value: Value | None, here: Origin, score: float) -> None:
     if field not in found and value is not None and is_number(value) and value.data > 0:
-        found[field] = Candidate(value.data, value.origin or place, score)
+        found[field] = Candidate(value.data, value.origin or here, score)
+
+
+def optimizer_name(event: CallEvent) -> str:
+    """The name of the optimiser that this makes."""
+    if event.cls is not None:
+        return event.cls.name
+    name = classes.last(event.path).removesuffix("Optimizer")
+    return _ALIKE.get(name, name)
 
 
 def _optimizer(event: CallEvent, found: Found) -> None:
@@ -85,9 +95,8 @@ def _optimizer(event: CallEvent, found: Found) -> None:
     score = 82.0 if event.certain else 60.0
     held = found.get("optimizer")
     if held is None or (held.score < score and event.certain and not _chosen(held)):
-        name = classes.last(event.path).removesuffix("Optimizer")
-        found["optimizer"] = Candidate(_ALIKE.get(name, name), origin, score)
-    _number(found, "lr", _rate(event), origin or _place(event), score)
+        found["optimizer"] = Candidate(optimizer_name(event), origin, score)
+    _number(found, "lr", rate(event), origin or place(event), score)
 
 
 def _chosen(held: Candidate) -> bool:
@@ -100,73 +109,72 @@ _RATE_FIRST = re.compile(r"(keras|tensorflow|optax|mlx)\.")
 """Optimisers that are not given the parameters when they are made."""
 
 
-def _rate(event: CallEvent) -> Value | None:
+def rate(event: CallEvent) -> Value | None:
     """The learning rate of an optimiser, or else of its first group of parameters."""
-    place = 0 if _RATE_FIRST.match(event.path) else 1
-    given = argument(event, ["lr", "learning_rate", place])
+    position = 0 if _RATE_FIRST.match(event.path) else 1
+    given = argument(event, ["lr", "learning_rate", position])
     if is_number(given) or not event.args:
         return given
     groups = event.args[0].data
     first = groups[0].data if isinstance(groups, list) and groups else None
-    return first.get("lr") if isinstance(first, dict) else None
+    of_group = first.get("lr") if isinstance(first, dict) else None
+    return of_group if of_group is not None else given
+
+
+_LIBRARYS_BASE = re.compile(r"torch\.optim\.(\w+\.)*[A-Z]\w*|keras\.(\w+\.)*Optimizer")
+"""What optimisers of a repository's own are classes of."""
+
+
+def makes_own_optimizer(event: CallEvent) -> bool:
+    """Whether this makes an optimiser of the repository's own: by its base, or a name it gets."""
+    if event.cls is None:
+        return False
+    name = event.cls.name
+    if not is_optimizer(name) or name.lower().endswith("optimizer"):
+        return False
+    return any(map(_LIBRARYS_BASE.fullmatch, event.cls.external_bases())) or bool(
+        re.search(r"(^|_)optim(izer)?s?\d*$", event.target)
+    )
 
 
 def _own_optimizer(event: CallEvent, found: Found) -> None:
-    """An optimiser of the repository's own, kept under a name that says so."""
-    if event.cls is None or not re.search(r"(^|_)optim(izer)?s?\d*$", event.target):
-        return
-    name = event.cls.name
-    if is_optimizer(name) and not name.lower().endswith("optimizer") and "optimizer" not in found:
-        found["optimizer"] = Candidate(name, _place(event), 70 if event.certain else 55)
-        _number(found, "lr", event.kwargs.get("lr"), _place(event), 65)
+    if event.cls is not None and makes_own_optimizer(event) and "optimizer" not in found:
+        # as sure as a library's: of several, the first that is made is the one that is named
+        found["optimizer"] = Candidate(event.cls.name, place(event), 82 if event.certain else 55)
+        _number(found, "lr", event.kwargs.get("lr"), place(event), 65)
 
 
 def _compiled(event: CallEvent, found: Found) -> None:
     """`model.compile("adam", lr=1e-3)`."""
     name = argument(event, ["optimizer", 0])
     if name is not None and isinstance(name.data, str) and is_optimizer(name.data):
-        found.setdefault("optimizer", Candidate(name.data, name.origin or _place(event), 74))
-        _number(found, "lr", argument(event, ["lr", "learning_rate"]), _place(event), 74)
+        found.setdefault("optimizer", Candidate(name.data, name.origin or place(event), 74))
+        _number(found, "lr", argument(event, ["lr", "learning_rate"]), place(event), 74)
 
 
-def loader_size(event: CallEvent) -> Value | None:
-    """The batch size that a data loader is made with."""
-    return argument(event, ["batch_size", 1]) if event.path in _LOADERS else None
-
-
-def _batch_size(event: CallEvent, found: Found) -> None:
-    if event.path in _LOADERS:
-        size, score = loader_size(event), 70
+def _batch_size(event: CallEvent, found: Found, trains: Sequence[CallEvent]) -> None:
+    if loaders.is_loader(event):
+        size, score = loaders.size_of(event), 70
+        if not any(event is one for one in trains):
+            return
     elif event.path.endswith(".fit"):
         size, score = event.kwargs.get("batch_size"), 75
     elif event.cls is not None and re.search(r"Loader|Dataset", event.cls.name):
         size, score = event.kwargs.get("batch_size"), 65
     else:
         return
-    if size is not None and not _held_out(event, size):
-        _number(found, "batch_size", size, _place(event), score)
-
-
-_EVALUATES = re.compile(r"(^|_)(val|valid|eval|test|dev|infer|generat)", re.IGNORECASE)
-
-
-def _held_out(event: CallEvent, size: Value) -> bool:
-    """Whether a loader is for evaluation: by its name, or as it gives one after the other."""
-    if "train" in event.target.lower():
-        return False
-    shuffled = event.kwargs.get("shuffle")
-    in_order = size.data == 1 and (shuffled is None or shuffled.data is False)
-    return in_order or any(_EVALUATES.search(name) for name in (event.target, event.function))
+    if size is not None and not loaders.held_out(event, size):
+        _number(found, "batch_size", size, place(event), score)
 
 
 def _cast(event: CallEvent, found: Found) -> None:
     if event.path == "torch.nn.Module.to":
         cast = precision(event.args[0])
         if cast in ("bf16", "fp16"):
-            found["precision"] = Candidate(cast, _place(event), 72)
-    elif event.path in _AUTOCAST:
+            found["precision"] = Candidate(cast, place(event), 72)
+    elif event.path in AUTOCAST:
         enabled = event.kwargs.get("enabled")
         if enabled is None or enabled.data is not False:
             kind = event.kwargs.get("dtype")
             name = (precision(kind) if kind is not None else None) or "amp"
-            found["precision"] = Candidate(name, _place(event), 72)
+            found["precision"] = Candidate(name, place(event), 72)

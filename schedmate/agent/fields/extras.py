@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from schedmate.agent.configs.class_keys import class_keys
-from schedmate.agent.fields import called
+from schedmate.agent.fields import called, loaders, optimizers, precision
 from schedmate.agent.fields.candidates import (
     Candidate,
     Setting,
@@ -60,6 +60,8 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     called.add(trace, found)
     _parameters(trace, found)
     found = unread | found
+    optimizers.add(trace, found)
+    precision.on_cpu(trace, settings, found)
     if named(settings, ["train_micro_batch_size_per_gpu"]):
         # DeepSpeed's train_batch_size counts all GPUs and accumulation steps
         whole = best(_candidates("batch_size", named(settings, ["train_batch_size"])))
@@ -83,7 +85,7 @@ def _loaded(trace: Trace, options: list[Candidate]) -> None:
     sizes = {
         size.data
         for event in trace.calls
-        if (size := called.loader_size(event)) is not None and is_number(size)
+        if (size := loaders.size_of(event)) is not None and is_number(size)
     }
     for option in options:
         if option.data in sizes and option.origin and option.origin.source == "default":

@@ -106,6 +106,8 @@ def _formula(
     computed = candidate.origin.computed if candidate.origin is not None else None
     if isinstance(computed, str):
         return computed
+    if candidate.data is None:  # the expression is all there is
+        return _short(line) if line else None
     if computed is not None and computed != place:
         text = lines.at(computed)
         if text and not (line and states(line, candidate.data)):

@@ -87,9 +87,10 @@ def _plain_op(
         other = kind(right)
         told = other.unknown or (other.foreign and other.symbolic)
         shared = passes.binary(op, left, right, origin) if told else None
-        if shared is None and op in (ast.Add, ast.Div) and not right.known:
+        if shared is None and op in (ast.Add, ast.Div) and not right.known and left.number is None:
             return begun(left, origin)
-        return shared or unknown(origin=origin)
+        # of what is not known it is known where it is computed, and from what
+        return shared or unknown(origin=_computed(origin, here))
     a, b = left.data, right.data
     if not (_fits(op, a, b) and whole(a) and whole(b)):
         return unknown(origin=origin)
