@@ -94,6 +94,8 @@ def extract(
     add_written(root, trace, plan, written)
     relative_to(root, trace)
     warnings.extend(trace.warnings)
+    if trace.complete and plan.complete:
+        warnings.extend(trace.refused)
     metadata = assemble(trace, plan, completed, Lines(root), warnings, about.read(root, plan.entry))
     training = metadata.sections()["training_config"]
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
@@ -243,7 +245,7 @@ def assemble(
     train, valid = dataset.find(trace, settings, plan, said, called)
     data = [train] if train is not None else []
     domain = task.find(trace, settings, name, data, said, outside.domain(plan))
-    beside = extras.find(trace, settings)
+    beside = extras.find(trace, settings, lines)
     agreement.parallel_sizes(beside, launch.gpus)
     told = devices.find(settings) if launch.gpus is None else {}
     gpus = told["num_gpus"].data if "num_gpus" in told else launch.gpus

@@ -96,7 +96,7 @@ def _optimizer(event: CallEvent, found: Found) -> None:
     held = found.get("optimizer")
     if held is None or (held.score < score and event.certain and not _chosen(held)):
         found["optimizer"] = Candidate(optimizer_name(event), origin, score)
-    _number(found, "lr", rate(event), origin or place(event), score)
+    _number(found, "lr", _first_rate(event), origin or place(event), score)
 
 
 def _chosen(held: Candidate) -> bool:
@@ -110,15 +110,19 @@ _RATE_FIRST = re.compile(r"(keras|tensorflow|optax|mlx)\.")
 
 
 def rate(event: CallEvent) -> Value | None:
-    """The learning rate of an optimiser, or else of its first group of parameters."""
+    """The learning rate that an optimiser is given for all parameters."""
     position = 0 if _RATE_FIRST.match(event.path) else 1
-    given = argument(event, ["lr", "learning_rate", position])
+    return argument(event, ["lr", "learning_rate", position])
+
+
+def _first_rate(event: CallEvent) -> Value | None:
+    """The learning rate of an optimiser, or else of its first group of parameters."""
+    given = rate(event)
     if is_number(given) or not event.args:
         return given
     groups = event.args[0].data
     first = groups[0].data if isinstance(groups, list) and groups else None
-    of_group = first.get("lr") if isinstance(first, dict) else None
-    return of_group if of_group is not None else given
+    return first.get("lr") if isinstance(first, dict) else None
 
 
 _LIBRARYS_BASE = re.compile(r"torch\.optim\.(\w+\.)*[A-Z]\w*|keras\.(\w+\.)*Optimizer")

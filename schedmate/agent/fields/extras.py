@@ -19,6 +19,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
+from schedmate.agent.fields.proofs import Lines
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Value
 
@@ -39,8 +40,8 @@ _SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
 
-def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
-    """Extra training fields that the code states, by field name."""
+def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candidate]:
+    """Extra training fields that the code states, by field name; `lines` is the repository."""
     found: dict[str, Candidate] = {}
     unread: dict[str, Candidate] = {}
     for field, aliases in rules("names")["extras"].items():
@@ -60,7 +61,7 @@ def find(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
     called.add(trace, found)
     _parameters(trace, found)
     found = unread | found
-    optimizers.add(trace, found)
+    optimizers.add(trace, found, lines)
     precision.on_cpu(trace, settings, found)
     if named(settings, ["train_micro_batch_size_per_gpu"]):
         # DeepSpeed's train_batch_size counts all GPUs and accumulation steps

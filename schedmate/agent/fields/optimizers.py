@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from schedmate.agent.fields import called
 from schedmate.agent.fields.candidates import Candidate, normal
+from schedmate.agent.fields.proofs import Lines
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Place, Unknown
 
@@ -14,17 +16,22 @@ _NAMED = 3
 """Further optimisers that are named."""
 _NOT_KNOWN = 30.0
 """Score of a rate of which no more is known than its expression."""
+_OF_TIME = re.compile(r"step|iter|epoch|warm|sched|decay|anneal|cos|progress", re.IGNORECASE)
+"""What a rate that changes while the program trains is computed from."""
 
 
-def add(trace: Trace, found: dict[str, Candidate]) -> None:
-    """Say which optimisers there are, and replace a learning rate that another is computed from."""
+def add(trace: Trace, found: dict[str, Candidate], lines: Lines) -> None:
+    """Say which optimisers there are, and replace a learning rate that another is computed from.
+
+    `lines` is the repository, where the computation is looked up.
+    """
     certain = list(_made(trace))
     chosen = found.get("optimizer")
     if chosen is not None:
         found["optimizer"] = _with_others(chosen, certain)
     stated = found.get("lr")
     if stated is not None and certain:
-        found["lr"] = _computed(stated, certain[0])
+        found["lr"] = _computed(stated, certain[0], lines)
 
 
 def _made(trace: Trace) -> Iterator[CallEvent]:
@@ -56,10 +63,11 @@ def _with_others(chosen: Candidate, made: list[CallEvent]) -> Candidate:
     return replace(chosen, note=f"also {', '.join(others[:_NAMED])}")
 
 
-def _computed(stated: Candidate, event: CallEvent) -> Candidate:
+def _computed(stated: Candidate, event: CallEvent, lines: Lines) -> Candidate:
     """What the optimiser is given, where that is computed from the rate that a setting states.
 
-    None where a part of the computation is not known, with the line that computes it.
+    Null where a part of the computation is not known, with the line that computes it. A schedule
+    starts from the rate that is stated.
     """
     given = called.rate(event)
     origin = given.origin if given is not None else None
@@ -71,7 +79,7 @@ def _computed(stated: Candidate, event: CallEvent) -> Candidate:
         if given.number <= 0 or given.number == stated.data:
             return stated
         return replace(stated, data=given.number, origin=origin)
-    if not isinstance(given.data, Unknown):
+    if not isinstance(given.data, Unknown) or _OF_TIME.search(lines.at(origin.computed) or ""):
         return stated
     place = Origin("code", origin.computed.file, origin.computed.line)
     note = f"computed from {stated.data}, where not all parts are known"

@@ -80,7 +80,8 @@ class Trace:
     `parameters` are the numbers that functions were first given, by parameter. `read` are the names
     that were read of argument namespaces, with `*` where one was taken apart as a whole. `links`
     are the datasets on a hub whose addresses stand in the modules that were read, and `commands`
-    the programs of libraries that were started.
+    the programs of libraries that were started. `refused` says what of the command line the program
+    would end at.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Trace:
     settings: list[Settings] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     looked_up: set[str] = field(default_factory=set)
     functions: dict[str, dict[ast.AST, Site]] = field(default_factory=dict)
     used: Counter[int] = field(default_factory=Counter)

@@ -52,6 +52,10 @@ class Watcher:
     def warns(self, message: str) -> None:
         self.trace.warn(message)
 
+    def refuses(self, message: str) -> None:
+        if message not in self.trace.refused:
+            self.trace.refused.append(message)
+
     def partial(self) -> None:
         self.trace.complete = False
 

@@ -12,6 +12,7 @@ from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
 from schedmate.agent.interp.libs.cli.parsing import load_config_file, parse
 from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, split_records
+from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Class, Symbol
 from schedmate.agent.interp.plugins import Plugin
@@ -25,6 +26,8 @@ _CONFIG_FILE = ("is_config_file", "is_config_file_arg")
 def add_argument(machine: Machine, call: Invocation) -> Value:
     parser = parser_of(machine, call.base)
     names = [a.text for a in call.args if a.text is not None]
+    if len(names) < len(call.args) or not names:
+        parser.open = True
     if not names:
         return unknown()
     flags = tuple(n for n in names if n.startswith("-"))
@@ -41,6 +44,7 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
         fields = split_records(machine, [kind])
         if fields:
             parser.records.append((dest, kind, ""))
+            parser.open = True
             return unknown()
     action_value = call.kwargs.get("action", Value("store"))
     action = action_value.text if action_value.text is not None else "store"
@@ -68,9 +72,9 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
         default = Value(blank, here)
     elif default.origin is None or default.origin.source == "code":
         default = Value(default.data, here)
-    option = Option(
-        dest, flags, default, kind, action, nargs, call.kwargs.get("const", Value(True)), own
-    )
+    const = call.kwargs.get("const", Value(True))
+    choices = call.kwargs.get("choices")
+    option = Option(dest, flags, default, kind, action, nargs, const, own, choices)
     parser.options.append(option)
     return Value(option.dest)
 
@@ -129,6 +133,7 @@ def add_parser(machine: Machine, call: Invocation) -> Value:
     made = Call(PARSER, [], call.kwargs)
     value = Value(made)
     name = call.args[0].data if call.args else None
+    parent.open |= not isinstance(name, str)
     if isinstance(name, str):
         child = parser_of(machine, value)
         parent.commands[name] = child
@@ -144,6 +149,7 @@ def add_records(machine: Machine, call: Invocation) -> Value:
     kind = call.argument(0, "dataclass")
     dest = call.argument(1, "dest")
     if kind is not None and dest is not None and dest.text is not None:
+        parser.open = True
         prefix = call.kwargs.get("prefix", Value("")).data
         parser.records.append((dest.data, kind, prefix if isinstance(prefix, str) else ""))
     return Value(None)
@@ -182,6 +188,9 @@ def _finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
 
 def parse_args(machine: Machine, call: Invocation) -> Value:
     value, extras = _finish(machine, call)
+    given = call.argument(0, "args")
+    if given is None or given.data is None:
+        tell_refused(machine, parser_of(machine, call.base), extras)
     unknown_flags = [e.text for e in extras if e.text is not None and e.text.startswith("-")]
     if unknown_flags and not parser_of(machine, call.base).records:
         # a library may have added options of its own; the job's user knows that they exist
@@ -273,6 +282,9 @@ def _actions(machine: Machine, base: Value) -> Value | None:
 
 def _added_to(machine: Machine, call: Invocation) -> Value | None:
     """A function of a library that is given a parser adds its options to it."""
+    for value in (*call.args, *call.kwargs.values()):
+        if isinstance(value.data, Call) and value.data.path in CONSTRUCTORS:
+            parser_of(machine, value).open = True
     data = call.first.data
     return call.first if isinstance(data, Call) and data.path in CONSTRUCTORS else None
 

@@ -7,6 +7,7 @@ from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Function, Symbol, path_of
 from schedmate.agent.interp.plugins import Plugin
@@ -17,7 +18,7 @@ _ADDED = "click commands"
 
 def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
     """Parse a click command's options; a group passes the rest on to the command named next."""
-    parser = Parser()
+    parser = Parser(open=not all(map(_only_clicks, function.decorators)))
     args: list[Value] = []
     for decorator in reversed(function.decorators):
         _click_option(machine, decorator, parser, function)
@@ -26,10 +27,19 @@ def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
     children = _commands_of(machine, function)
     if children:
         return _click_group(machine, function, parser, children, argv)
-    namespace, _ = parse(machine, parser, argv)
+    namespace, extras = parse(machine, parser, argv)
+    tell_refused(machine, parser, extras)
     machine.observer.settings(function.name, Value(namespace), "arguments")
     kwargs = {str(key): value for key, value in namespace.items()}
     return machine.call(Value(function.undecorated()), args, kwargs, function.site)
+
+
+def _only_clicks(decorator: Value) -> bool:
+    """Whether a decorator is click's own, and leaves it at click's rules."""
+    data = decorator.data
+    path = path_of(decorator)
+    own = path.startswith(("click.", "rich_click.")) or path.endswith((".command", ".group"))
+    return own and not (isinstance(data, Call) and "context_settings" in data.kwargs)
 
 
 _NUMBERS = {
@@ -70,7 +80,11 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     if is_flag and default.data is None:
         default = Value(False, here)
     kind = data.kwargs.get("type")
-    if kind is not None and isinstance(kind.data, Call | Symbol):
+    choices = None
+    if kind is not None and isinstance(kind.data, Call) and kind.data.path == "click.Choice":
+        choices = kind.data.args[0] if kind.data.args and not kind.data.kwargs else None
+        kind = BUILTINS.get("str")
+    elif kind is not None and isinstance(kind.data, Call | Symbol):
         kind = BUILTINS.get(_NUMBERS.get(kind.data.path, ""), kind)
     if kind is None and default.text is None and default.known and not is_flag:
         kind = BUILTINS.get(type(default.data).__name__)
@@ -78,8 +92,9 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     multiple = data.kwargs.get("multiple", Value(False)).data is True
     nargs = "+" if many == -1 else many if isinstance(many, int) and many > 1 else None
     action = "store_true" if is_flag else "append" if multiple else "store"
+    names_of = () if positional else tuple(flags)
     parser.options.append(
-        Option(dest, () if positional else tuple(flags), default, kind, action, nargs, Value(True))
+        Option(dest, names_of, default, kind, action, nargs, Value(True), choices=choices)
     )
     if off:
         parser.options.append(

@@ -13,7 +13,10 @@ from schedmate.agent.values import Value
 
 @dataclass(slots=True)
 class Option:
-    """One `add_argument`; `own` is the program's class of action, where it has one."""
+    """One `add_argument`; `own` is the program's class of action, where it has one.
+
+    `choices` are the values that it takes, where it takes only some.
+    """
 
     dest: str
     flags: tuple[str, ...]
@@ -23,6 +26,7 @@ class Option:
     nargs: Any
     const: Value
     own: Value | None = None
+    choices: Value | None = None
 
     @property
     def positional(self) -> bool:
@@ -31,7 +35,11 @@ class Option:
 
 @dataclass(slots=True)
 class Parser:
-    """What a parser object has been told."""
+    """What a parser object has been told.
+
+    `open` says that it may have options besides those that were seen. `given` are the values that a
+    command gave to options, by the flag as it was written.
+    """
 
     options: list[Option] = field(default_factory=list)
     defaults: dict[str, Value] = field(default_factory=dict)
@@ -41,6 +49,8 @@ class Parser:
     records: list[tuple[str, Value, str]] = field(default_factory=list)
     config_flags: set[str] = field(default_factory=set)
     config_files: list[str] = field(default_factory=list)
+    open: bool = False
+    given: list[tuple[Option, str, list[Value]]] = field(default_factory=list)
 
     def flag(self, token: str) -> Option | None:
         """The option a token names, by exact match or unambiguous prefix."""
@@ -74,9 +84,14 @@ def parser_of(machine: Machine, base: Value | None) -> Parser:
             held = Value(Parser())
             data.attrs["__parser__"] = held
             keywords = data.kwargs
+            plain = isinstance(data, Call) and data.path == PARSER
+            held.data.open = not plain or not _OTHER_RULES.isdisjoint(keywords)
             held.data.argument_default = keywords.get("argument_default")
-            for parent in iterate(keywords.get("parents", Value([]))) or []:
+            parents = iterate(keywords.get("parents", Value([])))
+            held.data.open |= parents is None
+            for parent in parents or []:
                 known = parser_of(machine, parent)
+                held.data.open |= known.open or not isinstance(parent.data, Call)
                 held.data.options.extend(known.options)
                 held.data.defaults.update(known.defaults)
             for path in iterate(keywords.get("default_config_files", Value([]))) or []:
@@ -88,3 +103,6 @@ def parser_of(machine: Machine, base: Value | None) -> Parser:
 
 
 PARSER = "argparse.ArgumentParser"
+
+_OTHER_RULES = frozenset({"prefix_chars", "fromfile_prefix_chars", "exit_on_error"})
+"""What makes a parser take other words for options, or go on after an error."""

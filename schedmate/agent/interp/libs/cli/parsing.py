@@ -136,6 +136,7 @@ def _consume(
     if option.action == "dict":
         result[option.dest] = _pairs(values, origin)
         return index
+    parser.given.append((option, flag, values))
     if option.own is not None and _acted(machine, option, values, result):
         return index
     if flag in parser.config_flags and values:

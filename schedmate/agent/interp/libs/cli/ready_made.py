@@ -24,6 +24,7 @@ def add_trainer_options(machine: Machine, call: Invocation) -> Value:
     if base is None:
         return unknown()
     parser = parser_of(machine, base)
+    parser.open = True  # which options there are depends on the version
     scalar = Value(Native("scalar", _scalar))
     for name in TRAINER_OPTIONS:
         parser.options.append(
@@ -55,6 +56,7 @@ def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
     def make(machine: Machine, call: Invocation) -> Value:
         value = Value(Call(PARSER, [], {}))
         parser = parser_of(machine, value)
+        parser.open = True
         origin = Origin("library", text=path)
         for given in options:
             flags = tuple(given["flags"])

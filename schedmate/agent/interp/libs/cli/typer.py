@@ -9,9 +9,10 @@ from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Function, Scope
+from schedmate.agent.interp.objects import Call, Function, Scope, path_of
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -102,11 +103,20 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
             parser.options.append(
                 Option(name, (off,), default, None, "store_false", None, Value(False))
             )
+    parser.open = not all(map(_only_typers, data.decorators)) or spec.kwarg is not None
     argv = _with_file(machine, data, parser, argv)
-    namespace, _ = parse(machine, parser, argv)
+    namespace, extras = parse(machine, parser, argv)
+    tell_refused(machine, parser, extras)
     machine.observer.settings(data.name, Value(namespace), "arguments")
     kwargs = {str(key): value for key, value in namespace.items()}
     return machine.call(Value(data.undecorated()), [], kwargs, data.site)
+
+
+def _only_typers(decorator: Value) -> bool:
+    """Whether a decorator is typer's own, and leaves it at typer's rules."""
+    data = decorator.data
+    plain = isinstance(data, Call) and "context_settings" not in data.kwargs
+    return plain and path_of(decorator).startswith("typer.")
 
 
 def _with_file(

@@ -1,0 +1,123 @@
+"""What a program's parser would refuse of its command line: the job would end at once.
+
+It is told only of parsers whose options are all known. One that a library adds to, that takes what
+it does not know, or that reads other words than those of the command says nothing here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+
+from schedmate.agent.interp.libs.cli.parser import Option, Parser
+from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.objects import Native
+from schedmate.agent.values import Value
+from schedmate.paths import is_file
+
+_HELP = ("-h", "--help")
+_END = "it would end at once"
+_MOST = 8
+"""Choices that are listed."""
+_PLACEHOLDER = re.compile(r"[<>$\[\]{}…*]|\.\.\.")
+"""Words of a command that are not yet what will be typed."""
+_OTHER_WORDS = re.compile(
+    r"parse_known_args|parse_known_intermixed|\bparser\.error\s*=|_remove_action|_add_action|"
+    r"\bdel\s+sys\.argv|sys\.argv\s*(\[[^\]]*\]\s*)?(=[^=]|\+=)|sys\.argv\.\w+\(|"
+    r"ignore_unknown_options|allow_extra_args|ignore_unknown"
+)
+"""How programs read other words than those of the command, or let unknown ones pass."""
+_KINDS = {"int": (int, "a whole number"), "float": (float, "a number")}
+
+
+def tell_refused(machine: Machine, parser: Parser, extras: Iterable[Value]) -> None:
+    """Tell the observer what `parser` would end at, given what it left over, where that is sure."""
+    parsers = list(_all(parser))
+    if not machine.certain or any(one.open or one.records or one.config_flags for one in parsers):
+        return
+    if any(option.nargs == "..." for one in parsers for option in one.options):
+        return
+    program = str(machine.argv[0].data)
+    complaints = [*_unknown(parsers, extras), *_values(parsers)]
+    if complaints and not _reads_otherwise(machine):
+        for complaint in complaints:
+            machine.observer.refuses(f"{program} {complaint}")
+
+
+def _all(parser: Parser, depth: int = 0) -> Iterator[Parser]:
+    yield parser
+    for child in parser.commands.values() if depth < 3 else ():
+        yield from _all(child, depth + 1)
+
+
+def _unknown(parsers: list[Parser], extras: Iterable[Value]) -> Iterator[str]:
+    """Options that no parser has."""
+    flags = [flag for one in parsers for option in one.options for flag in option.flags]
+    for token in extras:
+        flag = (token.text or "").partition("=")[0]
+        if not re.fullmatch(r"--[A-Za-z][\w.-]*", flag) or flag in _HELP:
+            continue
+        if any(known.startswith(flag) for known in flags):
+            continue  # an abbreviation
+        yield f"has no option {flag}{_nearest(flag, flags)}: {_END}"
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    # what a switch is spelt with is no part of what was meant
+    spelt = {one.replace("_", "-"): one for one in known}
+    near = difflib.get_close_matches(word.replace("_", "-"), spelt, n=1, cutoff=0.7)
+    return f" (did you mean {spelt[near[0]]}?)" if near else ""
+
+
+def _values(parsers: list[Parser]) -> Iterator[str]:
+    """Values that options do not take."""
+    for one in parsers:
+        for option, flag, values in one.given:
+            twice = [other for other in one.options if flag in other.flags]
+            if len(twice) > 1 or option.own is not None or flag not in option.flags:
+                continue
+            for value in values:
+                if value.text is not None and not _PLACEHOLDER.search(value.text):
+                    yield from _value(option, flag, value.text)
+
+
+def _value(option: Option, flag: str, text: str) -> Iterator[str]:
+    data = option.type.data if option.type is not None else None
+    kind = _KINDS.get(data.name) if isinstance(data, Native) else None
+    given: object = text
+    if kind is not None:
+        try:
+            given = kind[0](text)
+        except ValueError:
+            yield f"takes {kind[1]} for {flag}, not {text!r}: {_END}"
+            return
+    elif option.type is not None and not (isinstance(data, Native) and data.name == "str"):
+        return  # what a function makes of it is not known
+    allowed = _choices(option.choices)
+    if allowed and given not in allowed:
+        listed = ", ".join(map(str, allowed[:_MOST])) + (", …" if len(allowed) > _MOST else "")
+        near = _nearest(text, [str(one) for one in allowed])
+        yield f"takes {listed} for {flag}, not {text!r}{near}: {_END}"
+
+
+def _choices(value: Value | None) -> list[object]:
+    """The plain values of a list, tuple or set of choices; none where one is not known."""
+    items = value.sequence if value is not None else None
+    if not items or any(not isinstance(one.data, str | int | float) for one in items):
+        return []
+    return [one.data for one in items]
+
+
+def _reads_otherwise(machine: Machine) -> bool:
+    """Whether a module of the program says that its parser need not get the command as it is."""
+    for module in machine.sources.modules.values():
+        if not is_file(module.path):
+            continue
+        try:
+            text = module.path.read_text(errors="replace")
+        except OSError:
+            return True
+        if _OTHER_WORDS.search(text):
+            return True
+    return False
