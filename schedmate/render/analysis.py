@@ -129,8 +129,8 @@ def _fields(metadata: WorkloadMetadata) -> Table:
     return table
 
 
-_WITH_UNIT = ("batch_size", "iter_type")
-"""Fields whose note says what they count."""
+_WITH_UNIT = ("batch_size", "iter_type", "optimizer")
+"""Fields whose note says what they count, or what is beside them."""
 
 
 def _with_unit(key: str, value: object, evidence: Evidence | None) -> object:

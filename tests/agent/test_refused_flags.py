@@ -48,8 +48,10 @@ def _warnings(
         ("--lr high", "train.py takes a number for --lr, not 'high'"),
         (
             "--model resnet81",
-            "train.py takes resnet18, resnet50 for --model, not 'resnet81' "
-            "(did you mean resnet18?)",
+            (
+                "train.py takes resnet18, resnet50 for --model, not 'resnet81' "
+                "(did you mean resnet18?)"
+            ),
         ),
     ],
 )
@@ -80,7 +82,7 @@ def test_what_it_takes(tmp_path: Path, flags: str) -> None:
         ("add_options(parser)\nargs = parser.parse_args()", "from library import add_options", ""),
         ("add(parser=parser)\nargs = parser.parse_args()", "from library import add", ""),
         (
-            "for name in names():\n    parser.add_argument(f'--{name}')\nargs = parser.parse_args()",
+            "for n in names():\n    parser.add_argument(f'--{n}')\nargs = parser.parse_args()",
             "from library import names",
             "",
         ),

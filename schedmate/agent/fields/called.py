@@ -176,6 +176,10 @@ def _cast(event: CallEvent, found: Found) -> None:
         cast = precision(event.args[0])
         if cast in ("bf16", "fp16"):
             found["precision"] = Candidate(cast, place(event), 72)
+    elif event.path == "apex.amp.initialize" and event.certain:
+        level = argument(event, ["opt_level", 2])
+        if level is None or level.data != "O0":
+            found["precision"] = Candidate("amp", place(event), 72)
     elif event.path in AUTOCAST:
         enabled = event.kwargs.get("enabled")
         if enabled is None or enabled.data is not False:

@@ -97,7 +97,8 @@ MAX_NAME = 300
 class Setting:
     """One leaf of the program's settings; `key` is its own name, normalised.
 
-    `unread` tells an argument's default that the program never looks at.
+    `unread` tells an argument's default, or a key of a configuration, that the program never looks
+    at.
     """
 
     path: tuple[str, ...]
@@ -127,7 +128,7 @@ def normal(name: str) -> str:
 def leaves(trace: Trace) -> list[Setting]:
     """All settings of the program, those closest to what it finally used first."""
     found: list[Setting] = []
-    seen: set[int] = set()
+    seen: set[int] = set(trace.passed_over)
     order = {"arguments": 0, "dataclass": 0, "config": 1, "choices": 2, "globals": 3}
     groups = sorted(without_tables(trace.settings), key=lambda s: order.get(s.kind, 2))
     for group in _latest_first(groups):

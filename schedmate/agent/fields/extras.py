@@ -20,6 +20,7 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.proofs import Lines
+from schedmate.agent.fields.reads import Reads
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Value
 
@@ -35,7 +36,7 @@ _LATENT = re.compile(r"unet|nnet|latent|denoiser", re.IGNORECASE)
 """Parts whose pictures may be smaller than the data's."""
 _SMALLEST_IMAGE = 16
 _UNREAD = 30
-"""What an option's default loses that the program was not seen to look at."""
+"""What a setting loses that the program was not seen to look at."""
 _SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
@@ -44,12 +45,14 @@ def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candi
     """Extra training fields that the code states, by field name; `lines` is the repository."""
     found: dict[str, Candidate] = {}
     unread: dict[str, Candidate] = {}
+    reads = Reads(trace, settings)
     for field, aliases in rules("names")["extras"].items():
         known = named(settings, aliases)
+        reads.mark(known)
         options = _candidates(field, [one for one in known if not one[1].unread])
         left = best(_candidates(field, [one for one in known if one[1].unread]))
         if left is not None:
-            unread[field] = replace(left, score=left.score - _UNREAD)
+            unread[field] = replace(left, score=left.score - _UNREAD, note=reads.note(left))
         if field == "batch_size":
             _loaded(trace, options)
         chosen = best(options)

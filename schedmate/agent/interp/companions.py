@@ -141,7 +141,7 @@ class Observer(Protocol[M_contra]):
     def parses_arguments(self, namespace: Value) -> None:
         """A parser fills a namespace, perhaps one that another filled before."""
 
-    def picks(self, container: dict[Any, Value], value: Value) -> None:
+    def picks(self, container: dict[Any, Value], value: Value, key: Value) -> None:
         """One of the items of a mapping is taken by its key."""
 
     def reads(self, name: str) -> None:

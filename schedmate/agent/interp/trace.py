@@ -81,7 +81,8 @@ class Trace:
     that were read of argument namespaces, with `*` where one was taken apart as a whole. `links`
     are the datasets on a hub whose addresses stand in the modules that were read, and `commands`
     the programs of libraries that were started. `refused` says what of the command line the program
-    would end at.
+    would end at. `passed_over` are the sections of configurations, by identity, in place of which
+    the launch chose others, and `texts` the modules that were read.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -90,6 +91,8 @@ class Trace:
     imports: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    passed_over: dict[int, object] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
     looked_up: set[str] = field(default_factory=set)
     functions: dict[str, dict[ast.AST, Site]] = field(default_factory=dict)
     used: Counter[int] = field(default_factory=Counter)

@@ -13,6 +13,9 @@ from schedmate.agent.interp.objects import Class, Instance
 from schedmate.agent.interp.trace import Settings
 from schedmate.agent.values import Value
 
+_OF_THE_LAUNCH = frozenset({"command", "script", "environment", "default", "config"})
+"""Sources of keys that a launch chooses a section by; those that the code spells only name one."""
+
 
 class Choice:
     """What was taken of tables of configurations, and which records were handed on."""
@@ -23,6 +26,8 @@ class Choice:
         self._picked: set[int] = set()
         self._records: dict[int, tuple[Class, list[Instance]]] = {}
         self._handed: set[int] = set()
+        self._sections: dict[int, tuple[dict[Any, Value], set[int]]] = {}
+        self._by_launch: set[int] = set()
 
     def reads(self, value: Value) -> None:
         """A configuration was read, or a record of settings made."""
@@ -37,8 +42,11 @@ class Choice:
         if isinstance(value.data, Instance):
             self._handed.add(id(value.data))
 
-    def picks(self, table: dict[Any, Value], value: Value) -> None:
+    def picks(self, table: dict[Any, Value], value: Value, key: Value) -> None:
         """An item of a mapping is taken by its key."""
+        self._sections.setdefault(id(table), (table, set()))[1].add(id(value.data))
+        if key.origin is not None and key.origin.source in _OF_THE_LAUNCH:
+            self._by_launch.add(id(table))
         taken = _settings_of(value)
         if taken not in self._read:
             return
@@ -53,6 +61,19 @@ class Choice:
         if not passed_over:
             return settings
         return [group for group in settings if id(group.value.data) not in passed_over]
+
+    def sections(self) -> dict[int, object]:
+        """The sections of tables that nothing took, where the launch says which one is taken.
+
+        `full[args.dataset][args.model]` of a file leaves those of other datasets and models aside.
+        """
+        return {
+            id(item.data): item.data
+            for place, (table, taken) in self._sections.items()
+            if place in self._by_launch
+            for item in table.values()
+            if isinstance(item.data, dict) and id(item.data) not in taken
+        }
 
     def _left_aside(self) -> set[int]:
         """Records that nothing was given, of classes of which another one was handed on."""

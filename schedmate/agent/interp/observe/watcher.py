@@ -191,8 +191,8 @@ class Watcher:
         self.trace.settings.append(Settings(name, value, kind))
         self._choice.reads(value)
 
-    def picks(self, container: dict[Any, Value], value: Value) -> None:
-        self._choice.picks(container, value)
+    def picks(self, container: dict[Any, Value], value: Value, key: Value) -> None:
+        self._choice.picks(container, value, key)
 
     def parses_arguments(self, namespace: Value) -> None:
         if not any(group.value.data is namespace.data for group in self.trace.settings):
@@ -211,6 +211,7 @@ class Watcher:
     # -- files and programs ----------------------------------------------------
 
     def parses(self, file: str, text: str) -> None:
+        self.trace.texts.append(text)
         for name, line in links.datasets(file, text):
             self.trace.links.setdefault(name, Site(file, line))
 
@@ -220,6 +221,7 @@ class Watcher:
     def ends(self, machine: Machine, module: Module | None) -> None:
         """The run is over: what the program of `module` and its environment hold is settings."""
         self.trace.settings = self._choice.chosen(self.trace.settings)
+        self.trace.passed_over = self._choice.sections()
         if module is not None:
             self.settings("__main__", Value(dict(module.scope.names)), "globals")
         visible = machine.shared.get("os.environ", {}).get(VISIBLE)

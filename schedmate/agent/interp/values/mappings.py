@@ -33,7 +33,7 @@ def _get(machine: Machine, call: Invocation) -> Value:
         return unknown()
     found: Value = call.owner.data.get(key, default)
     if isinstance(found.data, dict | Instance):
-        machine.observer.picks(call.owner.data, found)
+        machine.observer.picks(call.owner.data, found, call.args[0])
     return found
 
 
@@ -244,7 +244,7 @@ def item(machine: Machine, base: Value, items: dict[Any, Value], index: Value) -
     if isinstance(key, str) and isinstance(found.data, Class | Function | Partial):
         machine.observer.looks_up(key)
     elif isinstance(found.data, dict | Instance):
-        machine.observer.picks(items, found)
+        machine.observer.picks(items, found, index)
     return found
 
 
