@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.jobs import Estimate, JobRecord, LaunchConfig, WorkloadMetadata
 from schedmate.retrieval.advisor import SchedulingAdvisor
-from schedmate.retrieval.embedders import load_embedder
+from schedmate.retrieval.embedders import Embedder, load_embedder
 from schedmate.retrieval.memory import MemoryHistory
+
+
+@cache
+def _embedder() -> Embedder:
+    return load_embedder()
 
 
 def _metadata(iters: float = 10, unit: str = "epoch") -> WorkloadMetadata:
@@ -26,7 +32,7 @@ def _metadata(iters: float = 10, unit: str = "epoch") -> WorkloadMetadata:
 
 
 def _history(gpus: list[int], iters: float = 10) -> MemoryHistory:
-    history = MemoryHistory(load_embedder())
+    history = MemoryHistory(_embedder())
     for place, count in enumerate(gpus):
         history.add(
             JobRecord(
@@ -95,6 +101,7 @@ def test_too_far_is_no_estimate(method: Any) -> None:
     assert advisor.estimate(_metadata(2e4), LaunchConfig(gpus=4)).abstained
 
 
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=12), st.integers(1, 2048))
 def test_never_narrower_further_out(seen: list[int], gpus: int) -> None:
     here, further = _estimate(gpus, seen), _estimate(gpus * 2, seen)

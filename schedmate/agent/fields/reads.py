@@ -34,6 +34,7 @@ class Reads:
         self._trace = trace
         self._settings = settings
         self._handed: set[str] | None = None
+        self._by_library: bool | None = None
         self._spelt: dict[str, bool] = {}
         self._by_name: dict[str, bool] = {}
         self._marked: set[tuple[str | None, int | None]] = set()
@@ -60,7 +61,10 @@ class Reads:
 
     def _reads_by_name(self, owner: str) -> bool:
         """Whether the program reads a file key by key: it spells most of them."""
-        if any(_BY_LIBRARY.search(e.path) for e in self._trace.calls if e.cls is None):
+        if self._by_library is None:
+            libraries = (event.path for event in self._trace.calls if event.cls is None)
+            self._by_library = any(map(_BY_LIBRARY.search, libraries))
+        if self._by_library:
             return False
         if owner not in self._by_name:
             keys = {s.path[-1] for s in self._settings if s.kind == "config" and s.owner == owner}
