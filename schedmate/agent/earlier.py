@@ -12,10 +12,10 @@ from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.interp.values.written import place_in
 from schedmate.agent.launch import LaunchPlan
-from schedmate.agent.values import Value
+from schedmate.agent.values import Data, Value
 from schedmate.paths import exists
 
-Facts: TypeAlias = dict[str, object]
+Facts: TypeAlias = dict[str, Data]
 
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".cfg", ".ini")
 

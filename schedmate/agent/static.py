@@ -37,7 +37,7 @@ from schedmate.agent.interp.program import follow, follow_config
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
 from schedmate.agent.own_paths import as_written, relative_to
-from schedmate.agent.values import Origin, Value, stated
+from schedmate.agent.values import Data, Origin, Value, stated
 from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 from schedmate.paths import exists, is_dir
@@ -128,8 +128,8 @@ def _repository(repo: Path) -> Path:
 
 def _number(plan: LaunchPlan, name: str) -> int | None:
     value = plan.facts.get(name)
-    known = value is not None and isinstance(value.data, int) and abs(value.data) <= MOST_GPUS
-    return value.data if value is not None and known else None
+    number = value.integer if value is not None else None
+    return number if number is not None and abs(number) <= MOST_GPUS else None
 
 
 def _complete(launch: LaunchConfig, plan: LaunchPlan) -> LaunchConfig:
@@ -149,7 +149,7 @@ def _complete(launch: LaunchConfig, plan: LaunchPlan) -> LaunchConfig:
     )
 
 
-def _facts(root: Path, plan: LaunchPlan, launch: LaunchConfig) -> dict[str, object]:
+def _facts(root: Path, plan: LaunchPlan, launch: LaunchConfig) -> dict[str, Data]:
     gpus, nodes = launch.gpus, launch.nodes
     per_node = _number(plan, "gpus_per_node") or _number(plan, "procs_per_node")
     if per_node is None and gpus is not None:
@@ -203,7 +203,7 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
 def _without(given: Value, known: set[str], above: str = "") -> dict[Any, Value]:
     """The flags that no known setting is named after, `a.b=c` by its whole path."""
     rest: dict[Any, Value] = {}
-    for key, value in given.data.items():
+    for key, value in (given.mapping or {}).items():
         path = f"{above}.{key}" if above else str(key)
         if isinstance(value.data, dict):
             inner = _without(value, known, path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from schedmate.agent.sizes import MAX_ITEMS, MAX_NESTING, is_plain, measure
 from schedmate.jobs import Source
@@ -42,16 +42,23 @@ def stated(name: str, fact: object) -> Origin:
     return Origin("launch", text=f"{name}={fact}")
 
 
+class StandIn:
+    """What stands in a value for a thing that is not plain data: a function, a class, unknown."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Value:
     """`data` and where it came from.
 
     `data` is None, bool, int, float, str, bytes; a `dict` with plain hashable keys and `Value`
-    items; a `list` or `tuple` of `Value`s; or one of the symbolic kinds (`Unknown` here, and the
-    interpreter's own functions, classes and objects).
+    items; a `list` or `tuple` of `Value`s; or a stand-in (`Unknown` here, and the interpreter's
+    functions, classes and objects). The properties below give the data where it is of one kind,
+    else None.
     """
 
-    data: Any
+    data: Data
     origin: Origin | None = None
 
     @property
@@ -60,7 +67,7 @@ class Value:
         return self.data if isinstance(self.data, str) else None
 
     @property
-    def mapping(self) -> dict[Any, Value] | None:
+    def mapping(self) -> Items | None:
         """The data where it is a mapping."""
         return self.data if isinstance(self.data, dict) else None
 
@@ -70,10 +77,25 @@ class Value:
         return self.data if isinstance(self.data, list | tuple) else None
 
     @property
+    def elements(self) -> list[Value] | None:
+        """The data where it is a list, which the program may change."""
+        return self.data if isinstance(self.data, list) else None
+
+    @property
     def number(self) -> int | float | None:
         """The data where it is a number; truth values are none."""
-        plain = isinstance(self.data, int | float) and not isinstance(self.data, bool)
-        return self.data if plain else None
+        data = self.data
+        return data if isinstance(data, int | float) and not isinstance(data, bool) else None
+
+    @property
+    def integer(self) -> int | None:
+        """The data where it is a whole number; truth values are such numbers, as in Python."""
+        return self.data if isinstance(self.data, int) else None
+
+    @property
+    def unknown(self) -> Unknown | None:
+        """The data where it is not known."""
+        return self.data if isinstance(self.data, Unknown) else None
 
     @property
     def known(self) -> bool:
@@ -119,8 +141,22 @@ def _leaves(value: Value, prefix: str, depth: int, left: list[int]) -> Iterator[
         yield prefix, value
 
 
+class NumberValue(Value):
+    """A value that a test has found to be a number; only its type differs."""
+
+    data: int | float
+
+
+Items: TypeAlias = dict[Any, Value]
+"""Values by key: any hashable plain data, or a thing of the program that is itself and no other."""
+Data: TypeAlias = (
+    bool | int | float | str | bytes | Items | list[Value] | tuple[Value, ...] | StandIn | None
+)
+"""What a `Value` can hold."""
+
+
 @dataclass(slots=True)
-class Unknown:
+class Unknown(StandIn):
     """A value static analysis cannot know; `text` is the expression it stands for.
 
     An interpolation by a custom resolver (`${eval:...}`, `${now:...}`) is an `Unknown` with its

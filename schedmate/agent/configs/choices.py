@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from schedmate.agent.values import Value
+from schedmate.agent.values import Data, Value
 
 MAX_SIZE = 40
 """Pieces of syntax of the largest body that is still plain."""
@@ -89,7 +89,7 @@ def _chosen(node: ast.expr, held: dict[str, Value]) -> Value:
     if isinstance(node, ast.Name):
         return held[node.id]
     if isinstance(node, ast.Constant):
-        return Value(node.value)
+        return Value(cast("Data", node.value))
     if isinstance(node, ast.IfExp):
         return _chosen(node.body if _true(node.test, held) else node.orelse, held)
     if isinstance(node, ast.BoolOp):

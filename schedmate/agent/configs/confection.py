@@ -17,19 +17,19 @@ _OLDER = re.compile(r"\$\{([\w.]+):(\w+)\}")
 
 def is_confection(sections: Value) -> bool:
     """Whether every dotted section has the section around it, and one is a registered function."""
-    names = list(sections.data) if isinstance(sections.data, dict) else []
-    inner = [name for name in names if "." in name]
+    named = sections.mapping or {}
+    inner = [name for name in named if "." in name]
     return (
         bool(inner)
-        and all(name.rpartition(".")[0] in sections.data for name in inner)
-        and any(str(key).startswith("@") for name in inner for key in _items(sections.data[name]))
+        and all(name.rpartition(".")[0] in named for name in inner)
+        and any(str(key).startswith("@") for name in inner for key in _items(named[name]))
     )
 
 
 def nested(sections: Value) -> Value:
     """The sections one inside the other, with what they name of each other filled in."""
     config = Value({}, sections.origin)
-    for name, section in sections.data.items():
+    for name, section in (sections.mapping or {}).items():
         items = {key: _modern(value) for key, value in _items(section).items()}
         config = set_dotted(config, name, Value(items, section.origin))
     return resolve_interpolations(config)

@@ -10,7 +10,7 @@ import re
 from schedmate.agent.configs.files import ConfigError, Source
 from schedmate.agent.configs.interpolation import grammar_scalar, resolve_interpolations
 from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES, merge
-from schedmate.agent.values import Value
+from schedmate.agent.values import Items, Value
 
 MAX_COPIED = 10_000_000
 """Most fields that laying objects upon each other may copy."""
@@ -63,7 +63,8 @@ class _Reader:
         """The fields up to the closing brace or the end of the text; a later one is laid upon."""
         if depth > MAX_DEPTH:
             raise self.source.error(f"nests deeper than {MAX_DEPTH} levels; flatten it", self.line)
-        held = Value({}, self.source.origin(self.line))
+        held: Items = {}
+        origin = self.source.origin(self.line)
         self._between()
         while self.kind and self.lexeme != "}":
             if self.kind not in ("word", "string"):
@@ -80,20 +81,20 @@ class _Reader:
             if key != "include":
                 self._lay(held, value)
             self._between()
-        return held
+        return Value(held, origin)
 
-    def _lay(self, held: Value, value: Value) -> None:
+    def _lay(self, held: Items, value: Value) -> None:
         """Lay one field upon those before; to lay an object upon another copies what is there."""
-        for key, item in value.data.items():
-            below = held.data.get(key)
+        for key, item in (value.mapping or {}).items():
+            below = held.get(key)
             if below is None:
-                held.data[key] = item
+                held[key] = item
                 continue
             self._copied += len(below.data) if isinstance(below.data, dict) else 1
             if self._copied > MAX_COPIED:
                 message = "lays too many objects upon each other; write each once"
                 raise self.source.error(message, self.line)
-            held.data[key] = merge(below, item)
+            held[key] = merge(below, item)
 
     def value(self, depth: int) -> Value:
         """What stands up to the end of the line: parts side by side are one value."""

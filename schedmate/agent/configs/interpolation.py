@@ -121,15 +121,16 @@ class Resolver:
             return Value(type(data)(parts), value.origin)
         if data == MISSING:
             return unknown(MISSING, value.origin)
-        if not has_interpolation(data):
+        text = value.text
+        if text is None or not has_interpolation(text):
             return value
         if path in self._active or len(self._active) > _MAX_CHAIN:
-            return unknown(data, value.origin)
+            return unknown(text, value.origin)
         self._active.add(path)
         try:
-            return self.evaluate(data, path, value)
+            return self.evaluate(text, path, value)
         except _Unresolved:
-            return unknown(data, value.origin)
+            return unknown(text, value.origin)
         finally:
             self._active.discard(path)
 

@@ -190,9 +190,11 @@ class _Sections:
         section = _SECTION.fullmatch(text)
         if section and (name := section[1].strip()):
             existing = self.top.get(name)
-            if existing is None or not isinstance(existing.data, dict):
-                existing = self.top[name] = Value({}, self.source.origin(number))
-            self.into = existing.data
+            self.into = {}
+            if existing is not None and existing.mapping is not None:
+                self.into = existing.mapping
+            else:
+                self.top[name] = Value(self.into, self.source.origin(number))
             return
         self.indent = indent
         pair = (_FLAG_PAIR.fullmatch(text) if not self.ini else None) or _PAIR.fullmatch(text)

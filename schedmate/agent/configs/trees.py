@@ -141,9 +141,9 @@ def _delete(config: Value, parts: list[str]) -> Value | None:
         else:
             mapping[key] = changed
         return Value(mapping, config.origin)
-    items = list(config.data)
+    items = list(config.sequence or ())
     items[int(parts[0]) : int(parts[0]) + 1] = [] if changed is None else [changed]
-    return Value(type(config.data)(items), config.origin)
+    return Value(items if config.elements is not None else tuple(items), config.origin)
 
 
 def ensure_bounded(config: Value, what: str) -> Value:
@@ -151,8 +151,8 @@ def ensure_bounded(config: Value, what: str) -> Value:
     sizes: dict[int, tuple[int, int]] = {}
 
     def measure(value: Value, depth: int) -> tuple[int, int]:
-        items = value.data.values() if isinstance(value.data, dict) else value.data
-        if not isinstance(value.data, dict | list | tuple):
+        items = value.mapping.values() if value.mapping is not None else value.sequence
+        if items is None:
             return 1, 1
         if id(value) in sizes:
             return sizes[id(value)]

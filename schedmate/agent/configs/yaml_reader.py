@@ -22,7 +22,7 @@ from yaml.events import (
 from schedmate.agent.configs.files import Source
 from schedmate.agent.configs.scalars import CORE, construct, implicit_tag
 from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Items, Value, unknown
 
 TAG = "__tag__"
 """Key under which a mapping with an unknown tag keeps that tag."""
@@ -50,6 +50,8 @@ class _Frame:
     size: int = 1
     height: int = 1
     merges: list[Value] = field(default_factory=list)
+    items: Items = field(default_factory=dict)
+    elements: list[Value] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +110,23 @@ class _Builder:
         frame = self._frames[-1] if self._frames else None
         if frame and frame.mapping and not frame.has_key:
             raise self.source.error("has a mapping or list as a key; quote it if it is text", line)
-        value = Value({} if mapping else [], self.source.origin(line))
+        value = Value(None, self.source.origin(line))
         tag = None if event.tag in (None, "!") else event.tag
+        frame = _Frame(value, mapping, tag, event.anchor)
+        value.data = frame.items if mapping else frame.elements
         if mapping and tag is not None and tag not in _PLAIN_MAPPINGS:
-            value.data[TAG] = Value(_short(tag), value.origin)
-        self._frames.append(_Frame(value, mapping, tag, event.anchor))
+            frame.items[TAG] = Value(_short(tag), value.origin)
+        self._frames.append(frame)
         if event.anchor:
             self._anchors[event.anchor] = None
 
     def _close(self, line: int) -> None:
         frame = self._frames.pop()
         for merged in frame.merges:
-            for key, item in merged.data.items():
-                frame.value.data.setdefault(key, item)
+            for key, item in (merged.mapping or {}).items():
+                frame.items.setdefault(key, item)
         if not frame.mapping and frame.tag == CORE + "python/tuple":
-            frame.value.data = tuple(frame.value.data)
+            frame.value.data = tuple(frame.elements)
         elif not frame.mapping and frame.tag is not None and frame.tag not in _PLAIN_SEQUENCES:
             items = Value(frame.value.data, frame.value.origin)
             frame.value.data = {TAG: Value(_short(frame.tag), frame.value.origin), ARGS: items}
@@ -152,7 +156,7 @@ class _Builder:
         if len(self._frames) + height > MAX_DEPTH:
             raise self.source.error(f"nests deeper than {MAX_DEPTH} levels; flatten it", line)
         if not frame.mapping:
-            frame.value.data.append(value)
+            frame.elements.append(value)
         elif not frame.has_key:
             if not isinstance(value.data, bool | int | float | str | None):
                 raise self.source.error("has a key that is not plain text or a number", line)
@@ -161,7 +165,7 @@ class _Builder:
             if frame.key is _MERGE_KEY:
                 frame.merges.extend(self._mergeable(value, line))
             else:
-                frame.value.data[frame.key] = value
+                frame.items[frame.key] = value
             frame.has_key = False
 
     def _mergeable(self, value: Value, line: int) -> list[Value]:

@@ -77,9 +77,9 @@ def place(event: CallEvent) -> Origin:
     return Origin("code", event.site.file, event.site.line)
 
 
-def _number(found: Found, field: str, value: Value | None, here: Origin, score: float) -> None:
-    if field not in found and value is not None and is_number(value) and value.data > 0:
-        found[field] = Candidate(value.data, value.origin or here, score)
+def _number(found: Found, field: str, value: Value | None, place: Origin, score: float) -> None:
+    if field not in found and is_number(value) and value.data > 0:
+        found[field] = Candidate(value.data, value.origin or place, score)
 
 
 def optimizer_name(event: CallEvent) -> str:

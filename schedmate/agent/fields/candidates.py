@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function, Instance, Symbol
 from schedmate.agent.interp.trace import CallEvent, Settings, Trace, without_tables
 from schedmate.agent.sizes import MAX_NESTING
-from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.agent.values import NumberValue, Origin, Unknown, Value
 from schedmate.data import load
 from schedmate.jobs import Evidence
 
@@ -337,12 +337,8 @@ def text_of(value: Value | None) -> str | None:
     return None
 
 
-def is_number(value: Value | None) -> bool:
-    return (
-        value is not None
-        and isinstance(value.data, int | float)
-        and not isinstance(value.data, bool)
-    )
+def is_number(value: Value | None) -> TypeGuard[NumberValue]:
+    return value is not None and value.number is not None
 
 
 def unresolved(value: Value | None) -> str | None:

@@ -105,12 +105,12 @@ def _parameters(trace: Trace, found: dict[str, Candidate]) -> None:
     given = {
         normal(name): value
         for name, value in trace.parameters.items()
-        if _TELLING.search(name) and value.data > 0
+        if _TELLING.search(name) and (value.number or 0) > 0
     }
     for field, most in (("batch_size", 10**7), ("lr", 1)):
         for alias in rules("names")["extras"][field] if field not in found else ():
             value = given.get(normal(alias))
-            if value is not None and value.data < most:
+            if is_number(value) and value.data < most:
                 found[field] = Candidate(value.data, value.origin, 58.0)
                 break
 

@@ -49,7 +49,7 @@ def from_argv(argv: list[Value]) -> Value:
             # yacs-style pairs: SOLVER.MAX_ITER 1000
             paired = isinstance(following.data, str) and "=" not in following.data
             if paired and _KEY.fullmatch(token.data) and not token.data.endswith(_FILES):
-                _put(found, token.data, wrap(parse_scalar(following.data), following.origin))
+                _put(found, token.data, wrap(parse_scalar(following.text or ""), following.origin))
         if isinstance(token.data, str) and "=" in token.data:
             key, _, text = token.data.partition("=")
             _put(found, key.lstrip("+~"), wrap(parse_scalar(text), token.origin))

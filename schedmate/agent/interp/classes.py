@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.interp.objects import Call, Class, Function, Symbol
+from schedmate.agent.interp.objects import Class, as_function, path_of
 from schedmate.data import load
 
 _KINDS = load("agent/interp/classes.yaml")
@@ -83,10 +83,10 @@ def is_record(cls: Class) -> bool:
     """Whether construction assigns annotated fields: dataclasses, attrs, pydantic and the like."""
     for current in cls.mro():
         for decorator in current.decorators:
-            data = decorator.data
-            if isinstance(data, Symbol | Call) and last(data.path) in _RECORD_DECORATORS:
+            own = as_function(decorator)
+            if last(path_of(decorator)) in _RECORD_DECORATORS:
                 return True
-            if isinstance(data, Function) and "dataclass" in data.name:
+            if own is not None and "dataclass" in own.name:
                 return True
     return any(last(base) in _RECORDS for base in cls.external_bases())
 

@@ -1,18 +1,18 @@
 """What a machine is given along: plugins that know libraries, and an observer that watches it.
 
-Both are told which machine asks, of whatever class it is, so that neither needs to be known here.
+The machine that asks is an argument, of whatever class it is, so that it is not imported here.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.objects import Call, Class, Function, Instance, Scope, Site
+from schedmate.agent.interp.objects import Call, Class, Function, Instance, RangeOf, Scope, Site
 from schedmate.agent.launch.plan import LaunchPlan
-from schedmate.agent.values import Value
+from schedmate.agent.values import Items, Value
 
 M_contra = TypeVar("M_contra", contravariant=True)
 
@@ -122,7 +122,7 @@ class Observer(Protocol[M_contra]):
         """Something is looked up by a text: an attribute, an item, an equal."""
 
     def counts(
-        self, machine: M_contra, node: ast.For | ast.AsyncFor, source: Value, scope: Scope
+        self, machine: M_contra, node: ast.For | ast.AsyncFor, source: RangeOf, scope: Scope
     ) -> None:
         """A loop goes over a range."""
 
@@ -141,13 +141,13 @@ class Observer(Protocol[M_contra]):
     def parses_arguments(self, namespace: Value) -> None:
         """A parser fills a namespace, perhaps one that another filled before."""
 
-    def picks(self, container: dict[Any, Value], value: Value, key: Value) -> None:
+    def picks(self, container: Items, value: Value, key: Value) -> None:
         """One of the items of a mapping is taken by its key."""
 
     def reads(self, name: str) -> None:
         """A name of a namespace of arguments is read, `*` for all."""
 
-    def takes_out(self, mapping: dict[Any, Value], key: object, value: Value) -> None:
+    def takes_out(self, mapping: Items, key: object, value: Value) -> None:
         """An item is taken out of a mapping."""
 
     def executes(self, file: str, names: Value) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from posixpath import splitext
-from typing import Any
 
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.evaluate import (
@@ -16,7 +15,7 @@ from schedmate.agent.interp.evaluate import (
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values.base import kind
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Items, Value, unknown
 
 
 class Interpreter(Machine):
@@ -57,12 +56,11 @@ class Interpreter(Machine):
 
     def _at_hand(self, first: Value, second: Value) -> Value:
         """Of two paths to one kind of file the one that is in the repository, else unknown."""
-        paths = [value for value in (first, second) if value.text is not None]
-        kinds = {splitext(value.data)[1] for value in paths}
-        if len(paths) == 2 and len(kinds) == 1 and "" not in kinds:
-            held = [value for value in paths if self.sources.locate(value.data) is not None]
-            if len(held) == 1:
-                return held[0]
+        endings = {splitext(value.text or "")[1] for value in (first, second)}
+        if len(endings) == 1 and "" not in endings:
+            there = [v for v in (first, second) if self.sources.locate(v.text or "") is not None]
+            if len(there) == 1:
+                return there[0]
         return unknown(origin=first.origin)
 
     def lookup(self, name: str, scope: Scope) -> Value:
@@ -99,8 +97,8 @@ class Interpreter(Machine):
     def setitem(self, base: Value, index: Value, value: Value) -> None:
         kind(base).setitem(self, base, index, value)
 
-    def mapping(self, value: Value) -> dict[Any, Value] | None:
-        return kind(value).mapping(self, value)
+    def mapping(self, value: Value | None) -> Items | None:
+        return kind(value).mapping(self, value) if value is not None else None
 
     def element(self, container: Value) -> Value:
         return kind(container).element(container)

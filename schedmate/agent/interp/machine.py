@@ -20,7 +20,7 @@ from schedmate.agent.interp.flow import ANY_ERROR, BudgetSpent, Flow, Frame, lin
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.objects import Function, Module, Scope, Site
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.values import Value, stated, unknown
+from schedmate.agent.values import Data, Items, Value, stated, unknown
 
 N = TypeVar("N", bound=ast.AST)
 A = TypeVar("A")
@@ -58,7 +58,7 @@ class Machine:
         self,
         sources: Sources,
         plugins: Plugins[Machine],
-        facts: Mapping[str, object],
+        facts: Mapping[str, Data],
         observer: Observer[Machine],
         argv: list[Value],
         environ: dict[str, Value],
@@ -213,7 +213,7 @@ class Machine:
         """`base[index] = value`."""
         raise NotImplementedError
 
-    def mapping(self, value: Value) -> dict[Any, Value] | None:
+    def mapping(self, value: Value | None) -> Items | None:
         """The items of a mapping-like value, None when they are not known."""
         raise NotImplementedError
 

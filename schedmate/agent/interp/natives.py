@@ -23,6 +23,11 @@ def bound(base: Value, name: str, model: Handler) -> Value:
     return Value(Native(name, call))
 
 
+def itself(machine: Machine, call: Invocation) -> Value:
+    """A method that gives back the object that it is called on."""
+    return call.owner
+
+
 def identity(machine: Machine, call: Invocation) -> Value:
     """A callable that gives back what it is given first."""
     return call.first

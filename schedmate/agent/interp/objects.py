@@ -11,9 +11,11 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from schedmate.agent.values import Value
+from schedmate.agent.values import Items, StandIn, Value
+
+T = TypeVar("T")
 
 MAX_BASES = 64
 """Bases of one class that are looked at."""
@@ -41,7 +43,7 @@ class Scope:
 
 
 @dataclass(eq=False, slots=True)
-class Module:
+class Module(StandIn):
     """A module of the repository; `scope` is filled when it is first needed."""
 
     name: str
@@ -56,7 +58,7 @@ class Module:
 
 
 @dataclass(eq=False, slots=True)
-class Symbol:
+class Symbol(StandIn):
     """Something of a third-party library known by its dotted path only."""
 
     path: str
@@ -67,13 +69,13 @@ class Symbol:
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class Call(StandIn):
     """The result of calling a third-party callable; `path` names the callable."""
 
     path: str
     args: list[Value]
     kwargs: dict[str, Value]
-    attrs: dict[str, Value] = field(default_factory=dict)
+    attrs: Items = field(default_factory=dict)
     callee: Value | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Call:
 
 
 @dataclass(eq=False, slots=True)
-class Function:
+class Function(StandIn):
     """A function, method or lambda of the repository.
 
     `setter` is what assigns to a property.
@@ -111,7 +113,7 @@ class Function:
 
 
 @dataclass(eq=False, slots=True)
-class Class:
+class Class(StandIn):
     """A class of the repository; `members` are those of an enum, each the same object always."""
 
     name: str
@@ -137,7 +139,7 @@ class Class:
             if cls in order or len(order) > 64:
                 continue
             order.append(cls)
-            stack = [b.data for b in cls.bases[:MAX_BASES] if isinstance(b.data, Class)] + stack
+            stack = [own for b in cls.bases[:MAX_BASES] if (own := as_class(b))] + stack
         return order
 
     def external_bases(self) -> list[str]:
@@ -145,10 +147,10 @@ class Class:
         paths = []
         for cls in self.mro():
             for base in cls.bases[:MAX_BASES]:
-                if isinstance(base.data, Symbol | Call):
-                    paths.append(base.data.path)
-                elif isinstance(base.data, Native):
+                if isinstance(base.data, Native):
                     paths.append(base.data.name)
+                elif path := path_of(base):
+                    paths.append(path)
         return paths
 
     def lookup(self, name: str) -> Value | None:
@@ -160,8 +162,7 @@ class Class:
 
     def method(self, name: str) -> Function | None:
         """The function that a class attribute is, by method resolution order."""
-        found = self.lookup(name)
-        return found.data if found is not None and isinstance(found.data, Function) else None
+        return as_function(self.lookup(name))
 
     def names(self) -> set[str]:
         """The names of all class attributes, inherited ones too."""
@@ -169,7 +170,7 @@ class Class:
 
 
 @dataclass(eq=False, slots=True)
-class Instance:
+class Instance(StandIn):
     """An object of a class of the repository. `items` is set for subclasses of dict or list."""
 
     cls: Class
@@ -179,10 +180,9 @@ class Instance:
     kwargs: dict[str, Value] = field(default_factory=dict)
 
     @property
-    def mapping(self) -> dict[Any, Value] | None:
+    def mapping(self) -> Items | None:
         """Its items by key, where its class is built on dict."""
-        data = self.items.data if self.items is not None else None
-        return data if isinstance(data, dict) else None
+        return self.items.mapping if self.items is not None else None
 
     @property
     def is_member(self) -> bool:
@@ -196,7 +196,7 @@ class Instance:
 
 
 @dataclass(eq=False, slots=True)
-class Bound:
+class Bound(StandIn):
     """A method bound to its object."""
 
     func: Value
@@ -204,7 +204,7 @@ class Bound:
 
 
 @dataclass(eq=False, slots=True)
-class Super:
+class Super(StandIn):
     """`super()` inside a method of `cls`."""
 
     cls: Class
@@ -212,7 +212,7 @@ class Super:
 
 
 @dataclass(eq=False, slots=True)
-class Partial:
+class Partial(StandIn):
     """`functools.partial` or a library's equivalent."""
 
     func: Value
@@ -221,7 +221,7 @@ class Partial:
 
 
 @dataclass(eq=False, slots=True)
-class Native:
+class Native(StandIn):
     """A function that schedmate models itself; `model` is a `Handler` of the machine."""
 
     name: str
@@ -229,7 +229,7 @@ class Native:
 
 
 @dataclass(eq=False, slots=True)
-class RangeOf:
+class RangeOf(StandIn):
     """`range(start, stop, step)` whose ends may be unknown."""
 
     start: Value
@@ -238,14 +238,14 @@ class RangeOf:
 
 
 @dataclass(eq=False, slots=True)
-class FileHandle:
+class FileHandle(StandIn):
     """A file of the repository opened for reading."""
 
     path: Path
 
 
 @dataclass(eq=False, slots=True)
-class WriteHandle:
+class WriteHandle(StandIn):
     """A file opened for writing, by its path as the program has it."""
 
     path: str
@@ -264,7 +264,7 @@ NOWHERE = Site("", 1)
 """The site of a call that no line of the program makes."""
 
 
-class AttrDict(dict[Any, Value]):
+class AttrDict(Items):
     """A dict whose items are attributes as well: namespaces and configuration nodes.
 
     `flavour` names the library it stands for, which decides the methods it has.
@@ -272,9 +272,7 @@ class AttrDict(dict[Any, Value]):
 
     __slots__ = ("flavour", "label")
 
-    def __init__(
-        self, items: dict[Any, Value] | None = None, flavour: str = "", label: str = ""
-    ) -> None:
+    def __init__(self, items: Items | None = None, flavour: str = "", label: str = "") -> None:
         super().__init__(items or {})
         self.flavour = flavour
         self.label = label
@@ -289,7 +287,7 @@ class PathStr(str):
     __slots__ = ()
 
 
-class DefaultDict(dict[Any, Value]):
+class DefaultDict(Items):
     """A `collections.defaultdict` and the factory of its missing items."""
 
     __slots__ = ("factory",)
@@ -299,6 +297,31 @@ class DefaultDict(dict[Any, Value]):
         self.factory = factory
 
 
-def path_of(value: Value) -> str:
+def path_of(value: Value | None) -> str:
     """The dotted path of a library's thing, or of what made it; empty for other values."""
-    return value.data.path if isinstance(value.data, Symbol | Call) else ""
+    data = value.data if value is not None else None
+    return data.path if isinstance(data, Symbol | Call) else ""
+
+
+def _as(kind: type[T]) -> Callable[[Value | None], T | None]:
+    """A function that gives the data of a value where it is of a kind, else None."""
+
+    def data_of(value: Value | None) -> T | None:
+        data = value.data if value is not None else None
+        return data if isinstance(data, kind) else None
+
+    return data_of
+
+
+as_function = _as(Function)
+as_class = _as(Class)
+as_instance = _as(Instance)
+as_call = _as(Call)
+as_symbol = _as(Symbol)
+as_range = _as(RangeOf)
+as_node = _as(AttrDict)
+
+
+def is_own(value: Value | None) -> bool:
+    """Whether a value is a function or a class of the repository."""
+    return value is not None and isinstance(value.data, Function | Class)

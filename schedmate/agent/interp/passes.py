@@ -59,8 +59,9 @@ def binary(op: type[ast.operator], left: Value, right: Value, here: Origin) -> V
         return Value(Passes("passes", steps=left)) if long and op in _SHARES else None
     if op is ast.Mult:
         held, factor = (a, right) if a is not None else (b, left)
-        if held is not None and held.epochs is not None and factor.number is not None:
-            times = held.epochs.data * factor.number
+        epochs = held.epochs.number if held is not None and held.epochs is not None else None
+        if held is not None and epochs is not None and factor.number is not None:
+            times = epochs * factor.number
             made = Value(times, factor.origin if times == factor.data else here)
             return Value(Passes("len", data=held.data, epochs=made))
     if op in _SHARES:
@@ -76,7 +77,10 @@ def _shared(a: Passes | None, b: Passes | None, left: Value, right: Value) -> Va
     if a is not None and b is not None:
         if not _alike(a.data, b.data) or a.epochs is None or b.epochs is None:
             return None
-        quotient = a.epochs.data / b.epochs.data
+        times, by = a.epochs.number, b.epochs.number
+        if times is None or not by:
+            return None
+        quotient = times / by
         return Value(int(quotient) if quotient == int(quotient) else quotient, a.epochs.origin)
     if a is not None and a.epochs is not None and right.text is None:
         return left  # steps of several samples each

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import bound
-from schedmate.agent.interp.objects import AttrDict, Call, Class, Function
+from schedmate.agent.interp.objects import Call, Class, Function, as_node
 from schedmate.agent.values import Value
 
 T = TypeVar("T")
@@ -147,12 +147,10 @@ class Registry:
 
     def method(self, base: Value, name: str) -> Value | None:
         """A method of a configuration node, bound to it."""
-        data = base.data
-        if not isinstance(data, AttrDict):
+        node = as_node(base)
+        if node is None or (node.flavour == "namespace" and not name.startswith("_")):
             return None
-        if data.flavour == "namespace" and not name.startswith("_"):
-            return None
-        found = self.node_method(data.flavour, name)
+        found = self.node_method(node.flavour, name)
         return bound(base, name, found) if found is not None else None
 
     def otherwise(self, machine: Machine, call: Invocation) -> Value | None:
@@ -180,8 +178,8 @@ class Registry:
 
     def defined(self, machine: Machine, function: Function) -> None:
         """A decorated function was just defined."""
-        for told in self._on_defined:
-            told(machine, function)
+        for handler in self._on_defined:
+            handler(machine, function)
 
     def enter(self, machine: Machine, function: Function) -> Value | None:
         """Run a decorated main function called without arguments, as its decorator would."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from schedmate.agent.interp.flow import BudgetSpent, Raised
@@ -13,20 +13,20 @@ from schedmate.agent.interp.libs.catalogue import registry
 from schedmate.agent.interp.libs.configs.mmengine import from_file
 from schedmate.agent.interp.libs.documented import canonical
 from schedmate.agent.interp.machine import Limits, Machine
-from schedmate.agent.interp.objects import Function, Module, Site
+from schedmate.agent.interp.objects import Module, Site, as_function
 from schedmate.agent.interp.observe.watcher import Watcher
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch import LaunchPlan
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Data, Origin, Value
 from schedmate.paths import is_dir, is_file
 
 
 def follow(
     root: Path,
     plan: LaunchPlan,
-    facts: dict[str, object],
+    facts: Mapping[str, Data],
     limits: Limits,
     written: dict[str, Value] | None = None,
 ) -> Trace:
@@ -43,7 +43,7 @@ def follow(
 
 
 def follow_config(
-    root: Path, plan: LaunchPlan, config: str, facts: dict[str, object], limits: Limits
+    root: Path, plan: LaunchPlan, config: str, facts: Mapping[str, Data], limits: Limits
 ) -> Trace:
     """What a Python configuration says that an installed program reads, as mmengine's do."""
     path = Value(str(root / config), Origin("config", config, 1))
@@ -57,7 +57,7 @@ def follow_config(
 def _follow(
     root: Path,
     plan: LaunchPlan,
-    facts: dict[str, object],
+    facts: Mapping[str, Data],
     limits: Limits,
     file: str | None,
     instead: Callable[[Machine, Module], None] | None = None,
@@ -110,7 +110,8 @@ def _run(machine: Machine, module: Module, tree: ast.Module, plan: LaunchPlan) -
     value = Value(module)
     for part in plan.function.split("."):
         value = machine.getattr(value, part)
-    line = value.data.node.lineno if isinstance(value.data, Function) else 1
+    function = as_function(value)
+    line = function.node.lineno if function is not None else 1
     machine.call(value, [], {}, Site(module.file, line))
 
 
@@ -130,7 +131,7 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
     extra = plan.env.get("PYTHONPATH")
     if extra is not None and extra.text is not None:
         # joining an absolute part gives that part
-        roots.extend(cwd / part for part in extra.data.split(":") if part)
+        roots.extend(cwd / part for part in extra.text.split(":") if part)
     projects = [root, *(folder for folder in _above(root, entry) if _is_project(folder))]
     return [
         *roots,

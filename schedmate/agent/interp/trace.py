@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from schedmate.agent.interp.invocation import given
 from schedmate.agent.interp.objects import Class, Site
 from schedmate.agent.launch.plan import LaunchPlan
-from schedmate.agent.values import Value
+from schedmate.agent.values import Items, Value
 
 
 @dataclass(slots=True)
@@ -96,7 +95,7 @@ class Trace:
     looked_up: set[str] = field(default_factory=set)
     functions: dict[str, dict[ast.AST, Site]] = field(default_factory=dict)
     used: Counter[int] = field(default_factory=Counter)
-    popped: dict[int, tuple[object, dict[Any, Value]]] = field(default_factory=dict)
+    popped: dict[int, tuple[object, Items]] = field(default_factory=dict)
     assigned: dict[str, Site] = field(default_factory=dict)
     results: dict[str, object] = field(default_factory=dict)
     parameters: dict[str, Value] = field(default_factory=dict)

@@ -138,7 +138,7 @@ def _text(data: dict[Any, Value]) -> Value | None:
     for key in keys["lines"]:
         lines = data[key].data if key in data else None
         if isinstance(lines, list) and lines and all(isinstance(i.data, str) for i in lines):
-            return Value("\n".join(item.data for item in lines), lines[0].origin)
+            return Value("\n".join(str(item.data) for item in lines), lines[0].origin)
     parts: list[Value] = []
     for key in keys["words"]:
         held = data.get(key, Value(None)).data
@@ -215,12 +215,10 @@ def _count(value: Value) -> int | None:
 
 def _replicas(value: Value) -> Value | None:
     """How many nodes the roles of a distributed job are, together."""
-    roles = value.data.values() if isinstance(value.data, dict) else value.data
-    counts = [
-        role.data["replicas"]
-        for role in roles
-        if isinstance(role.data, dict) and "replicas" in role.data
-    ]
-    if not counts or not all(type(count.data) is int for count in counts):
+    roles = value.mapping.values() if value.mapping is not None else value.sequence or ()
+    said = [(role.mapping or {}).get("replicas") for role in roles]
+    counts = [count for count in said if count is not None]
+    numbers = [count.data for count in counts if type(count.data) is int]
+    if not numbers or len(numbers) < len(counts):
         return None
-    return Value(sum(count.data for count in counts), counts[0].origin)
+    return Value(sum(numbers), counts[0].origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Origin, Value, lifted
 
 _VARIABLE = re.compile(r"(?:export\s++)?([\w-]++)\s*+:=\s*+(.*)")
 _RECIPE = re.compile(r"@?([A-Za-z_][\w-]*+)((?:\s[^:]*+)?):(?!=)\s*+(.*)")
@@ -37,7 +37,7 @@ def parse(text: str, file: str) -> tuple[dict[str, Value], dict[str, str]]:
                 {
                     "cmds": Value(commands),
                     "deps": Value(before),
-                    PARAMETERS: Value([Value(item) for item in _PARAMETER.findall(recipe[2])]),
+                    PARAMETERS: lifted(_PARAMETER.findall(recipe[2])),
                 }
             )
     return recipes, variables
@@ -47,9 +47,9 @@ def _add(commands: list[Value], line: str, origin: Origin) -> None:
     """A line of a recipe; one that is continued, or stands in a script, is one with the last."""
     if not line:
         return
-    before = commands[-1] if commands else None
-    if before is not None and (before.data.endswith("\\") or before.data.startswith("#!")):
-        commands[-1] = Value(f"{before.data}\n{line}", before.origin)
+    before = commands[-1].text if commands else None
+    if before is not None and (before.endswith("\\") or before.startswith("#!")):
+        commands[-1] = Value(f"{before}\n{line}", commands[-1].origin)
     else:
         commands.append(Value(line if line.startswith("#!") else line.lstrip("@-"), origin))
 
@@ -60,8 +60,8 @@ def bind(task: Value, given: list[str]) -> dict[str, str] | None:
     if declared is None or not declared.data:
         return None
     words, bound = list(given), {}
-    for item in declared.data:
-        kind, name, default = item.data
+    for item in declared.elements or ():
+        kind, name, default = item.plain()
         if "*" in kind or "+" in kind:
             bound[name] = shlex.join(words) if words else default.strip("\"'")
             words = []

@@ -126,8 +126,8 @@ def _config(follower: Follower, path: str) -> Value | None:
 def _at(value: Value, path: list[str]) -> Iterator[dict[Any, Value]]:
     """The mappings at a path whose parts may be `*`; what lists hold is found by its `name`."""
     if not path and isinstance(value.data, list):
-        named = [item for item in value.data if isinstance(item.data, dict) and "name" in item.data]
-        yield {str(item.data["name"].data): item for item in named}
+        named = [(item.mapping or {}).get("name") for item in value.data]
+        yield {str(n.data): item for n, item in zip(named, value.data, strict=True) if n}
     if not isinstance(value.data, dict):
         return
     if not path:

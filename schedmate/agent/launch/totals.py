@@ -15,9 +15,10 @@ def product(facts: Facts, *names: str) -> int | None:
     """The product of counts, or None when one is not known."""
     result = 1
     for name in names:
-        if name not in facts or not isinstance(facts[name].data, int):
+        count = facts[name].integer if name in facts else None
+        if count is None:
             return None
-        result *= int(facts[name].data)
+        result *= count
     return result
 
 
@@ -42,7 +43,7 @@ def _said(facts: Facts, name: str) -> str:
     """A fact in words: `2 nodes (--nnodes 2)`."""
     origin = facts[name].origin
     text = origin.text if origin is not None and origin.source != "library" else None
-    words = f"{facts[name].data} {name.replace('_per_', ' per ')}"
+    words = f"{facts[name].plain()} {name.replace('_per_', ' per ')}"
     return f"{words} ({text})" if text else words
 
 
@@ -55,7 +56,7 @@ def _nodes(facts: Facts, launch: LaunchConfig) -> None:
 
 def _times(value: Value, nodes: int) -> Value:
     """GPUs of one node, of all nodes."""
-    count, origin = int(value.data), value.origin
+    count, origin = int(value.number or 0), value.origin
     if origin is not None and nodes != 1:
         origin = replace(origin, computed=f"{count} per node x {nodes} nodes")
     return Value(count * nodes, origin)
@@ -94,7 +95,7 @@ def complete(
     for name, data in given.items():
         if data is None:
             continue
-        said = facts[name].data if name in facts else data
+        said = facts[name].plain() if name in facts else data
         if name in ("gpus", "nodes") and said != data:
             warnings.append(
                 f"the launch configuration says {data} {name}, the command {said}: "

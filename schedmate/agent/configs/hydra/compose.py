@@ -96,7 +96,7 @@ def compose_hydra(
     for override in settings:
         config = _apply(config, override, warnings)
     resolved = resolve_interpolations(config, env=env, choices=resolvers)
-    own = resolved.data.pop("hydra", Value({}))
+    own = resolved.mapping.pop("hydra", Value({})) if resolved.mapping is not None else Value({})
     return HydraResult(
         resolved, [*warnings, *listed.warnings, *sources.warnings], listed.choices, own
     )
@@ -151,9 +151,9 @@ def _embed(config: Value, tree: Value, package: str, warnings: list[str]) -> Val
 
 def _expand(config: Value, value: Value) -> Value:
     """The mapping an interpolation names, when something is merged into it."""
-    if not has_interpolation(value.data):
+    if value.text is None or not has_interpolation(value.text):
         return value
-    match = re.fullmatch(r"\$\{([\w.\[\]]+)\}", value.data.strip())
+    match = re.fullmatch(r"\$\{([\w.\[\]]+)\}", value.text.strip())
     found: Value | None = config if match and not match[1].startswith(".") else None
     for part in split_path(match[1]) if match else []:
         found = child(found, part) if found is not None else None

@@ -15,7 +15,7 @@ from schedmate.agent.configs.hydra.overrides import Override
 from schedmate.agent.configs.hydra.sources import BUILT_IN, Sources
 from schedmate.agent.configs.interpolation import has_interpolation, resolve_interpolations
 from schedmate.agent.configs.trees import wrap
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Origin, Value, lifted
 
 MAX_CONFIGS = 2_000
 """Most configs one composition visits."""
@@ -125,7 +125,7 @@ class _Builder:
         if self._deleted(entry):
             return []
         if entry.is_group:
-            first = self.result.choices.setdefault(entry.key, Value(entry.name, entry.origin))
+            first = self.result.choices.setdefault(entry.key, lifted(entry.name, entry.origin))
             if first.plain() != entry.name:
                 self._warn(f"'{entry.key}' is given both '{first.plain()}' and '{entry.name}'")
         if entry.name is None:
@@ -231,8 +231,8 @@ class _Builder:
     def _settle(self, entry: Entry, known: Value) -> bool:
         """Resolve the interpolation in an entry's name from the choices made so far."""
         text = f"{entry.group}/{entry.name}" if not entry.is_group else str(entry.name)
-        asked = Value({**known.data, " ": Value(text.lstrip("/"))})
-        answer = resolve_interpolations(asked).data[" "].data
+        asked = Value({**(known.mapping or {}), " ": Value(text.lstrip("/"))})
+        answer = (resolve_interpolations(asked).mapping or {})[" "].data
         if not isinstance(answer, str):
             self._warn(f"option '{entry.name}' of '{entry.key}' cannot be resolved; left out")
             return False

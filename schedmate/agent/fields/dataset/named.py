@@ -128,8 +128,8 @@ def bare_place(settings: list[Setting]) -> Candidate | None:
     The launch gives it, or somebody keeps it at home.
     """
     for _, setting in for_training(settings):
-        text = setting.value.data
-        bare = _BARE_PLACE.fullmatch(text) if isinstance(text, str) else None
+        text = setting.value.text or ""
+        bare = _BARE_PLACE.fullmatch(text)
         if bare is None or len(setting.path) > 1 or setting.kind == "globals":
             continue
         if (setting.explicit and _OWN_PLACE.fullmatch(text)) or _AT_HOME.match(text):

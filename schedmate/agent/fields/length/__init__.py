@@ -139,7 +139,7 @@ def _furthest(loops: list[LoopEvent]) -> list[LoopEvent]:
     ends: dict[tuple[object, ...], float] = {}
     for loop in loops:
         if loop.kind != "while" and is_number(loop.bound):
-            ends[_written(loop)] = max(loop.bound.data, ends.get(_written(loop), 0))
+            ends[_written(loop)] = max(loop.bound.number or 0, ends.get(_written(loop), 0))
     return [loop for loop in loops if ends.get(_written(loop), loop.bound.data) == loop.bound.data]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeGuard
 
 from schedmate.agent.fields.candidates import Candidate, is_number, source_bonus
-from schedmate.agent.values import Value
+from schedmate.agent.values import NumberValue, Value
 
 _ENDLESS = 10**8
 """So many epochs or steps mean that something else ends the training."""
@@ -26,8 +26,8 @@ def whole(number: Any) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def positive(value: Value | None) -> bool:
-    return is_number(value) and value is not None and value.data > 0
+def positive(value: Value | None) -> TypeGuard[NumberValue]:
+    return is_number(value) and value.data > 0
 
 
 def timed(value: Value) -> tuple[int, str] | None:
@@ -43,6 +43,6 @@ def timed(value: Value) -> tuple[int, str] | None:
 
 
 def counted(value: Value, score: float, note: str | None = None) -> Candidate:
-    if value.data >= _ENDLESS:
+    if is_number(value) and value.data >= _ENDLESS:
         score -= 40
     return Candidate(whole(value.data), value.origin, score + source_bonus(value.origin) / 10, note)

@@ -94,9 +94,9 @@ def of_passes(
     score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
     if count.steps is not None and _ANY.search(text):
         # the phases of a schedule each go on from where the last one ended
-        steps[:] = [s for s in steps if s.note != note or s.data > made.data]
+        steps[:] = [s for s in steps if s.note != note or s.data > (made.number or 0)]
         steps.append(counted(made, score, note))
-    elif count.steps is None and made.data > 1:
+    elif count.steps is None and (made.number or 0) > 1:
         epochs.append(counted(made, score, note))
 
 
@@ -114,8 +114,9 @@ _LAST_LOOK = re.compile(r"\brange\([^,]*\+ 1\)+$")
 
 def _steps_of(loop: LoopEvent) -> Value:
     """How many steps a loop takes; of `range(steps + 1)` the last pass only evaluates."""
-    last_look = _LAST_LOOK.search(loop.bound_text)
-    return Value(loop.bound.data - 1, loop.bound.origin) if last_look else loop.bound
+    if positive(loop.bound) and _LAST_LOOK.search(loop.bound_text):
+        return Value(loop.bound.data - 1, loop.bound.origin)
+    return loop.bound
 
 
 _TOTAL = re.compile(r"(^|[._])(num|max|total|n)_(\w+_)?(iters|iterations|steps|updates)$")
@@ -143,8 +144,8 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
                 steps.append(counted(loop.bound, 77.0, note))
             return
         of_epochs = counter_is_epoch or bound_is_epoch
-        inside = loop.depth > 0 and loop.bound.data < FEW and not of_epochs
-        if inside or (loop.bound.data <= 1 and (not of_epochs or "episode" in text)):
+        inside = loop.depth > 0 and _passes(loop) < FEW and not of_epochs
+        if inside or (_passes(loop) <= 1 and (not of_epochs or "episode" in text)):
             return  # once or a few times through something inside a step
         score = (
             (88.0 if loop.certain else 66.0)
@@ -162,17 +163,22 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
     _from_end(loop, counter, text, (epochs, steps))
 
 
+def _passes(loop: LoopEvent) -> float:
+    """How often a loop goes round, 0 where that is no number."""
+    return loop.bound.number or 0
+
+
 def _is_plain(loop: LoopEvent, counter: str, text: str) -> bool:
     """Whether this is `for i in range(1000)`, which takes the steps of training itself."""
     repeats = re.search(r"run|fold|seed|trial|repeat|client|agent|task|restart", text)
-    trains = loop.over_data or (loop.over_data is False and loop.bound.data >= FEW)
+    trains = loop.over_data or (loop.over_data is False and _passes(loop) >= FEW)
     outermost = loop.certain and loop.depth == 0
     plain = re.fullmatch(r"[a-z]?_*i*", counter) is not None
     return bool(trains) and outermost and plain and not repeats
 
 
 def _counts_steps(loop: LoopEvent, counter: str, text: str) -> bool:
-    consumed = loop.bound.data >= CLIP and _CONSUMED.search(f"{counter} {text}")
+    consumed = _passes(loop) >= CLIP and _CONSUMED.search(f"{counter} {text}")
     return bool(_STEP.search(counter) or consumed)
 
 
@@ -184,7 +190,7 @@ def _from_end(
     counter_is_epoch = bool(_EPOCH.search(counter))
     note = f"{LEAVES} {text}"
     gathers = loop.kind == "while" and loop.counter.startswith("len(")  # samples, before training
-    if gathers or _NOT_TOTAL.search(text) or loop.bound.data <= 1:
+    if gathers or _NOT_TOTAL.search(text) or _passes(loop) <= 1:
         return
     score = _of_while(loop)
     if counter_is_epoch and loop.kind == "while":

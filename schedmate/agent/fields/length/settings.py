@@ -72,7 +72,7 @@ def from_settings(
                 continue
             number = setting.value.data
             optim = target is steps and any(_OPTIM.fullmatch(p) for p in setting.path[:-1])
-            if optim and float(number) < 100:
+            if optim and float(str(number)) < 100:
                 continue  # of the optimiser's own search
             data = int(number) if isinstance(number, str) else whole(number)
             score = _score(setting, data, target is steps)

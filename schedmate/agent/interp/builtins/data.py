@@ -4,54 +4,52 @@ from __future__ import annotations
 
 import builtins as python
 from collections.abc import Callable
-from typing import Any
 
 from schedmate.agent.interp import passes
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import (
-    Call,
-    Instance,
     RangeOf,
-    Symbol,
+    as_call,
+    as_instance,
+    as_range,
 )
 from schedmate.agent.interp.values import enums
-from schedmate.agent.interp.values.base import iterate, origin_of, plain_key, truth
+from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, truth
 from schedmate.agent.interp.values.mappings import fill
 from schedmate.agent.interp.values.sequences import in_order
 from schedmate.agent.sizes import MAX_BITS, MAX_WORK, VALUE, characters, measure
-from schedmate.agent.values import Unknown, Value, lifted, unknown
+from schedmate.agent.values import Data, Items, Unknown, Value, lifted, unknown
 
 MAX_DIGITS = 400
 """Longest text read as a number [characters]."""
 
 
 def _len(machine: Machine, call: Invocation) -> Value:
-    data = call.args[0].data if call.args else None
-    if isinstance(data, Instance) and data.items is not None:
-        data = data.items.data
+    owner = as_instance(call.first)
+    data = (owner.items if owner is not None and owner.items is not None else call.first).data
     if isinstance(data, str | list | tuple | dict) and id(data) not in machine.gathered:
-        return Value(len(data), call.args[0].origin)
-    return passes.length_of(call.args[0]) if call.args else unknown("len")
+        return Value(len(data), call.first.origin)
+    return passes.length_of(call.first) if call.args else unknown("len")
 
 
-def _convert(kind: type) -> Handler:
+def _convert(convert_to: Callable[..., Data]) -> Handler:
     def convert(machine: Machine, call: Invocation) -> Value:
         if not call.args:
-            return Value(kind())
-        value = call.args[0]
-        data = value.data
-        if isinstance(data, Instance) and "value" in data.attrs and kind is str:
-            return data.attrs["value"]
-        if isinstance(data, passes.Passes) and kind is not str:
+            return Value(convert_to())
+        value, owner = call.args[0], as_instance(call.args[0])
+        if owner is not None and "value" in owner.attrs and convert_to is str:
+            return owner.attrs["value"]
+        if passes.of(value) and convert_to is not str:
             return value
-        if not value.known or isinstance(data, list | tuple | dict):
+        if kind(value).container or not value.known:
             return unknown(origin=value.origin)
-        if kind in (int, float) and characters(data) > MAX_DIGITS:
+        if convert_to in (int, float) and characters(value.data) > MAX_DIGITS:
             return unknown(origin=value.origin)
         try:
-            return machine.made(Value(kind(data), value.origin))
+            return machine.made(Value(convert_to(value.data), value.origin))
         except (TypeError, ValueError, OverflowError):
             if machine.expects("ValueError"):
                 raise Raised("ValueError") from None
@@ -67,34 +65,35 @@ def _bool(machine: Machine, call: Invocation) -> Value:
     )
 
 
-def _listing(kind: type) -> Callable[[Machine, Invocation], Value]:
+def _listing(made_of: type[list[Value] | tuple[Value, ...]]) -> Handler:
     def build(machine: Machine, call: Invocation) -> Value:
         if not call.args:
-            return Value(kind())
+            return Value(made_of())
         items = iterate(enums.members(call.args[0]))
         if items is None:
             return Value(Unknown(), call.args[0].origin)
-        return machine.made(Value(kind(items), call.args[0].origin))
+        return machine.made(Value(made_of(items), call.args[0].origin))
 
     return build
 
 
 def _set(machine: Machine, call: Invocation) -> Value:
     """A set, kept as a list of what it holds once each."""
-    made = _listing(list)(machine, call)
-    if made.known and isinstance(made.data, list):
-        seen: dict[Any, Value] = {}
-        for item in made.data:
+    made = _listing(list)(machine, call) or unknown()
+    if made.elements is not None and made.known:
+        seen: Items = {}
+        for item in made.elements:
             key = plain_key(item)
             seen.setdefault(id(item) if key is None else key, item)
-        made.data[:] = seen.values()
+        made.elements[:] = seen.values()
     return made
 
 
 def _dict(machine: Machine, call: Invocation) -> Value:
-    items: dict[Any, Value] = {}
-    if call.args and isinstance(call.args[0].data, Unknown | Call | Symbol) and not call.kwargs:
-        return unknown(origin=call.args[0].origin)
+    items: Items = {}
+    given = kind(call.first)
+    if call.args and (given.unknown or given.foreign) and not call.kwargs:
+        return unknown(origin=call.first.origin)
     fill(machine, items, call.args, call.kwargs)
     return Value(items)
 
@@ -113,8 +112,8 @@ def _enumerate(machine: Machine, call: Invocation) -> Value:
     if not call.args:
         return unknown()
     items = iterate(call.args[0])
-    start = call.kwargs.get("start", call.args[1] if len(call.args) > 1 else Value(0)).data
-    if items is None or not isinstance(start, int):
+    start = call.kwargs.get("start", call.args[1] if len(call.args) > 1 else Value(0)).integer
+    if items is None or start is None:
         return Value(Unknown(), call.args[0].origin)
     machine.charge(2 * VALUE * len(items))
     return Value([Value((Value(start + i), item)) for i, item in enumerate(items)])
@@ -127,7 +126,7 @@ def _zip(machine: Machine, call: Invocation) -> Value:
         machine.charge(VALUE + len(columns[-1] or ()))
     known = [column for column in columns if column is not None]
     if not columns or len(known) != len(columns):
-        counts = [value for value in call.args if isinstance(value.data, RangeOf)]
+        counts = [value for value in call.args if as_range(value) is not None]
         return counts[0] if counts else unknown()  # `zip(range(steps), batches)` goes so often
     return Value([Value(tuple(row)) for row in zip(*known, strict=False)])
 
@@ -156,19 +155,15 @@ def _filter(machine: Machine, call: Invocation) -> Value:
 
 
 def _sorted(machine: Machine, call: Invocation) -> Value:
-    items = iterate(call.args[0]) if call.args else None
+    items = iterate(call.first)
     if items is None:
-        files = (
-            bool(call.args)
-            and isinstance(call.args[0].data, Call)
-            and call.args[0].data.path == "glob.glob"
-        )
-        return call.args[0] if files else unknown()
+        made = as_call(call.first)
+        return call.first if made is not None and made.path == "glob.glob" else unknown()
     return Value(in_order(machine, items, call.kwargs, call.site))
 
 
 def _reversed(machine: Machine, call: Invocation) -> Value:
-    items = iterate(call.args[0]) if call.args else None
+    items = iterate(call.first)
     return unknown() if items is None else machine.made(Value(items[::-1]))
 
 
@@ -178,7 +173,7 @@ def _numeric(name: str) -> Handler:
     def apply(machine: Machine, call: Invocation) -> Value:
         args = call.args
         if len(args) == 1 and args[0].sequence is not None and name != "abs":
-            args = list(args[0].data)
+            args = list(args[0].sequence)
             if name in ("sum", "any", "all"):
                 args = [Value(args)]
         key = call.kwargs.get("key")
@@ -202,17 +197,18 @@ def _numeric(name: str) -> Handler:
 
 def _bearable(name: str, args: list[Value], size: int) -> bool:
     """Whether `round` and `sum` keep to a size: `round(5, -10**9)`, `sum(lists, [])`."""
-    last = args[-1].data
+    last, digits = args[-1], args[-1].integer
     if name == "round" and len(args) > 1:
-        return isinstance(last, int) and abs(last) <= MAX_BITS
-    if name == "sum" and len(args) > 1 and isinstance(last, list | tuple):
-        return size * len(args[0].data) <= MAX_WORK  # each addition copies what there is so far
+        return digits is not None and abs(digits) <= MAX_BITS
+    if name == "sum" and len(args) > 1 and last.sequence is not None:
+        # each addition copies what there is so far
+        return size * len(args[0].sequence or ()) <= MAX_WORK
     return True
 
 
 def _any_all(name: str) -> Handler:
     def apply(machine: Machine, call: Invocation) -> Value:
-        items = iterate(call.args[0]) if call.args else None
+        items = iterate(call.first)
         if items is None:
             return unknown()
         outcomes = [truth(item) for item in items]
@@ -224,12 +220,8 @@ def _any_all(name: str) -> Handler:
     return apply
 
 
-def _iter(machine: Machine, call: Invocation) -> Value:
-    return call.args[0] if call.args else unknown()
-
-
 def _next(machine: Machine, call: Invocation) -> Value:
-    items = iterate(call.args[0]) if call.args else None
+    items = iterate(call.first)
     if items:
         return items[0]
     return machine.element(call.args[0]) if call.args else unknown()
@@ -240,7 +232,7 @@ FUNCTIONS: dict[str, Handler] = {
     "int": _convert(int),
     "float": _convert(float),
     "str": _convert(str),
-    "repr": _convert(repr),  # type: ignore[arg-type]
+    "repr": _convert(repr),
     "bool": _bool,
     "list": _listing(list),
     "tuple": _listing(tuple),
@@ -262,6 +254,6 @@ FUNCTIONS: dict[str, Handler] = {
     "round": _numeric("round"),
     "any": _any_all("any"),
     "all": _any_all("all"),
-    "iter": _iter,
+    "iter": identity,
     "next": _next,
 }

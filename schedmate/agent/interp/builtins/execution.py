@@ -9,16 +9,17 @@ from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import (
-    Call,
     FileHandle,
     Scope,
     WriteHandle,
+    as_call,
 )
 from schedmate.agent.interp.source import parse_tolerant
+from schedmate.agent.interp.syntax import nodes, variable
 from schedmate.agent.interp.values.paths import open_file
 from schedmate.agent.interp.values.trees import as_config
 from schedmate.agent.syntax import parse_expression
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Value, unknown
 
 
 def _print(machine: Machine, call: Invocation) -> Value:
@@ -38,40 +39,37 @@ def _open(machine: Machine, call: Invocation) -> Value:
 
 def _eval(machine: Machine, call: Invocation) -> Value:
     """An expression given as text, followed like the program's own."""
-    text = call.args[0].data if call.args else None
-    if not isinstance(text, str) or len(text) > 2000:
+    text = call.first.text
+    if text is None or len(text) > 2000:
         return unknown()
     try:
         node = parse_expression(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return unknown(text[:80])
-    for part in ast.walk(node):
-        if isinstance(part, ast.expr):
-            part.lineno = part.end_lineno = call.site.line
+    for part in nodes([node], ast.expr):
+        part.lineno = part.end_lineno = call.site.line
     value = evaluate(machine, node, machine.frames[-1].scope)
-    undefined = isinstance(node, ast.Name) and isinstance(value.data, Unknown)
-    if undefined and machine.expects("NameError"):
+    if variable(node) and value.unknown and machine.expects("NameError"):
         raise Raised("NameError")  # `try: value = eval(text)`, `except: pass`
     return Value(value.data, call.args[0].origin or value.origin)
 
 
 def _exec(machine: Machine, call: Invocation) -> Value:
     """`exec(open(path).read())`: a file of the repository, followed in the present scope."""
-    text = call.args[0].data if call.args else None
-    if isinstance(call.args[0].data, Call) and call.args[0].data.args:
-        text = call.args[0].data.args[0].data
-    path = machine.texts.get(text) if isinstance(text, str) else None
-    if path is None:
+    compiled = as_call(call.first)
+    text = (compiled.args[0] if compiled is not None and compiled.args else call.first).text
+    path = machine.texts.get(text) if text is not None else None
+    if path is None or text is None:
         return Value(None)
     file = machine.sources.relative(path)
-    tree = parse_tolerant(str(text), file, machine.observer)
+    tree = parse_tolerant(text, file, machine.observer)
     if tree is None:
         return Value(None)
     module = machine.sources.module(path, path.stem)
     frame = machine.frames[-1]
-    target = call.args[1].data if len(call.args) > 1 else frame.scope.names
     scope = Scope(module)
-    if isinstance(target, dict):
+    target = call.args[1].mapping if len(call.args) > 1 else frame.scope.names
+    if target is not None:
         scope.names = target
     machine.follow(tree.body, scope)
     for name, value in scope.names.items():
@@ -82,8 +80,8 @@ def _exec(machine: Machine, call: Invocation) -> Value:
 
 
 def _import(machine: Machine, call: Invocation) -> Value:
-    name = call.args[0].data if call.args else None
-    return machine.import_module(name) if isinstance(name, str) else unknown()
+    name = call.first.text
+    return machine.import_module(name) if name is not None else unknown()
 
 
 def _exit(machine: Machine, call: Invocation) -> Value:

@@ -6,18 +6,19 @@ from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import (
-    AttrDict,
     Class,
-    Function,
-    Instance,
     Native,
     PathStr,
     Super,
-    Symbol,
+    as_class,
+    as_instance,
+    as_node,
+    as_symbol,
+    is_own,
 )
 from schedmate.agent.interp.values.base import kind
 from schedmate.agent.sizes import MAX_DATA, measure
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Data, Value, unknown
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -51,10 +52,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 def type_name(value: Value) -> str:
     """The name under which a type object is known here."""
-    data = value.data
-    if isinstance(data, Native | Class):
-        return data.name
-    return data.path if isinstance(data, Symbol) else ""
+    symbol = as_symbol(value)
+    if symbol is not None:
+        return symbol.path
+    return value.data.name if isinstance(value.data, Native | Class) else ""
 
 
 def _types(machine: Machine, name: str) -> tuple[type, ...] | None:
@@ -67,30 +68,36 @@ def is_instance(machine: Machine, value: Value, of: Value) -> bool | None:
     if of.sequence is not None:
         if measure(of.data, limit=MAX_DATA) is None:
             return None
-        outcomes = [is_instance(machine, value, item) for item in of.data]
+        outcomes = [is_instance(machine, value, item) for item in of.sequence]
         return True if True in outcomes else None if None in outcomes else False
-    data = value.data
     if kind(value).unknown or kind(value).foreign:
         return None
-    if isinstance(data, Instance):
-        if isinstance(of.data, Class):
-            return of.data in data.cls.mro()
-        name = type_name(of)
-        bases = {classes.last(base) for base in data.cls.external_bases()}
-        if _types(machine, name) is not None:
-            return classes.last(name) in bases or (name == "dict" and data.items is not None)
-        return True if classes.last(name) in bases else None
-    name = type_name(of)
+    owner, own, name = as_instance(value), as_class(of), type_name(of)
     wanted = _types(machine, name)
+    if owner is not None:
+        if own is not None:
+            return own in owner.cls.mro()
+        built_on = _built_on(owner.cls, name)
+        if wanted is not None:
+            return built_on or (name == "dict" and owner.items is not None)
+        return True if built_on else None
     if wanted is not None:
-        if bool not in wanted and isinstance(data, bool):
-            return int in wanted
-        if PathStr not in wanted and isinstance(data, PathStr):
-            return False
-        return isinstance(data, wanted)
-    if isinstance(of.data, Class) and (value.known or isinstance(data, AttrDict)):
+        return _is_plain(value.data, wanted)
+    return False if own is not None and (value.known or as_node(value) is not None) else None
+
+
+def _built_on(cls: Class, name: str) -> bool:
+    """Whether a class is built on a library's of this name."""
+    return classes.last(name) in map(classes.last, cls.external_bases())
+
+
+def _is_plain(data: Data, wanted: tuple[type, ...]) -> bool:
+    """Whether plain data is of one of these types, to the program that is followed."""
+    if bool not in wanted and isinstance(data, bool):
+        return int in wanted
+    if PathStr not in wanted and isinstance(data, PathStr):
         return False
-    return None
+    return isinstance(data, wanted)
 
 
 def _isinstance(machine: Machine, call: Invocation) -> Value:
@@ -99,46 +106,51 @@ def _isinstance(machine: Machine, call: Invocation) -> Value:
 
 
 def _issubclass(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 2 and isinstance(call.args[0].data, Class):
-        if isinstance(call.args[1].data, Class):
-            return Value(call.args[1].data in call.args[0].data.mro())
-        name = classes.last(type_name(call.args[1]))
-        if name in {classes.last(base) for base in call.args[0].data.external_bases()}:
+    cls = as_class(call.first)
+    if cls is not None and len(call.args) == 2:
+        above = as_class(call.args[1])
+        if above is not None:
+            return Value(above in cls.mro())
+        if _built_on(cls, type_name(call.args[1])):
             return Value(True)
     return unknown()
 
 
 def _getattr(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) < 2 or call.args[1].text is None:
+    name = call.args[1].text if len(call.args) > 1 else None
+    if name is None:
         return unknown()
-    machine.observer.looks_up(call.args[1].data)
-    found = kind(call.args[0]).has(machine, call.args[0], call.args[1].data)
+    machine.observer.looks_up(name)
+    found = kind(call.first).has(machine, call.first, name)
     if found is False and len(call.args) > 2:
         return call.args[2]
-    value = machine.getattr(call.args[0], call.args[1].data)
-    if len(call.args) > 2 and isinstance(value.data, Unknown | Symbol) and found is None:
-        return value if isinstance(value.data, Symbol) else unknown(call.args[1].data)
-    if isinstance(value.data, Function | Class | Symbol) and call.args[1].origin is not None:
+    value = machine.getattr(call.first, name)
+    if as_symbol(value) is not None and found is None and len(call.args) > 2:
+        return value
+    if value.unknown and found is None and len(call.args) > 2:
+        return unknown(name)
+    if (is_own(value) or as_symbol(value) is not None) and call.args[1].origin is not None:
         return Value(value.data, call.args[1].origin)
     return value
 
 
 def _hasattr(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 2 and call.args[1].text is not None:
-        found = kind(call.args[0]).has(machine, call.args[0], call.args[1].data)
-        return unknown() if found is None else Value(found)
-    return unknown()
+    name = call.args[1].text if len(call.args) == 2 else None
+    found = kind(call.first).has(machine, call.first, name) if name is not None else None
+    return unknown() if found is None else Value(found)
 
 
 def _setattr(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 3 and call.args[1].text is not None:
-        machine.setattr(call.args[0], call.args[1].data, call.args[2])
+    name = call.args[1].text if len(call.args) == 3 else None
+    if name is not None:
+        machine.setattr(call.first, name, call.args[2])
     return Value(None)
 
 
 def _delattr(machine: Machine, call: Invocation) -> Value:
-    if machine.certain and len(call.args) == 2 and call.args[1].text is not None:
-        kind(call.args[0]).delattr(call.args[0], call.args[1].data)
+    name = call.args[1].text if machine.certain and len(call.args) == 2 else None
+    if name is not None:
+        kind(call.first).delattr(call.first, name)
     return Value(None)
 
 
@@ -154,17 +166,14 @@ def _vars(machine: Machine, call: Invocation) -> Value:
     return kind(call.first).attributes(call.first) if call.args else _locals(machine, call)
 
 
-def _globals(machine: Machine, call: Invocation) -> Value:
-    return Value(machine.frames[-1].scope.module.scope.names)
-
-
 def _locals(machine: Machine, call: Invocation) -> Value:
     return Value(machine.frames[-1].scope.names)
 
 
 def _super(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 2 and isinstance(call.args[0].data, Class):
-        return Value(Super(call.args[0].data, call.args[1]))
+    cls = as_class(call.first)
+    if cls is not None and len(call.args) == 2:
+        return Value(Super(cls, call.args[1]))
     for frame in reversed(machine.frames):
         if frame.cls is not None and frame.self is not None:
             return Value(Super(frame.cls, frame.self))
@@ -189,7 +198,7 @@ FUNCTIONS: dict[str, Handler] = {
     "delattr": _delattr,
     "dir": _dir,
     "vars": _vars,
-    "globals": _globals,
+    "globals": lambda machine, _: Value(machine.frames[-1].scope.module.scope.names),
     "locals": _locals,
     "super": _super,
     "callable": _callable,

@@ -8,31 +8,31 @@ import builtins as python
 from schedmate.agent.interp.builtins import data, execution, introspection
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.objects import (
     Class,
-    Instance,
     Native,
     Site,
     Symbol,
+    as_instance,
 )
-from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.base import iterate, kind
 from schedmate.agent.values import Origin, Value, unknown
-
-
-def _id(machine: Machine, call: Invocation) -> Value:
-    return call.args[0] if call.args else unknown()
 
 
 def _type(machine: Machine, call: Invocation) -> Value:
     if len(call.args) == 1:
-        data = call.args[0].data
-        if isinstance(data, Instance):
-            return Value(data.cls)
-        if call.args[0].known or isinstance(data, dict | list | tuple):
-            name = "NoneType" if data is None else type(data).__name__
+        value = call.args[0]
+        owner = as_instance(value)
+        if owner is not None:
+            return Value(owner.cls)
+        if kind(value).container or value.known:
+            name = "NoneType" if value.data is None else type(value.data).__name__
             return BUILTINS.get(name, unknown())
-    if len(call.args) == 3 and call.args[0].text is not None and call.args[2].mapping is not None:
-        return _new_class(machine, call.args[0].data, call.args[1], call.args[2].data, call.site)
+    if len(call.args) == 3:
+        title, attrs = call.args[0].text, call.args[2].mapping
+        if title is not None and attrs is not None:
+            return _new_class(machine, title, call.args[1], attrs, call.site)
     return unknown()
 
 
@@ -50,7 +50,7 @@ _FUNCTIONS: dict[str, Handler] = {
     **data.FUNCTIONS,
     **execution.FUNCTIONS,
     "type": _type,
-    "compile": _id,
+    "compile": identity,
 }
 
 BUILTINS: dict[str, Value] = {

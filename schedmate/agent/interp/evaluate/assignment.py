@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from schedmate.agent.interp.evaluate.expressions import slice_ends
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     Scope,
@@ -36,15 +37,13 @@ def _put_slice(
     machine: Machine, base: Value, node: ast.Slice, items: list[Value] | None, scope: Scope
 ) -> None:
     """`items[1:3] = other` of a list, between known places."""
-    parts = [
-        machine.evaluate(part, scope).data if part is not None else None
-        for part in (node.lower, node.upper)
-    ]
-    known = all(part is None or isinstance(part, int) for part in parts)
-    fits = items is not None and isinstance(base.data, list)
-    if fits and node.step is None and known and len(base.data) + len(items or ()) <= MAX_DATA:
-        machine.charge(len(base.data))
-        base.data[slice(*parts)] = items
+    ends = slice_ends(machine, node, scope)
+    held = base.elements
+    if items is None or held is None or ends is None or node.step is not None:
+        return
+    if len(held) + len(items) <= MAX_DATA:
+        machine.charge(len(held))
+        held[ends] = items
 
 
 def _unpack(machine: Machine, targets: list[ast.expr], value: Value, scope: Scope) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.evaluate.definitions import is_generator
@@ -15,12 +14,13 @@ from schedmate.agent.interp.objects import (
     Function,
     Scope,
     Site,
-    Symbol,
+    as_call,
+    as_symbol,
     path_of,
 )
 from schedmate.agent.interp.values.base import kind
 from schedmate.agent.sizes import measure
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import Items, Origin, Unknown, Value, unknown
 
 MAX_DEPTH = 48
 """Calls inside each other."""
@@ -140,7 +140,7 @@ def _bind_arguments(
         names[name] = value
     if spec.vararg is not None:
         names[spec.vararg.arg] = Value(tuple(args[len(positional) :]))
-    extra: dict[Any, Value] = {}
+    extra: Items = {}
     known = {*positional, *(a.arg for a in spec.kwonlyargs)}
     for name, value in kwargs.items():
         if name in known:
@@ -165,9 +165,9 @@ def _tells(value: Value) -> bool:
 
 def _opaque(value: Value) -> bool:
     """Whether nothing is known of an argument, nor whose it is: what a file held, or a part."""
-    data = value.data
-    loaded = isinstance(data, Call) and data.path.endswith((".load", ".safe_load"))
-    return loaded or kind(value).unknown or (isinstance(data, Symbol) and bool(data.base))
+    made, part = as_call(value), as_symbol(value)
+    loaded = made is not None and made.path.endswith((".load", ".safe_load"))
+    return loaded or kind(value).unknown or (part is not None and bool(part.base))
 
 
 def external(machine: Machine, invocation: Invocation) -> Value:
@@ -180,7 +180,7 @@ def external(machine: Machine, invocation: Invocation) -> Value:
         invocation.kwargs = {k: _within(machine, value) for k, value in invocation.kwargs.items()}
         answer = handler(machine, invocation)
         if answer is not None:
-            if isinstance(answer.data, dict | list):
+            if answer.mapping is not None or answer.elements is not None:
                 machine.charge(measure(answer.data) or 0)
             return answer
     else:
@@ -195,8 +195,9 @@ def external(machine: Machine, invocation: Invocation) -> Value:
 
 def _within(machine: Machine, value: Value) -> Value:
     """An argument that a model may go through: unknown to it where it expands too far."""
-    if not kind(value).container:
+    items = value.mapping if value.mapping is not None else value.sequence
+    if items is None:
         return value
-    size = measure(value.data)
-    machine.charge(len(value.data) if size is None else size)
+    size = measure(items)
+    machine.charge(len(items) if size is None else size)
     return unknown(origin=value.origin) if size is None else value

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values import enums
 from schedmate.agent.interp.values.base import iterate, plain_key, truth
-from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.agent.values import Items, Origin, Unknown, Value
 
 
 def comprehension(
@@ -55,7 +54,7 @@ def comprehension(
     if not exact:
         return Value(Unknown(), here)
     if isinstance(node, ast.DictComp):
-        items_: dict[Any, Value] = {}
+        items_: Items = {}
         for key_value, value in out:
             key = plain_key(key_value) if key_value is not None else None
             if key is not None:

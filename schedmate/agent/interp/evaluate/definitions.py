@@ -11,11 +11,15 @@ from schedmate.agent.interp.objects import (
     Bound,
     Class,
     Function,
-    Instance,
     Scope,
     Site,
     Symbol,
+    as_class,
+    as_function,
+    as_instance,
+    is_own,
 )
+from schedmate.agent.interp.syntax import variable
 from schedmate.agent.interp.values.foreign import symbol
 from schedmate.agent.values import Origin, Value
 
@@ -30,9 +34,9 @@ def define_function(
         None,
     )
     if accessor is not None:
-        held = scope.names.get(node.name)
-        if accessor.attr == "setter" and held is not None and isinstance(held.data, Function):
-            held.data.setter = Function(node.name, node, scope, {})
+        getter = as_function(scope.names.get(node.name))
+        if accessor.attr == "setter" and getter is not None:
+            getter.setter = Function(node.name, node, scope, {})
         return
     function = Function(node.name, node, scope, defaults(machine, node.args, scope))
     value = Value(function, Origin("code", scope.module.file, node.lineno))
@@ -65,17 +69,17 @@ REGISTERING = 30_000
 
 def _wrapped(machine: Machine, decorator: Value, value: Value, site: Site) -> Value:
     """What a decorator of the repository makes of a function or class."""
-    data = decorator.data
-    if not isinstance(data, Function | Class | Instance | Bound):
+    method = isinstance(decorator.data, Bound)
+    if not (method or is_own(decorator) or as_instance(decorator) is not None):
         return value
     spent: list[int] = machine.shared.setdefault("registering", [])
-    if isinstance(data, Bound) and sum(spent) > REGISTERING:
+    if method and sum(spent) > REGISTERING:
         return value
     before = machine.steps
     result = machine.call(decorator, [value], {}, site)
-    if isinstance(data, Bound):
+    if method:
         spent.append(machine.steps - before)
-    return result if isinstance(result.data, Function | Class) else value
+    return result if is_own(result) else value
 
 
 def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> None:
@@ -90,23 +94,23 @@ def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> None:
     inner = Scope(scope.module, scope)
     inner.names["__qualname__"] = Value(node.name)
     for statement in node.body:
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            cls.annotations[statement.target.id] = statement.annotation
-            cls.lines[statement.target.id] = statement.lineno
+        if isinstance(statement, ast.AnnAssign) and (name := variable(statement.target)):
+            cls.annotations[name] = statement.annotation
+            cls.lines[name] = statement.lineno
     machine.follow(node.body, inner)
     for value in inner.names.values():
-        if isinstance(value.data, Function) and value.data.scope is inner:
-            value.data.scope = scope
-            value.data.cls = cls
-            if value.data.setter is not None:
-                value.data.setter.scope, value.data.setter.cls = scope, cls
+        method = as_function(value)
+        if method is not None and method.scope is inner:
+            method.scope, method.cls = scope, cls
+            if method.setter is not None:
+                method.setter.scope, method.setter.cls = scope, cls
     cls.attrs = inner.names
     value = Value(cls, Origin("code", scope.module.file, node.lineno))
     scope.names[node.name] = value
     for decorator_node in reversed(node.decorator_list):
         decorator = evaluate(machine, decorator_node, scope)
         cls.decorators.append(decorator)
-        if not isinstance(decorator.data, Class):
+        if as_class(decorator) is None:
             value = _wrapped(machine, decorator, value, Site(scope.module.file, node.lineno))
     scope.names[node.name] = value
     _announce(machine, node, cls, scope)
@@ -115,11 +119,11 @@ def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> None:
 def _announce(machine: Machine, node: ast.ClassDef, cls: Class, scope: Scope) -> None:
     """A base class's `__init_subclass__` hears of the new class."""
     for base in cls.mro()[1:]:
-        hook = base.attrs.get("__init_subclass__")
-        if hook is not None and isinstance(hook.data, Function):
+        hook = as_function(base.attrs.get("__init_subclass__"))
+        if hook is not None:
             given = {k.arg: evaluate(machine, k.value, scope) for k in node.keywords if k.arg}
             site = Site(scope.module.file, node.lineno)
-            machine.call_function(hook.data, [Value(cls)], given, site)
+            machine.call_function(hook, [Value(cls)], given, site)
             return
 
 

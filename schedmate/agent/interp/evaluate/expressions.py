@@ -6,21 +6,20 @@ import ast
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from schedmate.agent.interp.evaluate.comprehensions import comprehension
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Function, Scope, Site
+from schedmate.agent.interp.objects import Function, Scope, Site, as_node
 from schedmate.agent.interp.passes import left_over
+from schedmate.agent.interp.syntax import constant, variable
 from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, truth
 from schedmate.agent.interp.values.operators import binary, compare
 from schedmate.agent.sizes import MAX_DATA, characters, joined, specification, whole
-from schedmate.agent.values import UNSET, Origin, Unknown, Value, begun, unknown
+from schedmate.agent.values import UNSET, Items, Origin, Value, begun, unknown
 
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+_UNARY: dict[type[ast.unaryop], Callable[[int | float], int | float]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
-    ast.Invert: operator.invert,
 }
 
 
@@ -38,10 +37,11 @@ def _here(node: ast.expr, scope: Scope) -> Origin:
 
 
 def _constant(machine: Machine, node: ast.Constant, scope: Scope) -> Value:
-    if not whole(node.value):
+    data = node.value
+    if not whole(data):
         return unknown(origin=_here(node, scope))
-    data = None if node.value is Ellipsis else node.value
-    return Value(data, _here(node, scope))
+    # complex numbers are no plain data, and pass for unknown
+    return Value(None if data is Ellipsis else data, _here(node, scope))  # type: ignore[arg-type]
 
 
 def _name(machine: Machine, node: ast.Name, scope: Scope) -> Value:
@@ -56,18 +56,18 @@ def _joined(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
     parts: list[str] = []
     origin: Origin | None = None
     for index, piece in enumerate(node.values):
-        if isinstance(piece, ast.Constant):
-            parts.append(str(piece.value))
+        if not isinstance(piece, ast.FormattedValue):
+            parts.append(str(constant(piece)))
             continue
-        assert isinstance(piece, ast.FormattedValue)
         value = evaluate(machine, piece.value, scope)
         long = joined(parts) + characters(value.data) > MAX_DATA
-        if long or not value.known or isinstance(value.data, dict | list | tuple):
+        if long or not value.known or kind(value).container:
             for later in node.values[index + 1 :]:  # what it calls is called all the same
                 if isinstance(later, ast.FormattedValue):
                     evaluate(machine, later.value, scope)
-            told = origin or value.origin or _here(node, scope)
-            return begun("".join(parts) if parts else value, told)
+            return begun(
+                "".join(parts) if parts else value, origin or value.origin or _here(node, scope)
+            )
         spec = ""
         if piece.format_spec is not None:
             spec_value = evaluate(machine, piece.format_spec, scope)
@@ -101,7 +101,7 @@ def _tuple(machine: Machine, node: ast.Tuple, scope: Scope) -> Value:
 
 
 def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
-    items: dict[Any, Value] = {}
+    items: Items = {}
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = evaluate(machine, value_node, scope)
         if key_node is None:
@@ -126,19 +126,19 @@ def _binop(machine: Machine, node: ast.BinOp, scope: Scope) -> Value:
 
 def _unary(machine: Machine, node: ast.UnaryOp, scope: Scope) -> Value:
     value = evaluate(machine, node.operand, scope)
-    if isinstance(node.op, ast.Not):
+    operation = _UNARY.get(type(node.op))
+    if operation is None and type(node.op) is ast.Not:
         decided = truth(value)
         return unknown() if decided is None else Value(not decided, value.origin)
-    if isinstance(value.data, int | float):
-        try:
-            return Value(_UNARY[type(node.op)](value.data), value.origin)
-        except (TypeError, KeyError):
-            return unknown(origin=value.origin)
+    if operation is not None and isinstance(value.data, int | float):
+        return Value(operation(value.data), value.origin)
+    if value.integer is not None:
+        return Value(~value.integer, value.origin)
     return unknown(origin=value.origin)
 
 
 def _boolop(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
-    stop_on = isinstance(node.op, ast.Or)
+    stop_on = type(node.op) is ast.Or
     undecided: Value | None = None
     last = unknown()
     for operand in node.values:
@@ -146,17 +146,15 @@ def _boolop(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
         decided = truth(last)
         if decided is None:
             undecided = undecided or last
+        elif decided == stop_on and undecided is None:
+            return last
         elif decided == stop_on:
             # `unknown or True` is true whichever way the unknown falls
-            return last if undecided is None else Value(stop_on) if _is_bool(last) else unknown()
+            return Value(stop_on) if isinstance(last.data, bool) else unknown()
     if undecided is None:
         return last
     # `x or default` with an unknown x: the default is no more likely than x
     return unknown()
-
-
-def _is_bool(value: Value) -> bool:
-    return isinstance(value.data, bool)
 
 
 def _compare(machine: Machine, node: ast.Compare, scope: Scope) -> Value:
@@ -189,8 +187,9 @@ def _ifexp(machine: Machine, node: ast.IfExp, scope: Scope) -> Value:
 
 def _from_environment(machine: Machine, test: ast.expr, scope: Scope) -> bool:
     """Whether a test asks for a variable of the environment, which the launch does not set."""
-    data = machine.lookup(test.id, scope).data if isinstance(test, ast.Name) else None
-    return isinstance(data, Unknown) and data.hints == UNSET
+    name = variable(test)
+    data = machine.lookup(name, scope).unknown if name is not None else None
+    return data is not None and data.hints == UNSET
 
 
 def _subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
@@ -201,17 +200,21 @@ def _subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
 
 
 def _slice(machine: Machine, base: Value, node: ast.Slice, scope: Scope) -> Value:
+    ends = slice_ends(machine, node, scope)
+    if ends is None or ends.step == 0:
+        return unknown(origin=base.origin)
+    return kind(base).slice_(machine, base, ends)
+
+
+def slice_ends(machine: Machine, node: ast.Slice, scope: Scope) -> slice | None:
+    """`start:stop:step`, None where one of them is not known."""
     ends: list[int | None] = []
     for part in (node.lower, node.upper, node.step):
         value = evaluate(machine, part, scope) if part is not None else Value(None)
-        if value.data is not None and not isinstance(value.data, int):
-            return unknown(origin=base.origin)
-        ends.append(value.data)
-    return (
-        unknown(origin=base.origin)
-        if ends[2] == 0
-        else kind(base).slice_(machine, base, slice(*ends))
-    )
+        if value.data is not None and value.integer is None:
+            return None
+        ends.append(value.integer)
+    return slice(*ends)
 
 
 def _lambda(machine: Machine, node: ast.Lambda, scope: Scope) -> Value:
@@ -235,8 +238,8 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
         if keyword.arg is not None:
             kwargs[keyword.arg] = value
         else:
-            mapping = machine.mapping(value)
-            if isinstance(value.data, AttrDict) and value.data.flavour == "namespace":
+            mapping, read = machine.mapping(value), as_node(value)
+            if read is not None and read.flavour == "namespace":
                 machine.observer.reads("*")
             if mapping is not None:
                 kwargs.update({k: v for k, v in mapping.items() if isinstance(k, str)})
@@ -274,10 +277,18 @@ def _await(machine: Machine, node: ast.Await, scope: Scope) -> Value:
     return evaluate(machine, node.value, scope)
 
 
-def _yield(machine: Machine, node: ast.Yield | ast.YieldFrom, scope: Scope) -> Value:
+def _yield(machine: Machine, node: ast.Yield, scope: Scope) -> Value:
     value = evaluate(machine, node.value, scope) if node.value is not None else Value(None)
+    return _yielded(machine, [value])
+
+
+def _yield_from(machine: Machine, node: ast.YieldFrom, scope: Scope) -> Value:
+    return _yielded(machine, iterate(evaluate(machine, node.value, scope)))
+
+
+def _yielded(machine: Machine, items: list[Value] | None) -> Value:
+    """Keep what a generator yields, None for items that are not known."""
     frame = machine.frames[-1]
-    items = iterate(value) if isinstance(node, ast.YieldFrom) else [value]
     if items is None or frame.loops or not machine.certain:
         frame.yielded = None
     elif frame.yielded is not None:
@@ -309,5 +320,5 @@ _EVAL: dict[type[ast.expr], Callable[..., Value]] = {
     ast.NamedExpr: _named,
     ast.Await: _await,
     ast.Yield: _yield,
-    ast.YieldFrom: _yield,
+    ast.YieldFrom: _yield_from,
 }

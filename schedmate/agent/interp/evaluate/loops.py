@@ -7,7 +7,8 @@ import ast
 from schedmate.agent.interp.evaluate.expressions import evaluate
 from schedmate.agent.interp.flow import Flow
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Class, RangeOf, Scope
+from schedmate.agent.interp.objects import Scope, as_call, as_range
+from schedmate.agent.interp.syntax import nodes, variable
 from schedmate.agent.interp.values import enums
 from schedmate.agent.interp.values.base import iterate, truth
 from schedmate.agent.values import unknown
@@ -22,14 +23,13 @@ def for_(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow |
     machine.look()
     source = evaluate(machine, node.iter, scope)
     machine.observer.handed([source])
-    if isinstance(source.data, Call) and source.data.args:
-        first = source.data.args[0]
-        source = first if isinstance(first.data, RangeOf) else source  # a progress bar over it
-    if isinstance(source.data, Class):
-        source = enums.members(source)
-    counted = isinstance(source.data, RangeOf)
-    if counted:
-        machine.observer.counts(machine, node, source, scope)
+    around = as_call(source)
+    if around is not None and around.args and as_range(around.args[0]) is not None:
+        source = around.args[0]  # a progress bar over it
+    counted = as_range(source)
+    if counted is not None:
+        machine.observer.counts(machine, node, counted, scope)
+    source = enums.members(source)
     items = iterate(source)
     limit = FULL_LOOP if counted else FULL_LIST
     few = items is not None and len(items) <= limit
@@ -64,16 +64,11 @@ def while_(machine: Machine, node: ast.While, scope: Scope) -> Flow | None:
 
 def _over_items(machine: Machine, test: ast.expr, scope: Scope) -> bool:
     """Whether a loop goes on as long as known items are left: `i < len(args)`, `queue`."""
-    held = next(
-        (
-            call.args[0]
-            for call in ast.walk(test)
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "len" and call.args
-        ),
-        test if isinstance(test, ast.Name) else None,
-    )
-    items = machine.evaluate(held, scope).data if held is not None else None
-    return isinstance(items, list | tuple | str) and len(items) <= FULL_LIST
+    lengths = (c.args[0] for c in nodes([test], ast.Call) if variable(c.func) == "len" and c.args)
+    held = next(lengths, test if variable(test) else None)
+    value = machine.evaluate(held, scope) if held is not None else unknown()
+    items = value.text if value.text is not None else value.sequence
+    return items is not None and len(items) <= FULL_LIST
 
 
 def _item_by_item(machine: Machine, node: ast.While, scope: Scope) -> Flow | None:
@@ -106,30 +101,24 @@ def _once(machine: Machine, node: ast.For | ast.AsyncFor | ast.While, scope: Sco
         if name in scope.names:
             scope.names[name] = unknown(name)
     for added in machine.once(_added_to, node):
-        gathered = evaluate(machine, added, scope).data
-        if isinstance(gathered, list):
+        gathered = evaluate(machine, added, scope).elements
+        if gathered is not None:
             machine.gathered[id(gathered)] = gathered
     return flow if flow is not None and flow.kind == "return" else None
 
 
-def _added_to(loop: ast.For | ast.AsyncFor | ast.While) -> list[ast.Name | ast.Attribute]:
+def _added_to(loop: ast.For | ast.AsyncFor | ast.While) -> list[ast.expr]:
     """What the loop's body appends to, as the program writes it: `items`, `self.items`."""
-    found: dict[str, ast.Name | ast.Attribute] = {}
-    for statement in loop.body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                owner = node.func.value
-                named = owner.value if isinstance(owner, ast.Attribute) else owner
-                if node.func.attr in ("append", "extend") and isinstance(named, ast.Name):
-                    assert isinstance(owner, ast.Name | ast.Attribute)
-                    found[ast.unparse(owner)] = owner
+    found: dict[str, ast.expr] = {}
+    for call in nodes(loop.body, ast.Call):
+        match call.func:
+            case ast.Attribute(
+                ast.Name() | ast.Attribute(ast.Name()) as owner, "append" | "extend"
+            ):
+                found[ast.unparse(owner)] = owner
     return list(found.values())
 
 
 def _counted_up(loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:
-    return {
-        node.target.id
-        for statement in loop.body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-    }
+    changed = nodes(loop.body, ast.AugAssign)
+    return {name for node in changed if (name := variable(node.target)) is not None}

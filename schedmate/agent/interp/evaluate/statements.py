@@ -19,8 +19,9 @@ from schedmate.agent.interp.flow import (
     lineage,
 )
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Instance, Scope, Site
-from schedmate.agent.interp.values.base import iterate, plain_key
+from schedmate.agent.interp.objects import Scope, Site, as_instance
+from schedmate.agent.interp.syntax import elements, variable
+from schedmate.agent.interp.values.base import iterate, kind
 from schedmate.agent.interp.values.operators import binary
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Origin, Value
@@ -67,42 +68,33 @@ def _augassign(machine: Machine, node: ast.AugAssign, scope: Scope) -> None:
     load = _as_load(node.target)
     left = evaluate(machine, load, scope)
     right = evaluate(machine, node.value, scope)
-    if isinstance(left.data, list) and isinstance(node.op, ast.Add):
+    op, items, mapping = type(node.op), left.elements, left.mapping
+    if items is not None and op is ast.Add:
         added = iterate(right) or []
-        if len(left.data) + len(added) <= MAX_DATA:
+        if len(items) + len(added) <= MAX_DATA:
             machine.charge(len(added))
-            left.data.extend(added)
+            items.extend(added)
         return
-    if left.mapping is not None and isinstance(node.op, ast.BitOr):
-        mapping = machine.mapping(right) or {}
-        machine.charge(len(mapping))
-        left.data.update(mapping)
+    if mapping is not None and op is ast.BitOr:
+        over = machine.mapping(right) or {}
+        machine.charge(len(over))
+        mapping.update(over)
         return
     here = Origin("code", scope.module.file, node.lineno)
-    machine.assign(node.target, machine.made(binary(type(node.op), left, right, here)), scope)
+    machine.assign(node.target, machine.made(binary(op, left, right, here)), scope)
 
 
 def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    if isinstance(target, ast.Name):
-        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
-    return target
+    name = variable(target)
+    return target if name is None else ast.copy_location(ast.Name(name, ast.Load()), target)
 
 
 def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> None:
     for target in node.targets:
         if isinstance(target, ast.Subscript):
-            mapping = machine.mapping(evaluate(machine, target.value, scope))
-            key = (
-                plain_key(evaluate(machine, target.slice, scope))
-                if not isinstance(target.slice, ast.Slice)
-                else None
-            )
-            if mapping is not None and key is not None:
-                mapping.pop(key, None)
-            elif isinstance(key, int):
-                items = evaluate(machine, target.value, scope).data
-                if isinstance(items, list) and -len(items) <= key < len(items):
-                    del items[key]
+            base = evaluate(machine, target.value, scope)
+            if not isinstance(target.slice, ast.Slice):
+                kind(base).delitem(machine, base, evaluate(machine, target.slice, scope))
         elif isinstance(target, ast.Attribute):
             mapping = machine.mapping(evaluate(machine, target.value, scope))
             if mapping is not None:
@@ -120,12 +112,11 @@ def _raise(machine: Machine, node: ast.Raise, scope: Scope) -> None:
     A submitted job is taken to work, so a `raise` that would end it means that something before
     it could not be followed exactly, and the code goes on.
     """
-    name = "Exception"
-    if node.exc is not None:
-        target = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        name = ast.unparse(target).rsplit(".", 1)[-1]
-    if name == "SystemExit" and isinstance(node.exc, ast.Call):
-        for argument in node.exc.args:
+    made = node.exc if isinstance(node.exc, ast.Call) else None
+    target = made.func if made is not None else node.exc
+    name = ast.unparse(target).rsplit(".", 1)[-1] if target is not None else "Exception"
+    if name == "SystemExit" and made is not None:
+        for argument in made.args:
             evaluate(machine, argument, scope)  # `raise SystemExit(main())`
     if name == "SystemExit" or not machine.certain or machine.catches(name):
         raise Raised(name)
@@ -157,18 +148,17 @@ def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow | None:
 def _handled(handler: ast.ExceptHandler) -> set[str]:
     if handler.type is None:
         return {"BaseException"}
-    nodes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return {ast.unparse(node).rsplit(".", 1)[-1] for node in nodes}
+    return {ast.unparse(node).rsplit(".", 1)[-1] for node in elements(handler.type)}
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow | None:
     for item in node.items:
         value = evaluate(machine, item.context_expr, scope)
-        if isinstance(value.data, Instance):
-            enter = value.data.cls.method("__enter__")
-            if enter is not None:
-                site = Site(scope.module.file, node.lineno)
-                value = machine.call_function(enter, [value], {}, site)
+        owner = as_instance(value)
+        enter = owner.cls.method("__enter__") if owner is not None else None
+        if enter is not None:
+            site = Site(scope.module.file, node.lineno)
+            value = machine.call_function(enter, [value], {}, site)
         if item.optional_vars is not None:
             machine.assign(item.optional_vars, value, scope)
     return execute(machine, node.body, scope)

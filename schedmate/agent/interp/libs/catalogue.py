@@ -18,7 +18,6 @@ from schedmate.agent.interp.libs import (
     signatures,
     standard,
     structures,
-    tasks,
 )
 from schedmate.agent.interp.libs.cli import (
     absl,
@@ -32,7 +31,6 @@ from schedmate.agent.interp.libs.cli import (
     records,
     sacred,
     typer,
-    unseen,
 )
 from schedmate.agent.interp.libs.configs import (
     attribute_dicts,
@@ -44,7 +42,6 @@ from schedmate.agent.interp.libs.configs import (
     mmengine,
     omegaconf,
     torchpack,
-    written,
 )
 from schedmate.agent.interp.plugins import Registry
 
@@ -67,10 +64,8 @@ _MODULES = (
     typer,
     absl,
     sacred,
-    unseen,
     attribute_dicts,
     files,
-    written,
     gin,
     hocon,
     lazy,
@@ -82,7 +77,6 @@ _MODULES = (
     registries,
     running,
     lightning,
-    tasks,
     processes,
     documented,
 )

@@ -6,7 +6,6 @@ import posixpath
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
@@ -17,36 +16,39 @@ from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import origin_of
 from schedmate.agent.interp.values.paths import bearable, mislaid
 from schedmate.agent.sizes import MAX_PATH, joined
-from schedmate.agent.values import UNSAID, Unknown, Value, begun, unknown
+from schedmate.agent.values import UNSAID, Value, begun, lifted, unknown
 from schedmate.paths import children, is_dir, matching
 
 MAX_LISTING = 500
 
 
 def path_join(machine: Machine, call: Invocation) -> Value:
-    parts = [a.data for a in call.args]
-    if not parts or not all(isinstance(part, str) for part in parts):
-        start = list(takewhile(lambda part: isinstance(part, str), parts))
-        if start and joined(start, "/") <= MAX_PATH:
-            return begun(posixpath.join(*start), origin_of(*call.args), joint="/")
-        if parts and isinstance(parts[0], Unknown) and (parts[0].text or "").endswith(UNSAID):
+    parts = _leading_texts(call.args)
+    if not parts or len(parts) < len(call.args):
+        if parts and joined(parts, "/") <= MAX_PATH:
+            return begun(posixpath.join(*parts), origin_of(*call.args), joint="/")
+        first = call.args[0].unknown if call.args else None
+        if first is not None and (first.text or "").endswith(UNSAID):
             return call.args[0]
-        known = next((a for a in reversed(call.args) if a.text is not None), None)
-        return unknown(known.data if known is not None else None, origin_of(*call.args))
+        last = next((a.text for a in reversed(call.args) if a.text is not None), None)
+        return unknown(last, origin_of(*call.args))
     if joined(parts, "/") > MAX_PATH:
         return unknown(origin=origin_of(*call.args))
     return Value(posixpath.join(*parts), origin_of(*call.args))
 
 
-def _path_function(function: Callable[[str], Any]) -> Handler:
+def _leading_texts(parts: list[Value]) -> list[str]:
+    """The texts up to the first part that is none."""
+    texts = takewhile(lambda text: text is not None, (part.text for part in parts))
+    return [text for text in texts if text is not None]
+
+
+def _path_function(function: Callable[[str], str | tuple[str, str]]) -> Handler:
     def apply(machine: Machine, call: Invocation) -> Value:
         value = call.first
-        if value.text is None or len(value.data) > MAX_PATH:
+        if value.text is None or len(value.text) > MAX_PATH:
             return unknown(origin=value.origin)
-        result = function(value.data)
-        if isinstance(result, tuple):
-            return Value(tuple(Value(part, value.origin) for part in result), value.origin)
-        return Value(result, value.origin)
+        return lifted(function(value.text), value.origin)
 
     return apply
 
@@ -63,12 +65,12 @@ def is_folder(machine: Machine, call: Invocation) -> Value:
 def _found(machine: Machine, path: Value) -> Path | None:
     if path.text is None:
         return None
-    return machine.sources.locate(path.data) or mislaid(machine, path)
+    return machine.sources.locate(path.text) or mislaid(machine, path)
 
 
 def is_file(machine: Machine, call: Invocation) -> Value:
     folder = is_folder(machine, call)
-    return Value(not folder.data) if isinstance(folder.data, bool) else folder
+    return folder if folder.unknown else Value(not folder.data)
 
 
 def listdir(machine: Machine, call: Invocation) -> Value:
@@ -82,8 +84,8 @@ def listdir(machine: Machine, call: Invocation) -> Value:
 
 def glob(machine: Machine, call: Invocation) -> Value | None:
     """The repository's files of a pattern; None, a call like any other, for those elsewhere."""
-    pattern = call.args[0].data if call.args else None
-    if not isinstance(pattern, str) or "**" in pattern or not bearable(pattern):
+    pattern = call.first.text
+    if pattern is None or "**" in pattern or not bearable(pattern):
         return None
     folder, _, name = pattern.rpartition("/")
     found = machine.sources.locate(folder or ".")
@@ -94,10 +96,10 @@ def glob(machine: Machine, call: Invocation) -> Value | None:
 
 
 def make_path(machine: Machine, call: Invocation) -> Value:
-    parts = [a.data for a in call.args]
-    if not parts:
+    parts = _leading_texts(call.args)
+    if not call.args:
         return Value(PathStr("."))
-    if not all(isinstance(part, str) for part in parts) or joined(parts, "/") > MAX_PATH:
+    if len(parts) < len(call.args) or joined(parts, "/") > MAX_PATH:
         return unknown(origin=origin_of(*call.args))
     return Value(PathStr(posixpath.join(*parts)), origin_of(*call.args))
 
@@ -107,6 +109,12 @@ def open_file(machine: Machine, call: Invocation) -> Value | None:
     opener = BUILTINS.get("open")
     return machine.call(opener, call.args, call.kwargs, call.site) if opener is not None else None
 
+
+_OPENERS = (
+    "io.open", "codecs.open", "fvcore.common.file_io.PathManager.open",
+    "iopath.common.file_io.PathManager().open", "iopath.common.file_io.g_pathmgr.open",
+    "tensorflow.io.gfile.GFile", "tensorflow.gfile.Open", "tensorflow.gfile.GFile", "fsspec.open",
+)  # fmt: skip
 
 PLUGIN = Plugin(
     calls={
@@ -128,19 +136,6 @@ PLUGIN = Plugin(
         "pathlib.Path": make_path,
         "pathlib.PosixPath": make_path,
         "pathlib.PurePath": make_path,
-        **dict.fromkeys(
-            (
-                "io.open",
-                "codecs.open",
-                "fvcore.common.file_io.PathManager.open",
-                "iopath.common.file_io.PathManager().open",
-                "iopath.common.file_io.g_pathmgr.open",
-                "tensorflow.io.gfile.GFile",
-                "tensorflow.gfile.Open",
-                "tensorflow.gfile.GFile",
-                "fsspec.open",
-            ),
-            open_file,
-        ),
+        **dict.fromkeys(_OPENERS, open_file),
     }
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Any
 
 from schedmate.agent.configs import compose_hydra
 from schedmate.agent.configs.class_keys import argument_keys, built_by, class_keys, is_instruction
@@ -15,50 +14,49 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
-    Class,
     Function,
-    Instance,
     Partial,
     Site,
     Symbol,
+    as_call,
+    as_function,
+    as_instance,
+    as_symbol,
+    is_own,
     path_of,
 )
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.trees import attr_tree, plain_tree
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_dir
 
 
 def store(machine: Machine, call: Invocation) -> Value:
     """`ConfigStore.instance().store(name=..., node=..., group=...)`."""
-    name = call.argument(1, "name")
+    name, group = call.text(1, "name"), call.text(0, "group")
     node = call.argument(2, "node")
-    group = call.argument(0, "group")
-    if name is None or node is None or name.text is None:
+    if name is None or node is None:
         return Value(None)
     tree = omega_structured(
         machine, Invocation("omegaconf.OmegaConf.structured", [node], {}, call.site)
     )
-    prefix = f"{group.data}/" if group is not None and group.text is not None else ""
-    held: dict[str, Value] = machine.shared.setdefault("hydra_store", {})
-    held[prefix + name.data] = plain_tree(tree)
+    stored: dict[str, Value] = machine.shared.setdefault("hydra_store", {})
+    stored[f"{group}/{name}" if group is not None else name] = plain_tree(tree)
     return Value(None)
 
 
-def compose_for(machine: Machine, function: Function, decorator: Symbol | Call) -> Value:
+def compose_for(machine: Machine, function: Function, said: Call | None) -> Value:
     """The config that `@hydra.main(config_path=..., config_name=...)` passes to `function`."""
-    args = decorator.args if isinstance(decorator, Call) else []
-    kwargs = decorator.kwargs if isinstance(decorator, Call) else {}
-    path = _text(kwargs.get("config_path", args[0] if args else Value(None)))
-    name = _text(kwargs.get("config_name", args[1] if len(args) > 1 else Value(None)))
+    args, kwargs = (said.args, said.kwargs) if said is not None else ([], {})
+    decorator = Invocation("hydra.main", args, kwargs, function.site)
+    path, name = decorator.text(0, "config_path"), decorator.text(1, "config_name")
     overrides: list[Value] = []
     argv = list(machine.argv[1:])
     index = 0
     directory: str | None = None
     while index < len(argv):
-        text = argv[index].data
-        flag, equals, given = text.partition("=") if isinstance(text, str) else ("", "", "")
+        flag, equals, given = (argv[index].text or "").partition("=")
         if flag in ("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd"):
             if not equals and index + 1 < len(argv):
                 index += 1
@@ -83,15 +81,12 @@ def compose_for(machine: Machine, function: Function, decorator: Symbol | Call) 
 def _register_resolvers(machine: Machine, function: Function) -> None:
     """Import what the main function imports first: values are looked up after that."""
     for node in function.node.body if isinstance(function.node, ast.FunctionDef) else []:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                machine.import_module(alias.name, function.module)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            machine.import_module(node.module, function.module)
-
-
-def _text(value: Value) -> str | None:
-    return value.text
+        match node:
+            case ast.Import(names):
+                for alias in names:
+                    machine.import_module(alias.name, function.module)
+            case ast.ImportFrom(str() as name, level=0):
+                machine.import_module(name, function.module)
 
 
 def _folder(machine: Machine, module: Path, path: str | None, given: bool) -> Path:
@@ -138,37 +133,35 @@ def compose(
 
 
 def initialize(machine: Machine, call: Invocation) -> Value:
-    path = call.argument(1, "config_path", "config_dir")
-    machine.shared["hydra_path"] = _text(path) if path is not None else None
+    machine.shared["hydra_path"] = call.text(1, "config_path", "config_dir")
     return unknown()
 
 
 def initialize_module(machine: Machine, call: Invocation) -> Value:
     """`hydra.initialize_config_module("package.configs")`."""
-    name = call.argument(0, "config_module")
-    if name is not None and name.text is not None:
-        machine.shared["hydra_path"] = f"pkg://{name.data}"
+    name = call.text(0, "config_module")
+    if name is not None:
+        machine.shared["hydra_path"] = f"pkg://{name}"
     return unknown()
 
 
 def compose_call(machine: Machine, call: Invocation) -> Value:
     """`hydra.compose(config_name=..., overrides=[...])` after `hydra.initialize`."""
-    name = call.argument(0, "config_name")
     given = call.argument(1, "overrides")
-    overrides = list(given.data) if given is not None and isinstance(given.data, list) else []
+    overrides = list((given.elements if given is not None else None) or [])
     path = machine.shared.get("hydra_path")
     folder = _folder(machine, machine.frames[-1].scope.module.path, path, True)
-    return compose(machine, folder, _text(name) if name is not None else None, overrides, [])
+    return compose(machine, folder, call.text(0, "config_name"), overrides, [])
 
 
 def run(machine: Machine, call: Invocation) -> Value:
     """`hydra._internal.utils._run_hydra(task_function=main, ...)`, for decorators built on it."""
-    task = call.kwargs.get("task_function")
-    if task is None or not isinstance(task.data, Function):
+    task = as_function(call.kwargs.get("task_function"))
+    if task is None:
         return unknown()
     said = {key: value for key, value in call.kwargs.items() if key.startswith("config_")}
-    config = compose_for(machine, task.data, Call("hydra.main", [], said))
-    return machine.call(Value(task.data.undecorated()), [config], {}, call.site)
+    config = compose_for(machine, task, Call("hydra.main", [], said))
+    return machine.call(Value(task.undecorated()), [config], {}, call.site)
 
 
 # -- instantiate -----------------------------------------------------------
@@ -189,50 +182,48 @@ def build(
 ) -> Value:
     """Make what a config with a `_target_` or `class_path` describes; leave other values."""
     if config.sequence is not None:
-        return Value([build(machine, item, [], {}, site) for item in config.data], config.origin)
-    if config.mapping is None:
-        if isinstance(config.data, Instance):
-            mapping = machine.mapping(config) or config.data.attrs
+        items = [build(machine, item, [], {}, site) for item in config.sequence]
+        return Value(items, config.origin)
+    settings, record = config.mapping, as_instance(config)
+    if settings is None:
+        if record is not None:
+            mapping = machine.mapping(config) or record.attrs
             if any(key in mapping for key in class_keys("path")):
                 return build(machine, Value(dict(mapping), config.origin), args, kwargs, site)
         return config
-    named_by = built_by(config.data)
+    named_by = built_by(settings)
     if named_by is None:
-        made = {key: build(machine, item, [], {}, site) for key, item in config.data.items()}
+        made = {key: build(machine, item, [], {}, site) for key, item in settings.items()}
         return Value(AttrDict(made, "omegaconf"), config.origin)
-    target = config.data[named_by]
-    apart = (config.data[key] for key in argument_keys(named_by) if key in config.data)
-    given = next(apart, None)
-    source = given.data if given is not None else config.data
-    merged: dict[Any, Value] = {}
-    recursive = config.data.get("_recursive_")
-    follow = recursive is None or recursive.data is not False
-    for key, item in (source if isinstance(source, dict) else {}).items():
-        if is_instruction(key):
-            continue
-        merged[key] = build(machine, item, [], {}, site) if follow else item
+    target = settings[named_by]
+    apart = (settings[key] for key in argument_keys(named_by) if key in settings)
+    given = next(apart, config).mapping or {}
+    follow = settings.get("_recursive_", unknown()).data is not False
+    merged = {
+        str(key): build(machine, item, [], {}, site) if follow else item
+        for key, item in given.items()
+        if not is_instruction(key)
+    }
     merged.update(kwargs)
-    positional = config.data.get("_args_")
-    if positional is not None and isinstance(positional.data, list) and not args:
-        args = [build(machine, item, [], {}, site) for item in positional.data]
+    positional = settings.get("_args_", unknown()).elements
+    if positional is not None and not args:
+        args = [build(machine, item, [], {}, site) for item in positional]
     func = resolve(machine, target)
-    partial = config.data.get("_partial_")
-    named = {str(key): value for key, value in merged.items()}
-    if partial is not None and partial.data is True:
-        return Value(Partial(func, args, named), config.origin)
-    if isinstance(func.data, Unknown):
+    if settings.get("_partial_", unknown()).data is True:
+        return Value(Partial(func, args, merged), config.origin)
+    if func.unknown:
         return unknown(origin=config.origin)
     place = Site(target.origin.file or "", target.origin.line or 1) if target.origin else site
-    return machine.call(func, args, named, place)
+    return machine.call(func, args, merged, place)
 
 
 def resolve(machine: Machine, target: Value) -> Value:
     """The class or function a dotted name means."""
-    if isinstance(target.data, Class | Function | Symbol | Partial):
+    if is_own(target) or as_symbol(target) is not None or isinstance(target.data, Partial):
         return target
     if target.text is None:
         return unknown()
-    parts = target.data.replace(":", ".").split(".")
+    parts = target.text.replace(":", ".").split(".")
     for count in range(len(parts) - 1, 0, -1):
         name = ".".join(parts[:count])
         module = machine.sources.find(name, None, machine.search_path())
@@ -241,13 +232,13 @@ def resolve(machine: Machine, target: Value) -> Value:
         value = Value(module)
         for part in parts[count:]:
             value = machine.getattr(value, part)
-        if not isinstance(value.data, Unknown):
+        if not value.unknown:
             return value
     if len(parts) == 1:  # jsonargparse knows classes by their bare names once they are imported
         imported = class_named(machine, parts[0])
         if imported is not None:
             return imported
-    return Value(Symbol(machine.sources.canonical(target.data)), target.origin)
+    return Value(Symbol(machine.sources.canonical(target.text)), target.origin)
 
 
 def get_class(machine: Machine, call: Invocation) -> Value:
@@ -261,7 +252,7 @@ def _enter(machine: Machine, function: Function, decorator: Value) -> Value | No
     """`@hydra.main()`: the main function, given the configuration."""
     if path_of(decorator) not in _MAIN:
         return None
-    config = compose_for(machine, function, decorator.data)
+    config = compose_for(machine, function, as_call(decorator))
     return machine.call(Value(function.undecorated()), [config], {}, function.site)
 
 

@@ -10,7 +10,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.filesystem import MAX_LISTING
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import identity
-from schedmate.agent.interp.objects import Module, PathStr, Symbol
+from schedmate.agent.interp.objects import Module, PathStr, as_symbol
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Value, unknown
@@ -21,20 +21,20 @@ def import_module(machine: Machine, call: Invocation) -> Value:
     name = call.argument(0, "name")
     if name is None or name.text is None:
         return unknown()
-    text = name.data
+    text = name.text
     importer = machine.frames[-1].scope.module
     if text.startswith("."):
         package = call.argument(1, "package")
-        base = package.data if package is not None else importer.package
+        base = package.text if package is not None else importer.package
         above = len(text) - len(text.lstrip(".")) - 1
-        if isinstance(base, str) and base.count(".") >= above:
+        if base is not None and base.count(".") >= above:
             text = ".".join([*base.split(".")[: base.count(".") + 1 - above], text.lstrip(".")])
         else:
             text = text.lstrip(".")
     if not text.replace(".", "").replace("_", "").isalnum():
         return unknown(text)
     value = machine.import_module(text, importer)
-    if isinstance(value.data, Symbol) and machine.expects("ImportError", "ModuleNotFoundError"):
+    if as_symbol(value) is not None and machine.expects("ImportError", "ModuleNotFoundError"):
         outer = text.rpartition(".")[0]
         if outer and machine.sources.find(outer, importer, machine.search_path()) is not None:
             raise Raised("ModuleNotFoundError")  # a name inside a module, which is tried next
@@ -44,9 +44,8 @@ def import_module(machine: Machine, call: Invocation) -> Value:
 def spec_from_file(machine: Machine, call: Invocation) -> Value:
     """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
     path = call.argument(1, "location", "path", "pathname")
-    found = (
-        machine.sources.locate(path.data) if path is not None and path.text is not None else None
-    )
+    text = path.text if path is not None else None
+    found = machine.sources.locate(text) if text is not None else None
     if found is None or found.suffix != ".py":
         return unknown()
     module = machine.sources.module(found, found.stem)
@@ -54,15 +53,10 @@ def spec_from_file(machine: Machine, call: Invocation) -> Value:
     return Value(module, path.origin if path is not None else None)
 
 
-def module_from_spec(machine: Machine, call: Invocation) -> Value:
-    return call.first
-
-
 def iter_modules(machine: Machine, call: Invocation) -> Value:
     """`pkgutil.iter_modules([folder], prefix)` and `walk_packages`: (finder, name, is package)."""
     folders = iterate(call.argument(0, "path") or unknown()) or []
-    prefix = call.argument(1, "prefix")
-    before = (prefix.text if prefix is not None else None) or ""
+    before = call.text(1, "prefix") or ""
     found: list[tuple[str, bool]] = []
     for folder in folders:
         place = machine.sources.locate(folder.text) if folder.text is not None else None
@@ -88,26 +82,23 @@ def _modules_in(folder: Path, prefix: str, deep: bool) -> Iterator[tuple[str, bo
 def package_files(machine: Machine, call: Invocation) -> Value:
     """`importlib.resources.files("package")`: the folder of the repository's package."""
     given = call.argument(0, "package", "anchor", "package_or_requirement")
-    name = given.data if given is not None else None
-    if isinstance(name, Module):
-        name = name.name
-    module = (
-        machine.sources.find(name, None, machine.search_path()) if isinstance(name, str) else None
-    )
-    if module is None:
+    module = given.data if given is not None else None
+    name = module.name if isinstance(module, Module) else given.text if given is not None else None
+    found = machine.sources.find(name, None, machine.search_path()) if name is not None else None
+    if found is None:
         return unknown()
-    path = module.path if is_dir(module.path) else module.path.parent
+    path = found.path if is_dir(found.path) else found.path.parent
     return Value(PathStr(str(path)), given.origin if given is not None else None)
 
 
 def package_file(machine: Machine, call: Invocation) -> Value:
     """`pkg_resources.resource_filename(package, path)`; what packaging copies is at the root."""
     given = call.argument(1, "resource_name")
-    folder = package_files(machine, call).data
+    folder = package_files(machine, call).text
     if given is None or given.text is None:
         return unknown()
-    beside = f"{folder}/{given.data}" if isinstance(folder, str) else given.data
-    found = machine.sources.locate(beside) or machine.sources.locate(given.data)
+    beside = f"{folder}/{given.text}" if folder is not None else given.text
+    found = machine.sources.locate(beside) or machine.sources.locate(given.text)
     return Value(str(found) if found is not None else beside, given.origin)
 
 
@@ -119,7 +110,7 @@ PLUGIN = Plugin(
         "importlib.util.spec_from_file_location": spec_from_file,
         "importlib.machinery.SourceFileLoader": spec_from_file,
         "imp.load_source": spec_from_file,
-        "importlib.util.module_from_spec": module_from_spec,
+        "importlib.util.module_from_spec": identity,
         "importlib.reload": identity,
         "importlib.resources.files": package_files,
         "importlib_resources.files": package_files,

@@ -68,6 +68,13 @@ def progress(machine: Machine, call: Invocation) -> Value:
     return unknown()
 
 
+_PROGRESS = (
+    "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.rich.tqdm", "tqdm.asyncio.tqdm",
+    "rich.progress.track", "fastprogress.master_bar", "fastprogress.progress_bar",
+    "alive_progress.alive_it", "mmcv.track_iter_progress", "progressbar.progressbar",
+    "tqdm.autonotebook.tqdm", "fastprogress.fastprogress.master_bar",
+)  # fmt: skip
+
 PLUGIN = Plugin(
     calls={
         "itertools.count": count,
@@ -79,23 +86,6 @@ PLUGIN = Plugin(
         "tqdm.trange": trange,
         "tqdm.auto.trange": trange,
         "tqdm.notebook.trange": trange,
-        **dict.fromkeys(
-            (
-                "tqdm.tqdm",
-                "tqdm.auto.tqdm",
-                "tqdm.notebook.tqdm",
-                "tqdm.rich.tqdm",
-                "tqdm.asyncio.tqdm",
-                "rich.progress.track",
-                "fastprogress.master_bar",
-                "fastprogress.progress_bar",
-                "alive_progress.alive_it",
-                "mmcv.track_iter_progress",
-                "progressbar.progressbar",
-                "tqdm.autonotebook.tqdm",
-                "fastprogress.fastprogress.master_bar",
-            ),
-            progress,
-        ),
+        **dict.fromkeys(_PROGRESS, progress),
     }
 )

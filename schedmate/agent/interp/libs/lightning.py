@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
-from schedmate.agent.configs.trees import wrap
+from schedmate.agent.configs import merge, resolve_interpolations, set_dotted
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.libs.cli.flags import spelled
+from schedmate.agent.interp.libs.cli.jsonargparse import into_arguments
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import native
 from schedmate.agent.interp.objects import (
     Call,
-    Class,
-    Instance,
     Site,
+    as_class,
+    as_instance,
 )
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
@@ -29,10 +30,11 @@ def trainer_fit(machine: Machine, call: Invocation) -> Value | None:
     model = call.argument(0, "model")
     data = call.argument(1, "train_dataloaders", "datamodule") or call.kwargs.get("datamodule")
     for target, hooks in ((data, _DATA_HOOKS), (model, _MODULE_HOOKS)):
-        if target is None or not isinstance(target.data, Instance):
+        owner = as_instance(target)
+        if target is None or owner is None:
             continue
         for name, args in hooks:
-            method = target.data.cls.method(name)
+            method = owner.cls.method(name)
             if method is not None:
                 machine.call_function(method, [target, *args], {}, call.site)
     return Value(None)
@@ -62,7 +64,7 @@ def lightning_cli(machine: Machine, call: Invocation) -> Value:
         (a.data for a in argv if a.data in ("fit", "validate", "test", "predict")), None
     )
     defaults = call.kwargs.get("parser_kwargs")
-    mapping = machine.mapping(defaults) if defaults is not None else None
+    mapping = machine.mapping(defaults)
     for section in (mapping or {}, (machine.mapping((mapping or {}).get("fit", Value({}))) or {})):
         for path in iterate(section.get("default_config_files", Value([]))) or []:
             config = _layer(machine, config, path, subcommand)
@@ -83,27 +85,20 @@ def lightning_cli(machine: Machine, call: Invocation) -> Value:
         elif key in ("model", "data", "trainer.logger") and not given.startswith("{"):
             config = set_dotted(config, f"{key}.class_path", Value(given, origin))
         else:
-            config = set_dotted(config, _into_init(config, key), wrap(parse_scalar(given), origin))
+            value = spelled(Value(given), origin)
+            config = set_dotted(config, into_arguments(config, key), value)
     if mapping is not None and mapping.get("parser_mode", Value(None)).data == "omegaconf":
         config = resolve_interpolations(config)
     machine.observer.settings("lightning", config, "config")
     return _run_cli(machine, call, config)
 
 
-def _into_init(config: Value, key: str) -> str:
-    head, _, rest = key.partition(".")
-    section = config.mapping.get(head) if config.mapping is not None else None
-    if section is not None and section.mapping is not None and "class_path" in section.mapping:
-        return key if rest.startswith(("init_args", "class_path")) else f"{head}.init_args.{rest}"
-    return key
-
-
 def _layer(machine: Machine, config: Value, path: Value, subcommand: object) -> Value:
     loaded = read_file(machine, path)
     if loaded is None or loaded.mapping is None:
         return config
-    inner = loaded.data.get(subcommand)
-    if inner is not None and inner.mapping is not None and "model" not in loaded.data:
+    inner = loaded.mapping.get(subcommand)
+    if inner is not None and inner.mapping is not None and "model" not in loaded.mapping:
         loaded = inner
     if loaded.mapping is None:
         return config
@@ -115,7 +110,7 @@ def _run_cli(machine: Machine, call: Invocation, config: Value) -> Value:
     model = _cli_part(machine, call.argument(0, "model_class"), sections.get("model"), call.site)
     data = _cli_part(machine, call.argument(1, "datamodule_class"), sections.get("data"), call.site)
     defaults = call.kwargs.get("trainer_defaults")
-    trainer = dict((machine.mapping(defaults) if defaults is not None else None) or {})
+    trainer = dict(machine.mapping(defaults) or {})
     trainer.update(machine.mapping(sections.get("trainer", Value({}))) or {})
     kwargs = {str(key): value for key, value in trainer.items()}
     machine.record("pytorch_lightning.Trainer", [], kwargs, call.site)
@@ -126,11 +121,11 @@ def _run_cli(machine: Machine, call: Invocation, config: Value) -> Value:
 
 
 def _cli_part(machine: Machine, kind: Value | None, section: Value | None, site: Site) -> Value:
-    mapping = (machine.mapping(section) if section is not None else None) or {}
+    mapping = machine.mapping(section) or {}
     if "class_path" in mapping:
         assert section is not None
         return build(machine, section, [], {}, site)
-    if kind is None or not isinstance(kind.data, Class):
+    if kind is None or as_class(kind) is None:
         return unknown()
     kwargs = {str(key): build(machine, value, [], {}, site) for key, value in mapping.items()}
     return machine.call(kind, [], kwargs, site)
@@ -138,10 +133,11 @@ def _cli_part(machine: Machine, kind: Value | None, section: Value | None, site:
 
 def _constructed(machine: Machine, instance: Value, call: Invocation) -> Value | None:
     """A class built on `LightningCLI` runs all that there is when it is constructed."""
-    bases = {classes.last(base) for base in instance.data.cls.external_bases()}
-    if bases.isdisjoint(("LightningCLI", "CLI")):
+    owner = as_instance(instance)
+    bases = owner.cls.external_bases() if owner is not None else []
+    if owner is None or {"LightningCLI", "CLI"}.isdisjoint(map(classes.last, bases)):
         return None
-    method = instance.data.cls.method("add_arguments_to_parser")
+    method = owner.cls.method("add_arguments_to_parser")
     if method is not None:
         machine.call_function(method, [instance, unknown("parser")], {}, call.site)
     lightning_cli(machine, call)
@@ -151,8 +147,8 @@ def _constructed(machine: Machine, instance: Value, call: Invocation) -> Value |
 def _load_from_checkpoint(machine: Machine, base: Value) -> Value | None:
     """`Module.load_from_checkpoint(path)` of a class that does not define it: a new object."""
     name = "load_from_checkpoint"
-    cls = base.data
-    if not isinstance(cls, Class) or cls.lookup(name) is not None:
+    cls = as_class(base)
+    if cls is None or cls.lookup(name) is not None:
         return None
     if not classes.is_training_module(cls):
         return None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.objects import Call
+from schedmate.agent.interp.objects import Call, as_call
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values.base import plain_key
 from schedmate.agent.regex import for_text
 from schedmate.agent.sizes import MAX_DATA, measure
-from schedmate.agent.values import Value, lifted, unknown
+from schedmate.agent.values import Items, Value, lifted, unknown
 
 MAX_TEXT = 300
 """Longest text that a pattern is applied to: a name, a path, not a file."""
@@ -21,14 +21,13 @@ _COMPILED = "re.compile()"
 
 def _apply(name: str) -> Handler:
     def run(machine: Machine, call: Invocation) -> Value | None:
-        args = list(call.args)
-        base = call.base.data if call.base is not None else None
-        if isinstance(base, Call) and base.path == "re.compile":
+        args, base = list(call.args), as_call(call.base)
+        if base is not None and base.path == "re.compile":
             if len(base.args) != 1 or base.kwargs:
                 return None  # flags
             args = [*base.args, *args]
-        texts = [value.data for value in args]
-        if call.kwargs or not all(isinstance(text, str) for text in texts):
+        texts = [value.text for value in args if value.text is not None]
+        if call.kwargs or len(texts) < len(args):
             return None
         if len(texts) != (3 if name == "sub" else 2) or max(map(len, texts[1:])) > MAX_TEXT:
             return None
@@ -48,31 +47,35 @@ def _apply(name: str) -> Handler:
     return run
 
 
-def _match(found: Any, args: list[Value]) -> Value:
+def _match(found: re.Match[str], args: list[Value]) -> Value:
     """A match, with what its groups hold."""
     groups = {index: found.group(index) for index in range(found.re.groups + 1)}
-    held: dict[Any, Value] = {
+    held: Items = {
         key: Value(text, args[-1].origin) for key, text in (groups | found.groupdict()).items()
     }
     return Value(Call("re.Match", args, {}, held), args[-1].origin)
 
 
+def _groups_of(call: Invocation) -> Items:
+    """The groups of the match whose method is called, by number and by name."""
+    match = as_call(call.base)
+    return match.attrs if match is not None else {}
+
+
 def _group(machine: Machine, call: Invocation) -> Value:
-    attrs = call.base.data.attrs if call.base is not None else {}
-    wanted = call.args or [Value(0)]
-    found = [attrs.get(value.data, unknown()) for value in wanted]
+    groups = _groups_of(call)
+    found = [groups.get(plain_key(value), unknown()) for value in call.args or [Value(0)]]
     return found[0] if len(found) == 1 else Value(tuple(found))
 
 
 def _groups(machine: Machine, call: Invocation) -> Value:
-    attrs = call.base.data.attrs if call.base is not None else {}
-    numbers = sorted(key for key in attrs if isinstance(key, int) and key)
-    return Value(tuple(attrs[number] for number in numbers))
+    groups = _groups_of(call)
+    numbers = sorted(key for key in groups if isinstance(key, int) and key)
+    return Value(tuple(groups[number] for number in numbers))
 
 
 def _named(machine: Machine, call: Invocation) -> Value:
-    attrs = call.base.data.attrs if call.base is not None else {}
-    return Value({key: value for key, value in attrs.items() if isinstance(key, str)})
+    return Value({k: value for k, value in _groups_of(call).items() if isinstance(k, str)})
 
 
 _FUNCTIONS = ("match", "search", "fullmatch", "sub", "split", "findall")

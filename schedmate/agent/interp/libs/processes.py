@@ -12,11 +12,11 @@ from pathlib import Path
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Module
+from schedmate.agent.interp.objects import Module, as_node
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.launch import LaunchPlan, plan_launch
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 from schedmate.paths import is_file
@@ -38,10 +38,10 @@ def command(machine: Machine, call: Invocation) -> Value | None:
 
 def _command(machine: Machine, given: Value | None) -> None:
     if given is not None and given.text is not None:
-        _start(machine, given.data, {given.data: given})
-    elif given is not None and isinstance(given.data, Unknown) and given.data.text:
+        _start(machine, given.text, {given.text: given})
+    elif given is not None and given.unknown is not None and given.unknown.text:
         # a port, say, that is drawn anew each time
-        text = given.data.text.replace("…", _NOT_KNOWN.format(0))
+        text = given.unknown.text.replace("…", _NOT_KNOWN.format(0))
         _start(machine, text, {text: given})
     elif given is not None:
         _start_words(machine, iterate(given) or [])
@@ -60,10 +60,10 @@ def torch_run(machine: Machine, call: Invocation) -> Value | None:
     given = call.argument(0, "args")
     if given is None:
         return None
-    if isinstance(given.data, AttrDict):
-        script = given.data.get("training_script")
-        module = given.data.get("module")
-        words = iterate(given.data.get("training_script_args", unknown())) or []
+    arguments = as_node(given)
+    if arguments is not None:
+        script, module = arguments.get("training_script"), arguments.get("module")
+        words = iterate(arguments.get("training_script_args")) or []
         if script is not None:
             flag = [Value("-m")] if module is not None and module.data is True else []
             _start_words(machine, [Value("python"), *flag, script, *words])
@@ -79,7 +79,7 @@ def accelerate_arguments(machine: Machine, call: Invocation) -> Value:
 
 def accelerate_launch(machine: Machine, call: Invocation) -> Value | None:
     """`accelerate.commands.launch.launch_command(arguments)`."""
-    words = iterate(call.args[0]) if call.args else None
+    words = iterate(call.first)
     if words:
         _start_words(machine, [Value("accelerate"), Value("launch"), *words])
     return None
@@ -87,20 +87,14 @@ def accelerate_launch(machine: Machine, call: Invocation) -> Value | None:
 
 def run_path(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_path(path, run_name="__main__")`."""
-    path = call.argument(0, "path_name")
-    found = (
-        machine.sources.locate(path.data) if path is not None and path.text is not None else None
-    )
-    return _run_file(machine, call, found)
+    path = call.text(0, "path_name")
+    return _run_file(machine, call, machine.sources.locate(path) if path is not None else None)
 
 
 def run_module(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_module(name, run_name="__main__")`."""
-    name = call.argument(0, "mod_name")
-    text = name.data if name is not None else None
-    module = (
-        machine.sources.find(text, None, machine.search_path()) if isinstance(text, str) else None
-    )
+    name = call.text(0, "mod_name")
+    module = machine.sources.find(name, None, machine.search_path()) if name is not None else None
     path = module.path if module is not None else None
     if path is not None and path.name == "__init__.py":
         path = path.with_name("__main__.py")
@@ -178,30 +172,21 @@ def _start(machine: Machine, text: str, words: dict[str, Value]) -> None:
         machine.environ.update(environ)
 
 
+_COMMANDS = (
+    "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output",
+    "subprocess.Popen", "os.system", "os.popen",
+)  # fmt: skip
+
+_TORCH_RUN = (
+    "torch.distributed.run.main", "torch.distributed.run.run", "torch.distributed.launch.main",
+    "torch.distributed.launch.launch",
+)  # fmt: skip
+
 PLUGIN = Plugin(
     calls={
-        **dict.fromkeys(
-            (
-                "subprocess.run",
-                "subprocess.call",
-                "subprocess.check_call",
-                "subprocess.check_output",
-                "subprocess.Popen",
-                "os.system",
-                "os.popen",
-            ),
-            command,
-        ),
+        **dict.fromkeys(_COMMANDS, command),
         **dict.fromkeys(("os.execv", "os.execvp", "os.execve", "os.execvpe"), execute),
-        **dict.fromkeys(
-            (
-                "torch.distributed.run.main",
-                "torch.distributed.run.run",
-                "torch.distributed.launch.main",
-                "torch.distributed.launch.launch",
-            ),
-            torch_run,
-        ),
+        **dict.fromkeys(_TORCH_RUN, torch_run),
         "accelerate.commands.launch.launch_command_parser().parse_args": accelerate_arguments,
         "accelerate.commands.launch.launch_command": accelerate_launch,
         "runpy.run_path": run_path,

@@ -10,7 +10,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
 from schedmate.agent.interp.libs.documented import config_defaults
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Class, Instance
+from schedmate.agent.interp.objects import as_class, as_instance
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.trees import attr_tree, plain_tree
 from schedmate.agent.values import Value, unknown
@@ -25,7 +25,7 @@ def class_named(machine: Machine, name: str) -> Value | None:
         if not module.loaded or name not in module.scope.names:
             continue
         value = machine.getattr(Value(module), name)
-        if isinstance(value.data, Class):
+        if as_class(value) is not None:
             found[id(value.data)] = value
     return next(iter(found.values())) if len(found) == 1 else None
 
@@ -45,18 +45,20 @@ def _at(machine: Machine, config: Value, *path: str) -> Value:
 def dassl_trainer(machine: Machine, call: Invocation) -> Value:
     """`build_trainer(cfg)`: the registered class, which loads its data and tests in the end."""
     config = call.argument(0, "cfg") or unknown()
-    name = _at(machine, config, "TRAINER", "NAME").data
+    name = _at(machine, config, "TRAINER", "NAME").text
     backbone = _at(machine, config, "MODEL", "BACKBONE", "NAME")
     if backbone.data:
         noted(machine, Value({"backbone_name": backbone}), "dassl model")
-    cls = class_named(machine, name) if isinstance(name, str) else None
-    if cls is None:
+    named = class_named(machine, name) if name is not None else None
+    cls = as_class(named)
+    if named is None or cls is None:
         return unknown()
-    made = machine.call(cls, [config], {}, call.site)
-    if isinstance(made.data, Instance):
-        made.data.attrs.setdefault("cfg", config)
+    made = machine.call(named, [config], {}, call.site)
+    trainer = as_instance(made)
+    if trainer is not None:
+        trainer.attrs.setdefault("cfg", config)
     for hook in _DATA_HOOKS:
-        method = cls.data.method(hook)
+        method = cls.method(hook)
         if method is not None:
             machine.call_function(method, [made], {}, call.site)
     machine.record("dassl.engine.TrainerBase().evaluate", [], {}, call.site)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Handler, Machine
+from schedmate.agent.interp.natives import native
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
     Call,
-    Class,
-    Function,
     Instance,
-    Symbol,
+    as_call,
+    as_class,
+    as_function,
+    as_instance,
+    as_symbol,
+    is_own,
+    path_of,
 )
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
@@ -25,8 +32,8 @@ _RECORDED = ("model_fn", "train_loop_per_worker", "trainable", "env_fns")
 
 
 def _takes_one(function: Value) -> bool:
-    data = function.data
-    return not isinstance(data, Function) or bool(data.node.args.args)
+    own = as_function(function)
+    return own is None or bool(own.node.args.args)
 
 
 def callback(position: int | None, how: str, keyword: str) -> Handler:
@@ -34,10 +41,10 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
 
     def run(machine: Machine, call: Invocation) -> Value | None:
         function = call.argument(position, keyword)
-        if function is not None and isinstance(function.data, list) and function.data:
-            function = function.data[0]  # one of several alike
-        kinds = (Function, Class, Bound, Instance) if how == "rest" else (Function, Class)
-        if function is None or not isinstance(function.data, kinds):
+        if function is not None and function.elements:
+            function = function.elements[0]  # one of several alike
+        bound = function is not None and isinstance(function.data, Bound | Instance)
+        if function is None or not (is_own(function) or (bound and how == "rest")):
             return None
         if how == "rest":
             machine.call(function, call.args[1:], dict(call.kwargs), call.site)
@@ -45,7 +52,7 @@ def callback(position: int | None, how: str, keyword: str) -> Handler:
         given = call.kwargs.get("args")
         if given is None and how == "rank" and len(call.args) > 1:
             given = call.args[1]
-        args = (iterate(given) if given is not None else None) or []
+        args = iterate(given) or []
         if how == "rank":
             args = [Value(0), *args]
         elif how == "none":
@@ -66,13 +73,13 @@ def identity(machine: Machine, call: Invocation) -> Value:
 def fluent(machine: Machine, call: Invocation) -> Value | None:
     """`x.to(device)`: x itself, for objects of unknown libraries and for networks."""
     base = call.base
-    if base is None or not isinstance(base.data, Instance | Call):
+    if as_instance(base) is None and as_call(base) is None:
         return None
     name = classes.last(call.path)
     if name != "to" and (call.kwargs or len(call.args) > 1):
         return None  # a library's own `model.train(data, epochs=3)`
     kind = call.argument(0, "dtype") if name == "to" else Value(name)
-    if kind is not None and isinstance(kind.data, Symbol | str):
+    if kind is not None and (kind.text is not None or as_symbol(kind) is not None):
         machine.record("torch.nn.Module.to", [kind], {}, call.site)
     return base
 
@@ -85,9 +92,9 @@ def prepare(machine: Machine, call: Invocation) -> Value:
 def wandb_init(machine: Machine, call: Invocation) -> Value:
     """`wandb.init(config=...)`: the run's config, which programs read their settings back from."""
     given = call.kwargs.get("config")
-    mapping = machine.mapping(given) if given is not None else None
-    if given is not None and mapping is None and isinstance(given.data, Instance):
-        mapping = given.data.attrs
+    mapping, record = machine.mapping(given), as_instance(given)
+    if mapping is None and record is not None:
+        mapping = record.attrs
     config = Value(AttrDict(dict(mapping or {}), "attr"))
     machine.shared["wandb.config"] = config
     if mapping:
@@ -110,7 +117,30 @@ def _wandb_config(machine: Machine) -> Value | None:
     return machine.shared.get("wandb.config")
 
 
+_TASK = re.compile(r"ray\.remote|(\?|modal)\S*\.(function|cls)")
+"""Decorators of Ray and Modal by which a function or class runs elsewhere."""
+
+
+def _is_task(value: Value) -> bool:
+    """Whether a function, or the class of an object, runs elsewhere by its decorator."""
+    owner = as_instance(value.data.self) if isinstance(value.data, Bound) else None
+    task = owner.cls if owner is not None else as_class(value) or as_function(value)
+    decorators = task.decorators if task is not None else []
+    return any(_TASK.match(path_of(decorator)) for decorator in decorators)
+
+
+def _remote(machine: Machine, base: Value) -> Value | None:
+    """`task.remote`: the task, called here."""
+    return base if _is_task(base) else None
+
+
+def _options(machine: Machine, base: Value) -> Value | None:
+    """`task.options(num_gpus=1)`: the same on other resources."""
+    return native("options", lambda *_: base) if _is_task(base) else None
+
+
 PLUGIN = Plugin(
+    attributes={"remote": _remote, "options": _options},
     calls={
         "accelerate.Accelerator().prepare": prepare,
         "lightning.fabric.Fabric().setup": prepare,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
@@ -14,6 +15,9 @@ from schedmate.agent.interp.objects import (
     Instance,
     Module,
     Symbol,
+    as_class,
+    as_function,
+    as_symbol,
 )
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Value, unknown
@@ -85,32 +89,36 @@ def signature(machine: Machine, call: Invocation) -> Value | None:
 
 
 def is_class(machine: Machine, call: Invocation) -> Value | None:
-    data = call.first.data
-    if isinstance(data, Class) or _by_name(data):
+    if as_class(call.first) is not None or _names_class(call.first):
         return Value(True)
-    plain = call.first.known or isinstance(data, Function | Instance | Bound)
-    return Value(False) if plain else unknown()
+    return Value(False) if _is_decided(call.first) else unknown()
 
 
 def is_function(machine: Machine, call: Invocation) -> Value | None:
-    data = call.first.data
-    if isinstance(data, Function):
+    if as_function(call.first) is not None:
         return Value(True)
-    plain = call.first.known or isinstance(data, Class | Instance | Bound) or _by_name(data)
-    return Value(False) if plain else unknown()
+    return Value(False) if _is_decided(call.first) or _names_class(call.first) else unknown()
 
 
-_KINDS = {"inspect.isclass": Class, "inspect.isfunction": Function}
+def _is_decided(value: Value) -> bool:
+    """Whether it is plain data, or of the repository, so that it is known what it is."""
+    return value.known or isinstance(value.data, Class | Function | Instance | Bound)
+
+
+_WANTED: dict[str, Callable[[Value], object]] = {
+    "inspect.isclass": as_class,
+    "inspect.isfunction": as_function,
+}
 
 
 def members(_: Machine, call: Invocation) -> Value | None:
     """`inspect.getmembers(module, inspect.isclass)`: names and what is under them, by name."""
-    asked = call.args[1].data if len(call.args) > 1 else None
-    kind = _KINDS.get(asked.path) if isinstance(asked, Symbol) else object
-    if not isinstance(call.first.data, Module) or kind is None:
+    module, asked = call.first.data, as_symbol(call.args[1]) if len(call.args) > 1 else None
+    wanted = _WANTED.get(asked.path) if asked is not None else lambda _: True
+    if not isinstance(module, Module) or wanted is None:
         return None
-    found = sorted(call.first.data.scope.names.items())
-    return Value([Value((Value(k), v)) for k, v in found if isinstance(v.data, kind)])
+    found = sorted(module.scope.names.items())
+    return Value([Value((Value(name), value)) for name, value in found if wanted(value)])
 
 
 def method(_: Machine, call: Invocation) -> Value:
@@ -118,9 +126,10 @@ def method(_: Machine, call: Invocation) -> Value:
     return Value(Bound(call.args[0], call.args[1])) if len(call.args) == 2 else unknown()
 
 
-def _by_name(data: object) -> bool:
+def _names_class(value: Value) -> bool:
     """Whether a library's name is that of a class: `torch.cuda.amp.GradScaler`."""
-    return isinstance(data, Symbol) and re.search(r"\.[A-Z]+[a-z]\w*$", data.path) is not None
+    symbol = as_symbol(value)
+    return symbol is not None and re.search(r"\.[A-Z]+[a-z]\w*$", symbol.path) is not None
 
 
 PLUGIN = Plugin(

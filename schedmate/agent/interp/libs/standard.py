@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any
 
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import passes
@@ -23,35 +22,24 @@ from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import copy_shallow, iterate, origin_of, plain_key
 from schedmate.agent.interp.values.mappings import fill
 from schedmate.agent.interp.values.trees import deep_copy
-from schedmate.agent.values import UNSET, Unknown, Value, unknown
+from schedmate.agent.values import UNSET, Items, Unknown, Value, unknown
 
 
 def environ_get(machine: Machine, call: Invocation) -> Value:
-    name = call.argument(0, "key")
+    asked, name = call.argument(0, "key"), call.text(0, "key")
     default = call.argument(1, "default")
-    if name is not None and name.text is not None and name.text in machine.environ:
-        return machine.environ[name.data]
+    if name is not None and name in machine.environ:
+        return machine.environ[name]
     if default is not None:
         return default
-    return Value(Unknown(str(name.data) if name is not None else None, UNSET))
-
-
-def environ_copy(machine: Machine, call: Invocation) -> Value:
-    return Value(AttrDict(dict(machine.environ), "open"))
+    return Value(Unknown(str(asked.data) if asked is not None else None, UNSET))
 
 
 def environ_setdefault(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 2 and call.args[0].text is not None:
-        return machine.environ.setdefault(call.args[0].data, call.args[1])
+    name = call.first.text
+    if name is not None and len(call.args) == 2:
+        return machine.environ.setdefault(name, call.args[1])
     return unknown()
-
-
-def deepcopy(machine: Machine, call: Invocation) -> Value:
-    return deep_copy(call.first)
-
-
-def shallow(machine: Machine, call: Invocation) -> Value:
-    return copy_shallow(call.first)
 
 
 def partial(machine: Machine, call: Invocation) -> Value:
@@ -92,25 +80,21 @@ def environ_update(machine: Machine, call: Invocation) -> Value:
 
 
 def ordered_dict(machine: Machine, call: Invocation) -> Value:
-    items: dict[Any, Value] = {}
+    items: Items = {}
     fill(machine, items, call.args, call.kwargs)
     return Value(items)
 
 
-def default_dict(machine: Machine, call: Invocation) -> Value:
-    return Value(DefaultDict(call.first))
-
-
 def literal(machine: Machine, call: Invocation) -> Value:
-    text = call.first
-    if text.text is None or len(text.data) > 5000:
-        return unknown(origin=text.origin)
+    text, origin = call.first.text, call.first.origin
+    if text is None or len(text) > 5000:
+        return unknown(origin=origin)
     try:
-        return wrap(ast.literal_eval(text.data.strip()), text.origin)
+        return wrap(ast.literal_eval(text.strip()), origin)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         if machine.expects("ValueError", "SyntaxError"):
             raise Raised("ValueError") from None
-        return unknown(origin=text.origin)
+        return unknown(origin=origin)
 
 
 def exit_(machine: Machine, call: Invocation) -> Value:
@@ -121,17 +105,18 @@ def strtobool(machine: Machine, call: Invocation) -> Value:
     text = call.first
     if text.text is None:
         return unknown(origin=text.origin)
-    return Value(text.data.lower() in ("y", "yes", "t", "true", "on", "1"), text.origin)
+    return Value(text.text.lower() in ("y", "yes", "t", "true", "on", "1"), text.origin)
 
 
 def _math(name: str) -> Handler:
     function = getattr(math, name)
 
     def apply(machine: Machine, call: Invocation) -> Value:
-        if not call.args or not all(isinstance(a.data, int | float) for a in call.args):
+        numbers = [a.data for a in call.args if isinstance(a.data, int | float)]
+        if not numbers or len(numbers) < len(call.args):
             return passes.same(call.args) or unknown(origin=origin_of(*call.args))
         try:
-            return Value(function(*(a.data for a in call.args)), origin_of(*call.args))
+            return Value(function(*numbers), origin_of(*call.args))
         except (ValueError, OverflowError, TypeError):
             return unknown(origin=origin_of(*call.args))
 
@@ -140,9 +125,7 @@ def _math(name: str) -> Handler:
 
 def as_number(machine: Machine, call: Invocation) -> Value | None:
     """`count.astype(int)`, `count.item()`: a count that only the data's length leaves open."""
-    return (
-        call.base if call.base is not None and isinstance(call.base.data, passes.Passes) else None
-    )
+    return call.base if call.base is not None and passes.of(call.base) else None
 
 
 def _cast(_: Machine, call: Invocation) -> Value | None:
@@ -174,11 +157,11 @@ PLUGIN = Plugin(
         "*.item": as_number,
         "os.environ.get": environ_get,
         "os.getenv": environ_get,
-        "os.environ.copy": environ_copy,
+        "os.environ.copy": lambda machine, _: Value(AttrDict(dict(machine.environ), "open")),
         "os.environ.setdefault": environ_setdefault,
         "os.environ.update": environ_update,
-        "copy.deepcopy": deepcopy,
-        "copy.copy": shallow,
+        "copy.deepcopy": lambda _, call: deep_copy(call.first),
+        "copy.copy": lambda _, call: copy_shallow(call.first),
         "typing.cast": _cast,
         "functools.partial": partial,
         "functools.reduce": reduce,
@@ -186,7 +169,7 @@ PLUGIN = Plugin(
         "functools.lru_cache": identity,
         "functools.cache": identity,
         "collections.OrderedDict": ordered_dict,
-        "collections.defaultdict": default_dict,
+        "collections.defaultdict": lambda _, call: Value(DefaultDict(call.first)),
         "ast.literal_eval": literal,
         "distutils.strtobool": strtobool,
         "sys.exit": exit_,

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Instance, Native
+from schedmate.agent.interp.objects import AttrDict, Instance, Native, as_instance
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values import construction
 from schedmate.agent.interp.values.base import iterate, kind
 from schedmate.agent.interp.values.mappings import NAMED_TUPLE
 from schedmate.agent.interp.values.trees import bounded, deep_copy
 from schedmate.agent.sizes import MAX_DATA
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Items, Value, unknown
 
 
 def named_tuple(machine: Machine, call: Invocation) -> Value:
     """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
-    given = call.argument(1, "field_names")
-    if given is None or (given.text is not None and len(given.text) > MAX_DATA):
+    given, text = call.argument(1, "field_names"), call.text(1, "field_names")
+    if given is None or (text is not None and len(text) > MAX_DATA):
         return unknown()
-    names = (
-        given.data.replace(",", " ").split()
-        if given.text is not None
-        else [i.data for i in iterate(given) or []]
-    )
-    last = iterate(call.kwargs.get("defaults", Value([]))) or []
-    defaults: dict[Any, Value] = dict(zip(names[len(names) - len(last) :], last, strict=False))
+    if text is not None:
+        names = text.replace(",", " ").split()
+    else:
+        names = [str(name.data) for name in iterate(given) or []]
+    last = iterate(call.kwargs.get("defaults")) or []
+    defaults = dict(zip(names[len(names) - len(last) :], last, strict=False))
 
     def make(machine: Machine, call: Invocation) -> Value:
-        items: dict[Any, Value] = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
-        ordered = {name: items.get(name, defaults.get(name, unknown(name))) for name in names}
+        items = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+        ordered: Items = {
+            name: items.get(name, defaults.get(name, unknown(name))) for name in names
+        }
         return Value(AttrDict(ordered, "namespace", NAMED_TUPLE))
 
     return Value(Native(str(call.args[0].data), make))
@@ -41,10 +40,10 @@ def named_tuple(machine: Machine, call: Invocation) -> Value:
 def as_dict(machine: Machine, call: Invocation) -> Value:
     """`dataclasses.asdict(record)`: mappings all the way down."""
     value = call.first
-    if isinstance(value.data, Instance) or type(value.data) is dict:
+    if as_instance(value) is not None or type(value.data) is dict:
         return _mapping(deep_copy(value)) if bounded(value) else unknown(origin=value.origin)
     if value.mapping is not None:
-        return deep_copy(Value(dict(value.data), value.origin))
+        return deep_copy(Value(dict(value.mapping), value.origin))
     return unknown()
 
 
@@ -69,10 +68,10 @@ def replace(machine: Machine, call: Invocation) -> Value:
     made = deep_copy(call.args[0])
     for key, value in call.kwargs.items():
         machine.setattr(made, key, value)
-    if isinstance(made.data, Instance):
-        again = made.data.cls.method("__post_init__")
-        if again is not None:
-            machine.call_function(again, [made], {}, call.site)
+    owner = as_instance(made)
+    again = owner.cls.method("__post_init__") if owner is not None else None
+    if again is not None:
+        machine.call_function(again, [made], {}, call.site)
     return made
 
 

@@ -7,11 +7,9 @@ the run, however much it looks like its settings.
 
 from __future__ import annotations
 
-from typing import Any
-
-from schedmate.agent.interp.objects import Class, Instance
+from schedmate.agent.interp.objects import Class, Instance, as_instance
 from schedmate.agent.interp.trace import Settings
-from schedmate.agent.values import Value
+from schedmate.agent.values import Items, Value
 
 _OF_THE_LAUNCH = frozenset({"command", "script", "environment", "default", "config"})
 """Sources of keys that a launch chooses a section by; those that the code spells only name one."""
@@ -26,7 +24,7 @@ class Choice:
         self._picked: set[int] = set()
         self._records: dict[int, tuple[Class, list[Instance]]] = {}
         self._handed: set[int] = set()
-        self._sections: dict[int, tuple[dict[Any, Value], set[int]]] = {}
+        self._sections: dict[int, tuple[Items, set[int]]] = {}
         self._by_launch: set[int] = set()
 
     def reads(self, value: Value) -> None:
@@ -39,10 +37,10 @@ class Choice:
 
     def hands(self, value: Value) -> None:
         """A value is handed to a call by itself, not in a sequence of several."""
-        if isinstance(value.data, Instance):
+        if as_instance(value) is not None:
             self._handed.add(id(value.data))
 
-    def picks(self, table: dict[Any, Value], value: Value, key: Value) -> None:
+    def picks(self, table: Items, value: Value, key: Value) -> None:
         """An item of a mapping is taken by its key."""
         self._sections.setdefault(id(table), (table, set()))[1].add(id(value.data))
         if key.origin is not None and key.origin.source in _OF_THE_LAUNCH:
@@ -91,5 +89,5 @@ class Choice:
 
 def _settings_of(value: Value) -> int:
     """The identity that the settings of a configuration or a record are known by."""
-    data = value.data
-    return id(data.attrs if isinstance(data, Instance) else data)
+    record = as_instance(value)
+    return id(record.attrs if record is not None else value.data)

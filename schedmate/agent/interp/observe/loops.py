@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from types import NoneType
 
 from schedmate.agent.interp import passes
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import RangeOf, Scope, Site
 from schedmate.agent.interp.observe.training import steps_over_data, trains
+from schedmate.agent.interp.syntax import constant, nodes, variable
 from schedmate.agent.interp.trace import LoopEvent, Trace
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Value, unknown
 
 
 def is_training(node: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -45,15 +47,14 @@ def note_counted(
 
 def _counted(source: RangeOf) -> Value:
     """The number of passes of a loop over a range, as a value."""
-    start, stop, step = source.start.data, source.stop.data, source.step.data
-    if isinstance(start, int) and isinstance(stop, int | float) and step == 1:
-        return Value(stop - start, source.stop.origin)
-    strides = isinstance(step, int) and step > 1
-    if strides and isinstance(start, int) and isinstance(stop, int) and stop > start:
-        return Value(-((start - stop) // step), source.stop.origin)
-    if isinstance(step, Unknown):
-        return unknown(origin=source.stop.origin)
-    return source.stop
+    start, stop, step = source.start.integer, source.stop, source.step.integer
+    end = stop.number if stop.number is not None else stop.integer
+    if start is not None and end is not None and source.step.data == 1:
+        return Value(end - start, stop.origin)
+    if start is not None and stop.integer is not None and step is not None:
+        if step > 1 and stop.integer > start:
+            return Value(-((start - stop.integer) // step), stop.origin)
+    return unknown(origin=stop.origin) if source.step.unknown else stop
 
 
 def _counted_from_one(node: ast.For | ast.AsyncFor, source: RangeOf, counted: Value) -> Value:
@@ -61,12 +62,9 @@ def _counted_from_one(node: ast.For | ast.AsyncFor, source: RangeOf, counted: Va
 
     `range(last + 1, epochs)` does not: before the first epoch the last one is -1.
     """
-    if (
-        not isinstance(source.start.data, int)
-        and isinstance(counted.data, int)
-        and _from_one(ast.unparse(_end(node.iter)))
-    ):
-        return Value(counted.data - 1, counted.origin)
+    count = counted.integer if source.start.integer is None else None
+    if count is not None and _from_one(ast.unparse(_end(node.iter))):
+        return Value(count - 1, counted.origin)
     return counted
 
 
@@ -130,8 +128,8 @@ def note_bound(
         return
     if kind == "stop" and not machine.frames[-1].loops and _gives(body[-1]):
         return  # a function called in a loop has its result, and the loop goes on
-    for compare in ast.walk(test):
-        if not isinstance(compare, ast.Compare) or len(compare.ops) != 1:
+    for compare in nodes([test], ast.Compare):
+        if len(compare.ops) != 1:
             continue
         left, right = compare.left, compare.comparators[0]
         sides = _counter_and_bound(type(compare.ops[0]), left, right, kind)
@@ -167,16 +165,14 @@ _END = re.compile(
 
 def note_end(trace: Trace, machine: Machine, node: ast.Assign, scope: Scope) -> None:
     """Record `done = count >= total` of a loop that a later test of the name leaves."""
-    target = node.targets[0]
-    if isinstance(target, ast.Name) and _END.search(target.id):
+    if _END.search(variable(node.targets[0]) or ""):
         note_bound(trace, machine, node.value, [ast.Break()], scope)
 
 
 def _gives(last: ast.stmt) -> bool:
     """Whether this returns a value, rather than that something is over."""
-    given = last.value if isinstance(last, ast.Return) else None
-    told = isinstance(given, ast.Constant) and (given.value is None or type(given.value) is bool)
-    return given is not None and not told
+    value = last.value if isinstance(last, ast.Return) else None
+    return value is not None and type(constant(value)) not in (bool, NoneType)
 
 
 def leaves_loop(body: Sequence[ast.stmt]) -> bool:

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Sequence
 
+from schedmate.agent.interp.syntax import last_name, nodes, variable
+
 _TRAINING_STEP = re.compile(
     r"^(backward|step|minimize|apply_gradients|update|learn)$|[Tt]rain|"
     r"^update_(params?|parameters|policy|policies|model|networks?|weights|agents?|actor|critic)|"
@@ -23,33 +25,22 @@ def trains(body: Sequence[ast.stmt], simulated: bool = False) -> bool:
 
     With `simulated`, stepping an environment counts too.
     """
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Call):
-                name = _name(node.func)
-                if _runs_session(node.func):
-                    return True
-                if _TRAINING_STEP.search(name):
-                    owner = ast.unparse(node.func).rpartition(".")[0]
-                    if simulated or name != "step" or not _OTHER_STEP.search(owner):
-                        return True
+    for call in nodes(body, ast.Call):
+        name = last_name(call.func) or ast.unparse(call.func).rpartition(".")[2]
+        if _runs_session(call.func):
+            return True
+        if _TRAINING_STEP.search(name):
+            owner = ast.unparse(call.func).rpartition(".")[0]
+            if simulated or name != "step" or not _OTHER_STEP.search(owner):
+                return True
     return False
-
-
-def _name(func: ast.expr) -> str:
-    """The last part of what is called, as it is written."""
-    if isinstance(func, ast.Attribute):
-        return func.attr
-    return func.id if isinstance(func, ast.Name) else ast.unparse(func).rpartition(".")[2]
 
 
 def _runs_session(func: ast.expr) -> bool:
     """Whether this is `sess.run(...)`, TensorFlow 1's way to take a step."""
     if not isinstance(func, ast.Attribute) or func.attr != "run":
         return False
-    owner = func.value
-    name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
-    return "sess" in name.lower()
+    return "sess" in (last_name(func.value) or "").lower()
 
 
 def steps_over_data(body: Sequence[ast.stmt]) -> bool | None:
@@ -58,19 +49,15 @@ def steps_over_data(body: Sequence[ast.stmt]) -> bool | None:
     None where it takes none itself.
     """
     steps = {
-        node
-        for statement in body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and (node.func.attr in _STEPS or _runs_session(node.func))
+        call
+        for call in nodes(body, ast.Call)
+        if variable(call.func) is None
+        and (last_name(call.func) in _STEPS or _runs_session(call.func))
     }
     if not steps:
         return None
     return any(
-        isinstance(inner, ast.For)
-        and not re.search(r"range\(", ast.unparse(inner.iter))
+        not re.search(r"range\(", ast.unparse(inner.iter))
         and any(node in steps for node in ast.walk(inner))
-        for statement in body
-        for inner in ast.walk(statement)
+        for inner in nodes(body, ast.For)
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
@@ -16,15 +15,17 @@ from schedmate.agent.interp.objects import (
     Function,
     Instance,
     Module,
+    RangeOf,
     Scope,
     Site,
     Symbol,
 )
-from schedmate.agent.interp.observe import links, loops
+from schedmate.agent.interp.observe import loops
 from schedmate.agent.interp.observe.choice import Choice
+from schedmate.agent.interp.syntax import elements, last_name
 from schedmate.agent.interp.trace import CallEvent, Settings, Trace
 from schedmate.agent.launch.plan import LaunchPlan
-from schedmate.agent.values import Value
+from schedmate.agent.values import Items, Value
 
 MAX_NESTED = 4
 """Sequences inside each other that are looked into for what they hand on."""
@@ -38,6 +39,14 @@ _LAYER = re.compile(r"torch\.(?!optim\.)")
 _CONFIG = re.compile(
     r"(Config|Configuration|Cfg|Args|Arguments|H[Pp]arams?|Hyper\w*|Options?|Opts?|Settings|Params)$"
 )
+
+_TESTS = re.compile(r"(^|/)test(s|ing)?[_/]", re.IGNORECASE)
+"""Files that link to any data set."""
+_DATASET = re.compile(
+    r"[\"']https?://huggingface\.co/datasets/([\w-]+/[\w.-]++)"
+    r"(?![^\"'\s]*\.(?:png|jpe?g|gif|webp|svg|mp4|wav|mp3))"
+)
+"""The address of a dataset on a hub, in source code beside what reads it."""
 
 
 class Watcher:
@@ -91,7 +100,7 @@ class Watcher:
 
     def left(self, machine: Machine, call: Invocation, result: Value) -> None:
         if _TRAINS.search(call.path) and not machine.networks:
-            # a library's trainer is told by a dictionary what the program could have used itself
+            # a library's trainer gets by a dictionary what the program could have used itself
             for value in (*call.args, *call.kwargs.values()):
                 if value.mapping is not None and len(value.mapping) > 1:
                     self.settings(classes.last(call.path), value, "config")
@@ -141,14 +150,13 @@ class Watcher:
         self.names(node.targets[0], value)
         if isinstance(node.value, ast.Compare) and machine.frames[-1].loops:
             loops.note_end(self.trace, machine, node, scope)
-        whole = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-        if isinstance(node.value, ast.Call) or any(map(_makes, whole)):
+        if isinstance(node.value, ast.Call) or any(map(_makes, elements(node.value))):
             self._assigned(node.targets[0], value, scope)
 
     def names(self, target: ast.expr, value: Value) -> None:
         event = self._events.get(id(value.data)) if not value.known else None
         if event is not None and not event.target:
-            event.target = _named(target) or ""
+            event.target = last_name(target) or ""
 
     def _assigned(self, target: ast.expr, value: Value, scope: Scope) -> None:
         """Remember the names that a call's result went into, unless it gave nothing."""
@@ -157,7 +165,7 @@ class Watcher:
             for index, element in enumerate(target.elts):
                 self._assigned(element, items[index] if index < len(items) else value, scope)
         elif value.data is not None and not isinstance(value.data, bool | int | float | str):
-            name = _named(target)
+            name = last_name(target)
             if name is not None:
                 self.trace.assigned.setdefault(name, Site(scope.module.file, target.lineno))
                 self.trace.results.setdefault(name, value.data)
@@ -171,9 +179,9 @@ class Watcher:
     # -- loops -----------------------------------------------------------------
 
     def counts(
-        self, machine: Machine, node: ast.For | ast.AsyncFor, source: Value, scope: Scope
+        self, machine: Machine, node: ast.For | ast.AsyncFor, source: RangeOf, scope: Scope
     ) -> None:
-        loops.note_counted(self.trace, machine, node, source.data, scope)
+        loops.note_counted(self.trace, machine, node, source, scope)
 
     def repeats(self, machine: Machine, node: ast.While, scope: Scope) -> None:
         loops.note_bound(self.trace, machine, node.test, node.body, scope, loop=node)
@@ -191,7 +199,7 @@ class Watcher:
         self.trace.settings.append(Settings(name, value, kind))
         self._choice.reads(value)
 
-    def picks(self, container: dict[Any, Value], value: Value, key: Value) -> None:
+    def picks(self, container: Items, value: Value, key: Value) -> None:
         self._choice.picks(container, value, key)
 
     def parses_arguments(self, namespace: Value) -> None:
@@ -201,7 +209,7 @@ class Watcher:
     def reads(self, name: str) -> None:
         self.trace.read.add(name)
 
-    def takes_out(self, mapping: dict[Any, Value], key: object, value: Value) -> None:
+    def takes_out(self, mapping: Items, key: object, value: Value) -> None:
         # a setting that was read and taken out is a setting all the same
         self.trace.popped.setdefault(id(mapping), (mapping, {}))[1][key] = value
 
@@ -212,8 +220,9 @@ class Watcher:
 
     def parses(self, file: str, text: str) -> None:
         self.trace.texts.append(text)
-        for name, line in links.datasets(file, text):
-            self.trace.links.setdefault(name, Site(file, line))
+        for link in () if _TESTS.search(file) else _DATASET.finditer(text):
+            line = text.count("\n", 0, link.start()) + 1
+            self.trace.links.setdefault(link[1].rstrip("."), Site(file, line))
 
     def starts(self, plan: LaunchPlan) -> None:
         self.trace.commands.append(plan)
@@ -229,12 +238,6 @@ class Watcher:
             self.settings("environment", Value({VISIBLE.lower(): visible}), "config")
         for file, names in self._executed:
             self.settings(file, names, "config")
-
-
-def _named(target: ast.expr) -> str | None:
-    """The name of a variable or attribute that is assigned to."""
-    name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", None)
-    return name if isinstance(name, str) else None
 
 
 def _makes(node: ast.expr) -> bool:

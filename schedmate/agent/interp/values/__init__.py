@@ -1,6 +1,6 @@
 """What Python's operations do with values: a class a kind."""
 
-from schedmate.agent.interp.values import (
+from schedmate.agent.interp.values import (  # noqa: F401 (each declares its kinds)
     callables,
     foreign,
     instances,
@@ -13,17 +13,3 @@ from schedmate.agent.interp.values import (
     types,
     unknowns,
 )
-
-__all__ = [
-    "callables",
-    "foreign",
-    "instances",
-    "mappings",
-    "modules",
-    "paths",
-    "scalars",
-    "sequences",
-    "texts",
-    "types",
-    "unknowns",
-]

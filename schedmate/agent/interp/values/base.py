@@ -6,20 +6,24 @@ for each type of data: plain data's, and the stand-ins' of `objects.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Class, Symbol
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import Data, Items, Origin, Unknown, Value, unknown
 
-K = TypeVar("K", bound="type[Kind]")
+D_co = TypeVar("D_co", covariant=True)
+K = TypeVar("K", bound="type[Kind[object]]")
 
 
-class Kind:
-    """A kind of value of which nothing is known: what most kinds answer to most questions."""
+class Kind(Generic[D_co]):
+    """A kind of value of which nothing is known: what most kinds answer to most questions.
+
+    Its parameter is the type of the data of its values.
+    """
 
     container: ClassVar[bool] = False
     """Whether it is plain data that holds other values."""
@@ -29,12 +33,18 @@ class Kind:
     """Whether it stands for one thing of the program, which is itself and no other."""
     unknown: ClassVar[bool] = False
     """Whether nothing is known of it."""
+    hashable: ClassVar[bool] = False
+    """Whether its data is a key of mappings as it is."""
     foreign: ClassVar[bool] = False
     """Whether it is a library's."""
     callable_: ClassVar[bool | None] = None
     """Whether it can be called, None where plain data decides."""
     hands_on: ClassVar[bool] = True
     """Whether what a call of it is given counts as handed to something."""
+
+    def data(self, value: Value) -> D_co:
+        """The data of a value of this kind."""
+        return value.data  # type: ignore[return-value]  # `KINDS` goes by its type
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
         """`base.name`."""
@@ -57,8 +67,18 @@ class Kind:
     def setitem(self, machine: Machine, base: Value, index: Value, value: Value) -> None:
         """`base[index] = value`."""
 
+    def delitem(self, machine: Machine, base: Value, index: Value) -> None:
+        """`del base[index]`."""
+        items, key = self.mapping(machine, base), plain_key(index)
+        if items is not None and key is not None:
+            items.pop(key, None)
+
     def slice_(self, machine: Machine, base: Value, ends: slice) -> Value:
         """`base[start:stop:step]`."""
+        return unknown(origin=base.origin)
+
+    def absent(self, machine: Machine, items: Value, base: Value, index: Value) -> Value:
+        """`base[index]` where `items`, a value of this kind, are those of `base` and lack it."""
         return unknown(origin=base.origin)
 
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
@@ -78,13 +98,13 @@ class Kind:
         """An item of something whose items are not known."""
         return unknown(origin=container.origin)
 
-    def mapping(self, machine: Machine, value: Value) -> dict[Any, Value] | None:
+    def mapping(self, machine: Machine, value: Value) -> Items | None:
         """Its items by key where it is like a mapping and they are known."""
         return None
 
-    def key(self, value: Value) -> Any:
+    def key(self, value: Value) -> Hashable:
         """The value as a key of a mapping, None when it is none."""
-        return None
+        return value.data if self.hashable else None  # type: ignore[return-value]
 
     def is_same(self, one: Value, other: Value) -> bool | None:
         """Whether it and another symbolic value are the same thing."""
@@ -94,9 +114,20 @@ class Kind:
         """Whether it equals plain data, though it is none; None when that cannot be decided."""
         return None
 
+    def parts(self, value: Value) -> Iterable[Value]:
+        """The values that it holds, for going through all of a tree."""
+        return ()
+
+    def converted(self, value: Value, convert: Callable[[Value], Value]) -> Data:
+        """The data of a container like it, whose items are what `convert` makes of its own."""
+        return value.data
+
     def copy(self, value: Value) -> Value:
         """A copy that shares its items."""
         return value
+
+    def deep_copy(self, value: Value, copies: Copies, copied: Callable[[Value], Value]) -> None:
+        """Put the copy of a mutable thing, or of what holds some, into `copies`."""
 
     def has(self, machine: Machine, value: Value, name: str) -> bool | None:
         """`hasattr(value, name)`, None when it cannot be decided."""
@@ -117,7 +148,7 @@ class Kind:
         return unknown()
 
 
-class Plain(Kind):
+class Plain(Kind[D_co]):
     """Plain data."""
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
@@ -129,8 +160,10 @@ class Plain(Kind):
         return bool(value.data)
 
 
-ANYTHING = Kind()
-KINDS: dict[type, Kind] = {}
+Copies: TypeAlias = dict[int, Data]
+"""Copies by the `id` of what they are copies of."""
+ANYTHING: Kind[object] = Kind()
+KINDS: dict[type, Kind[object]] = {}
 
 
 def of(*types: type) -> Callable[[K], K]:
@@ -143,7 +176,7 @@ def of(*types: type) -> Callable[[K], K]:
     return declare
 
 
-def kind(value: Value) -> Kind:
+def kind(value: Value) -> Kind[object]:
     """The kind of a value."""
     return KINDS.get(type(value.data), ANYTHING)
 
@@ -153,12 +186,12 @@ def truth(value: Value) -> bool | None:
     return KINDS.get(type(value.data), ANYTHING).truth(value)
 
 
-def iterate(value: Value) -> list[Value] | None:
+def iterate(value: Value | None) -> list[Value] | None:
     """The items that iterating over `value` gives, None when they are not known."""
-    return KINDS.get(type(value.data), ANYTHING).iterate(value)
+    return kind(value).iterate(value) if value is not None else None
 
 
-def plain_key(value: Value) -> Any:
+def plain_key(value: Value) -> Hashable:
     """`value` as a dict key, None when it is not known or not hashable."""
     return KINDS.get(type(value.data), ANYTHING).key(value)
 
@@ -193,7 +226,7 @@ _FIRST = {"command": 0, "script": 0, "environment": 1, "config": 2, "default": 3
 def origin_of(*values: Value) -> Origin | None:
     """The most telling origin among operands: what a user set, before what the code says.
 
-    The size of the launch comes last: `lr * world_size` is told by where `lr` is set.
+    The size of the launch comes last: `lr * world_size` comes from where `lr` is set.
     """
     best: Origin | None = None
     for value in values:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.flow import BudgetSpent
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Call, Class, Function, Instance, Site, Symbol
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Site,
+    as_call,
+    as_instance,
+    as_symbol,
+)
 from schedmate.agent.interp.values import enums
 from schedmate.agent.interp.values.mappings import fill
 from schedmate.agent.values import Origin, Unknown, Value
@@ -35,8 +43,8 @@ def fields(machine: Machine, cls: Class) -> dict[str, Value]:
 
 
 def _field_default(machine: Machine, default: Value, origin: Origin, cls: Class) -> Value:
-    data = default.data
-    if isinstance(data, Call) and classes.last(data.path) in classes.FIELDS:
+    data = as_call(default)
+    if data is not None and classes.last(data.path) in classes.FIELDS:
         given = data.kwargs.get("default")
         if given is None and data.args and classes.last(data.path) != "subparsers":
             given = data.args[0]
@@ -46,14 +54,16 @@ def _field_default(machine: Machine, default: Value, origin: Origin, cls: Class)
             return Value(made.data, origin)
         if given is None and classes.last(data.path) in ("list_field", "mutable_field"):
             return Value(list(data.args), origin)
-        if given is None or (isinstance(given.data, Symbol) and "MISSING" in given.data.path):
-            return Value(Unknown(), origin)
-        return Value(given.data, origin)
-    if isinstance(data, Instance | AttrDict | Call):
+        return Value(Unknown() if given is None or _is_missing(given) else given.data, origin)
+    if isinstance(default.data, Instance | AttrDict | Call):
         return default
-    if isinstance(data, Symbol) and "MISSING" in data.path:
-        return Value(Unknown(), origin)
-    return Value(data, origin)
+    return Value(Unknown() if _is_missing(default) else default.data, origin)
+
+
+def _is_missing(value: Value) -> bool:
+    """Whether it stands for no default: `dataclasses.MISSING`, `omegaconf.MISSING`."""
+    symbol = as_symbol(value)
+    return symbol is not None and "MISSING" in symbol.path
 
 
 def instantiate(
@@ -69,8 +79,7 @@ def instantiate(
         return enums.member_of(cls, args)
     instance = Instance(cls, args=args, kwargs=kwargs)
     if not classes.MAPPINGS.isdisjoint(externals):
-        items: dict[Any, Value] = {}
-        instance.items = Value(items)
+        instance.items = Value({})
     elif not classes.LISTS.isdisjoint(externals):
         instance.items = Value([])
     value = Value(instance, Origin("code", site.file, site.line))
@@ -97,7 +106,7 @@ def instantiate(
             machine.call_function(init, [value, *args], kwargs, site)
     elif (maker := cls.method("__new__")) is not None:
         made = machine.call_function(maker, [Value(cls), *args], kwargs, site)
-        if isinstance(made.data, Instance):
+        if as_instance(made) is not None:
             return made
     return value
 

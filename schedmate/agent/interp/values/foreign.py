@@ -7,7 +7,7 @@ import re
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Class, Function, Symbol
+from schedmate.agent.interp.objects import Call, Symbol, as_symbol, is_own
 from schedmate.agent.interp.values.base import Kind, iterate, of, plain_key
 from schedmate.agent.values import Value
 
@@ -16,14 +16,14 @@ _RECORD = re.compile(r"\w(Config|Args|Arguments|Options|Settings|Hparams|Namespa
 
 
 @of(Symbol)
-class Name(Kind):
+class Name(Kind[Symbol]):
     """Something of a library."""
 
     foreign = True
     symbolic = True
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data: Symbol = base.data
+        data = self.data(base)
         module, _, last = data.path.rpartition(".")
         if name in ("__name__", "__module__") and data.base is None and last[:1].isupper():
             return Value(last if name == "__name__" else module)
@@ -31,44 +31,46 @@ class Name(Kind):
         return symbol(machine, path) if data.base is None else Value(Symbol(path, data.base))
 
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
-        if f"{base.data.path}.{name}" == "sys.argv":
+        if f"{self.data(base).path}.{name}" == "sys.argv":
             machine.argv = iterate(value) or machine.argv
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
-        data: Symbol = base.data
+        data = self.data(base)
         known = machine.plugins.item(machine, base, data.path, index)
         if known is not None:
             return known
         return Value(Symbol(f"{data.path}[]", data.base or base), base.origin)
 
     def setitem(self, machine: Machine, base: Value, index: Value, value: Value) -> None:
-        key = plain_key(index)
-        if base.data.path == "os.environ" and isinstance(key, str) and machine.certain:
+        key = index.text
+        if self.data(base).path == "os.environ" and key is not None and machine.certain:
             machine.environ[key] = value
             if len(machine.frames) == 1:  # for the whole program, not for one of its processes
                 machine.shared.setdefault("os.environ", {})[key] = value
 
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
-        call.path, call.base = func.data.path, func.data.base
+        data = self.data(func)
+        call.path, call.base = data.path, data.base
         return machine.external(call)
 
     def is_same(self, one: Value, other: Value) -> bool | None:
-        if not isinstance(other.data, Symbol):
+        same = as_symbol(other)
+        if same is None:
             return False
-        return True if one.data.path == other.data.path else None
+        return True if self.data(one).path == same.path else None
 
     def has(self, machine: Machine, value: Value, name: str) -> bool | None:
         return False if classes.is_foreign(name) else None
 
 
 @of(Call)
-class Made(Kind):
+class Made(Kind[Call]):
     """What a call of a library's callable gave."""
 
     foreign = True
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data: Call = base.data
+        data = self.data(base)
         if name in data.attrs:
             return data.attrs[name]
         if name in data.kwargs and _RECORD.search(data.path):
@@ -79,39 +81,38 @@ class Made(Kind):
         return known or Value(Symbol(f"{data.path}().{name}", base), base.origin)
 
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
-        base.data.attrs[name] = value
+        self.data(base).attrs[name] = value
 
     def delattr(self, base: Value, name: str) -> None:
-        base.data.attrs.pop(name, None)
+        self.data(base).attrs.pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
-        data: Call = base.data
+        data = self.data(base)
         key = plain_key(index)
         if key in data.attrs:
             return data.attrs[key]
-        suffix = f"[{key!r}]" if isinstance(key, str) else "[]"
+        suffix = f"[{key!r}]" if index.text is not None else "[]"
         return Value(Symbol(f"{data.path}(){suffix}", base), base.origin)
 
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
-        data: Call = func.data
+        data = self.data(func)
         if _wraps(machine, data):
             return machine.call(data.args[0], call.args, call.kwargs, call.site)
         call.path, call.base = f"{data.path}()", func
         return machine.external(call)
 
     def truth(self, value: Value) -> bool | None:
-        return True if value.data.path == "re.Match" else None
+        return True if self.data(value).path == "re.Match" else None
 
     def element(self, container: Value) -> Value:
-        return Value(Symbol(f"{container.data.path}()[]", container), container.origin)
+        return Value(Symbol(f"{self.data(container).path}()[]", container), container.origin)
 
 
 def _wraps(machine: Machine, made: Call) -> bool:
     """Whether a library's wrapper was given a class or function: called, it makes the same."""
-    inner = made.args[0].data if made.args else None
-    callable_ = isinstance(inner, Class | Function) or (
-        isinstance(inner, Symbol) and inner.path.rpartition(".")[2][:1].isupper()
-    )
+    inner = made.args[0] if made.args else None
+    name = as_symbol(inner)
+    callable_ = name.path.rpartition(".")[2][:1].isupper() if name else is_own(inner)
     return callable_ and f"{made.path}()" not in machine.plugins.calls
 
 

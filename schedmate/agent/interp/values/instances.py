@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import native
-from schedmate.agent.interp.objects import NOWHERE, Class, Instance, Native, Site, Super, Symbol
+from schedmate.agent.interp.objects import (
+    NOWHERE,
+    Class,
+    Instance,
+    Native,
+    Site,
+    Super,
+    Symbol,
+    as_instance,
+    as_symbol,
+)
 from schedmate.agent.interp.values.base import (
+    Copies,
     Kind,
     copy_shallow,
     iterate,
@@ -21,19 +32,19 @@ from schedmate.agent.interp.values.base import (
 )
 from schedmate.agent.interp.values.callables import bind
 from schedmate.agent.interp.values.mappings import fill, item
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Items, Value, unknown
 
 _RAW = ("__setattr__", "__getattribute__")
 
 
 @of(Instance)
-class Object(Kind):
+class Object(Kind[Instance]):
     """An object; `items` of its data are set where its class is built on dict or list."""
 
     symbolic = True
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data: Instance = base.data
+        data = self.data(base)
         if name in data.attrs:
             return data.attrs[name]
         if name == "__dict__":
@@ -44,7 +55,7 @@ class Object(Kind):
         if found is not None:
             return bind(machine, found, base, data.cls)
         getter = data.cls.lookup("__getattr__")
-        held = _among_items(machine, base, name, getter)
+        held = _among_items(base, data, name, getter)
         if held is not None:
             return held
         if getter is not None and data.cls.method("__getattr__") and not name.startswith("__"):
@@ -59,7 +70,7 @@ class Object(Kind):
         return missing(machine, name, "AttributeError")
 
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
-        data: Instance = base.data
+        data = self.data(base)
         found = data.cls.method(name)
         if found is not None and found.setter:
             machine.call_function(found.setter, [base, value], {}, NOWHERE)
@@ -72,11 +83,11 @@ class Object(Kind):
         (items if items is not None and by_attribute else data.attrs)[name] = value
 
     def delattr(self, base: Value, name: str) -> None:
-        base.data.attrs.pop(name, None)
+        self.data(base).attrs.pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
-        data: Instance = base.data
-        if data.is_named_tuple and isinstance(plain_key(index), int):
+        data = self.data(base)
+        if data.is_named_tuple and index.integer is not None:
             return machine.getitem(Value(iterate(base)), index)
         items, own = data.mapping, data.cls.lookup("__missing__")
         if items is not None:
@@ -93,7 +104,7 @@ class Object(Kind):
         return machine.call(getter, [base, index], {}, Site(data.cls.module.file, 1))
 
     def setitem(self, machine: Machine, base: Value, index: Value, value: Value) -> None:
-        data: Instance = base.data
+        data = self.data(base)
         setter = data.cls.method("__setitem__")
         if setter is not None:
             machine.call_function(setter, [base, index, value], {}, NOWHERE)
@@ -101,39 +112,41 @@ class Object(Kind):
             kind(data.items).setitem(machine, data.items, index, value)
 
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
-        method = func.data.cls.method("__call__")
-        if method is None or classes.is_network(func.data.cls):
+        cls = self.data(func).cls
+        method = cls.method("__call__")
+        if method is None or classes.is_network(cls):
             return unknown()
         return machine.call_function(method, [func, *call.args], call.kwargs, call.site)
 
     def truth(self, value: Value) -> bool | None:
-        data: Instance = value.data
+        data = self.data(value)
         if data.items is not None:
             return truth(data.items)
         return None if data.cls.lookup("__bool__") is not None else True
 
     def iterate(self, value: Value) -> list[Value] | None:
-        data: Instance = value.data
+        data = self.data(value)
         if data.items is not None:
             return iterate(data.items)
         return list(data.attrs.values()) if data.is_named_tuple else None
 
-    def mapping(self, machine: Machine, value: Value) -> dict[Any, Value] | None:
-        data: Instance = value.data
+    def mapping(self, machine: Machine, value: Value) -> Items | None:
+        data = self.data(value)
         return data.mapping
 
-    def key(self, value: Value) -> Any:
-        return value.data if value.data.is_member else None
+    def key(self, value: Value) -> Hashable:
+        data = self.data(value)
+        return data if data.is_member else None
 
     def is_same(self, one: Value, other: Value) -> bool | None:
-        data: Instance = one.data
+        data = self.data(one)
         if data is other.data:
             return True
         own = classes.is_record(data.cls) or data.cls.lookup("__eq__") is not None
         return None if own else False
 
     def equals(self, value: Value, plain: Value) -> bool | None:
-        data: Instance = value.data
+        data = self.data(value)
         if not data.cls.members:
             return None
         # a member of an enum of strings or numbers equals its value; other members nothing
@@ -142,15 +155,28 @@ class Object(Kind):
         return not bases.isdisjoint(classes.PLAIN_ENUMS) and bool(held.plain() == plain.plain())
 
     def copy(self, value: Value) -> Value:
-        data: Instance = value.data
+        data = self.data(value)
         if data.is_member:
             return value
         held = copy_shallow(data.items) if data.items is not None else None
         same = Instance(data.cls, dict(data.attrs), held, data.args, data.kwargs)
         return Value(same, value.origin)
 
+    def parts(self, value: Value) -> Iterable[Value]:
+        data = self.data(value)
+        return [*data.attrs.values(), *([data.items] if data.items is not None else [])]
+
+    def deep_copy(self, value: Value, copies: Copies, copied: Callable[[Value], Value]) -> None:
+        data = self.data(value)
+        if data.is_member:
+            return
+        same = Instance(data.cls, args=data.args, kwargs=data.kwargs)
+        copies[id(data)] = same
+        same.items = copied(data.items) if data.items is not None else None
+        same.attrs.update({key: copied(item) for key, item in data.attrs.items()})
+
     def has(self, machine: Machine, value: Value, name: str) -> bool | None:
-        data: Instance = value.data
+        data = self.data(value)
         if name == "__dict__" or name in data.attrs or data.cls.lookup(name) is not None:
             return True
         if name in (data.mapping or ()):
@@ -160,20 +186,18 @@ class Object(Kind):
         return False
 
     def class_of(self, value: Value) -> Class | None:
-        cls: Class = value.data.cls
-        return cls
+        return self.data(value).cls
 
     def names(self, value: Value) -> set[str] | None:
-        data: Instance = value.data
+        data = self.data(value)
         return data.cls.names() | data.attrs.keys()
 
     def attributes(self, value: Value) -> Value:
-        return Value(value.data.attrs, value.origin)
+        return Value(self.data(value).attrs, value.origin)
 
 
-def _among_items(machine: Machine, base: Value, name: str, getter: Value | None) -> Value | None:
+def _among_items(base: Value, data: Instance, name: str, getter: Value | None) -> Value | None:
     """`base.name` where that is an item, or a method, of the mapping or list that it is."""
-    data: Instance = base.data
     items = data.mapping
     if items is not None and name in items:
         held = items[name]
@@ -189,23 +213,24 @@ def _among_items(machine: Machine, base: Value, name: str, getter: Value | None)
 
 def _is_get(getter: Value) -> bool:
     """Whether `__getattr__ = dict.get`: what a mapping does not have is None."""
-    return isinstance(getter.data, Symbol) and getter.data.path.endswith(".get")
+    symbol = as_symbol(getter)
+    return symbol is not None and symbol.path.endswith(".get")
 
 
 @of(Super)
-class Above(Kind):
+class Above(Kind[Super]):
     """`super()` inside a method."""
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data: Super = base.data
-        owner = data.self.data
+        data = self.data(base)
+        owner = as_instance(data.self)
         start = kind(data.self).class_of(data.self) or data.cls
         order = start.mro()
         position = order.index(data.cls) + 1 if data.cls in order else 1
         for cls in order[position:]:
             if name in cls.attrs:
                 return bind(machine, cls.attrs[name], data.self, start)
-        if isinstance(owner, Instance):
+        if owner is not None:
             if owner.items is not None:
                 if name == "__init__" and owner.mapping is not None:
                     return native("dict.__init__", _filling(owner.mapping))
@@ -217,7 +242,7 @@ class Above(Kind):
         return unknown(name)
 
 
-def _filling(items: dict[Any, Value]) -> Handler:
+def _filling(items: Items) -> Handler:
     def call(machine: Machine, call: Invocation) -> Value:
         fill(machine, items, call.args, call.kwargs)
         return Value(None)
@@ -227,8 +252,8 @@ def _filling(items: dict[Any, Value]) -> Handler:
 
 def _raw_attribute(owner: Instance) -> Handler:
     def access(machine: Machine, call: Invocation) -> Value:
-        key = plain_key(call.args[0]) if call.args else None
-        if not isinstance(key, str):
+        key = call.first.text
+        if key is None:
             return unknown()
         if len(call.args) > 1:
             owner.attrs[key] = call.args[1]

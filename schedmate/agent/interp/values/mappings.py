@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
 
+from schedmate.agent.interp import passes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import bound
@@ -13,17 +15,22 @@ from schedmate.agent.interp.objects import (
     Class,
     DefaultDict,
     Function,
-    Instance,
     Partial,
+    as_instance,
 )
-from schedmate.agent.interp.passes import Passes
-from schedmate.agent.interp.values.base import Plain, iterate, kind, missing, of, plain_key
-from schedmate.agent.interp.values.trees import converted
+from schedmate.agent.interp.values.base import Copies, Plain, iterate, kind, missing, of, plain_key
+from schedmate.agent.interp.values.trees import attr_tree
 from schedmate.agent.sizes import VALUE
-from schedmate.agent.values import Value, lifted, unknown
+from schedmate.agent.values import Data, Items, Value, lifted, unknown
 
 NAMED_TUPLE = "named tuple"
 """The label of attribute records that are tuples as well."""
+M_co = TypeVar("M_co", bound=Items, covariant=True)
+
+
+def _items_of(call: Invocation) -> Items:
+    """The mapping whose method is called."""
+    return cast("Items", call.owner.data)
 
 
 def _get(machine: Machine, call: Invocation) -> Value:
@@ -31,42 +38,38 @@ def _get(machine: Machine, call: Invocation) -> Value:
     default = call.args[1] if len(call.args) > 1 else call.kwargs.get("default", Value(None))
     if key is None:
         return unknown()
-    found: Value = call.owner.data.get(key, default)
-    if isinstance(found.data, dict | Instance):
-        machine.observer.picks(call.owner.data, found, call.args[0])
+    items = _items_of(call)
+    found = items.get(key, default)
+    if _has_parts(found):
+        machine.observer.picks(items, found, call.args[0])
     return found
 
 
+def _has_parts(value: Value) -> bool:
+    """Whether it is a mapping or an object, which holds settings of its own."""
+    return value.mapping is not None or as_instance(value) is not None
+
+
 def _keys(machine: Machine, call: Invocation) -> Value:
-    machine.charge(VALUE * len(call.owner.data))
-    return Value(
-        [lifted(key, item.origin) for key, item in call.owner.data.items()], call.owner.origin
-    )
+    items = _items_of(call)
+    machine.charge(VALUE * len(items))
+    return Value([lifted(key, item.origin) for key, item in items.items()], call.owner.origin)
 
 
 def _values(machine: Machine, call: Invocation) -> Value:
-    return machine.made(Value(list(call.owner.data.values()), call.owner.origin))
+    return machine.made(Value(list(_items_of(call).values()), call.owner.origin))
 
 
 def _items(machine: Machine, call: Invocation) -> Value:
-    machine.charge(2 * VALUE * len(call.owner.data))
-    pairs = [Value((lifted(key, item.origin), item)) for key, item in call.owner.data.items()]
+    items = _items_of(call)
+    machine.charge(2 * VALUE * len(items))
+    pairs = [Value((lifted(key, item.origin), item)) for key, item in items.items()]
     return Value(pairs, call.owner.origin)
 
 
 def _dict_update(machine: Machine, call: Invocation) -> Value:
-    for value in call.args:
-        mapping = machine.mapping(value)
-        if mapping is not None:
-            machine.charge(len(mapping))
-            call.owner.data.update(mapping)
-            continue
-        for pair in iterate(value) or []:
-            parts = iterate(pair)
-            key = plain_key(parts[0]) if parts and len(parts) == 2 else None
-            if parts and key is not None:
-                call.owner.data[key] = parts[1]
-    call.owner.data.update(call.kwargs)
+    machine.charge(sum(len(machine.mapping(value) or ()) for value in call.args))
+    fill(machine, _items_of(call), call.args, call.kwargs)
     return Value(None)
 
 
@@ -74,21 +77,18 @@ def _setdefault(machine: Machine, call: Invocation) -> Value:
     key = plain_key(call.args[0]) if call.args else None
     if key is None:
         return unknown()
-    found: Value = call.owner.data.setdefault(
-        key, call.args[1] if len(call.args) > 1 else Value(None)
-    )
-    return found
+    return _items_of(call).setdefault(key, call.args[1] if len(call.args) > 1 else Value(None))
 
 
 def _dict_pop(machine: Machine, call: Invocation) -> Value:
     key = plain_key(call.args[0]) if call.args else None
     default = call.args[1] if len(call.args) > 1 else unknown()
-    if not machine.certain or key not in call.owner.data:
-        missing: Value = call.owner.data.get(key, default)
-        return missing
-    found: Value = call.owner.data.pop(key)
+    items = _items_of(call)
+    if not machine.certain or key not in items:
+        return items.get(key, default)
+    found = items.pop(key)
     # a setting that was read and taken out is a setting all the same
-    machine.observer.takes_out(call.owner.data, key, found)
+    machine.observer.takes_out(items, key, found)
     return found
 
 
@@ -113,7 +113,7 @@ _METHODS: dict[str, Handler] = {
 
 
 @of(dict)
-class Mapping(Plain):
+class Mapping(Plain[M_co]):
     """A plain mapping."""
 
     container = True
@@ -124,44 +124,63 @@ class Mapping(Plain):
         return bound(base, name, found) if found is not None else unknown(name)
 
     def delattr(self, base: Value, name: str) -> None:
-        base.data.pop(name, None)
+        self.data(base).pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
-        return item(machine, base, base.data, index)
+        return item(machine, base, self.data(base), index)
 
     def setitem(self, machine: Machine, base: Value, index: Value, value: Value) -> None:
-        key = plain_key(index)
-        if key is not None and overrides(machine, base.data.get(key), value):
-            base.data[key] = converted(base.data, value)
+        key, items = plain_key(index), self.data(base)
+        if key is not None and overrides(machine, items.get(key), value):
+            items[key] = self.kept(items, value)
 
-    def absent(self, machine: Machine, items: dict[Any, Value], base: Value, index: Value) -> Value:
-        """What asking for an item gives that is not among the known ones."""
+    def kept(self, items: Items, value: Value) -> Value:
+        """A value as the mapping keeps it."""
+        return value
+
+    def absent(self, machine: Machine, items: Value, base: Value, index: Value) -> Value:
         return missing(machine, str(plain_key(index)), "KeyError")
 
     def iterate(self, value: Value) -> list[Value] | None:
-        return [lifted(key, item.origin) for key, item in value.data.items()]
+        return [lifted(key, item.origin) for key, item in self.data(value).items()]
 
-    def mapping(self, machine: Machine, value: Value) -> dict[Any, Value] | None:
-        items: dict[Any, Value] = value.data
-        return items
+    def mapping(self, machine: Machine, value: Value) -> Items | None:
+        return self.data(value)
+
+    def parts(self, value: Value) -> Iterable[Value]:
+        return self.data(value).values()
+
+    def converted(self, value: Value, convert: Callable[[Value], Value]) -> Data:
+        same = self.empty(value)
+        same.update({key: convert(item) for key, item in self.data(value).items()})
+        return same
 
     def copy(self, value: Value) -> Value:
-        return Value(dict(value.data), value.origin)
+        return Value(dict(self.data(value)), value.origin)
+
+    def deep_copy(self, value: Value, copies: Copies, copied: Callable[[Value], Value]) -> None:
+        data = self.data(value)
+        same = copies[id(data)] = self.empty(value)
+        same.update({key: copied(item) for key, item in data.items()})
+
+    def empty(self, value: Value) -> Items:
+        """An empty mapping to take the place of this one in a copy."""
+        return {}
 
     def attributes(self, value: Value) -> Value:
         return value
 
 
 @of(DefaultDict)
-class WithDefault(Mapping):
+class WithDefault(Mapping[DefaultDict]):
     """A `defaultdict`."""
 
-    def absent(self, machine: Machine, items: dict[Any, Value], base: Value, index: Value) -> Value:
-        key = plain_key(index)
-        if key is None or not isinstance(items, DefaultDict):
+    def absent(self, machine: Machine, items: Value, base: Value, index: Value) -> Value:
+        key, known = plain_key(index), self.data(items)
+        if key is None:
             return super().absent(machine, items, base, index)
-        items[key] = machine.call(items.factory, [], {}, NOWHERE)
-        return items[key]
+        known[key] = machine.call(known.factory, [], {}, NOWHERE)
+        return known[key]
 
 
 _READ_AS_A_WHOLE = ("get", "pop", "setdefault", "update")
@@ -169,11 +188,11 @@ _OF_NAMESPACES = ("update", "get", "items", "keys", "values", "pop", "setdefault
 
 
 @of(AttrDict)
-class Node(Mapping):
+class Node(Mapping[AttrDict]):
     """A namespace or a configuration node, with the methods that plugins have for its flavour."""
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data: AttrDict = base.data
+        data = self.data(base)
         if data.flavour == "namespace":
             # `vars(args).items()` is mostly printed
             machine.observer.reads("*" if name in _READ_AS_A_WHOLE else name)
@@ -189,28 +208,34 @@ class Node(Mapping):
             return self.method(base, name)
         return missing(machine, name, "AttributeError")
 
+    def kept(self, items: Items, value: Value) -> Value:
+        """Mappings become nodes of the same flavour."""
+        flavour = self.data(Value(items)).flavour
+        plain = type(value.data) is dict and flavour not in ("namespace", "flags", "record")
+        return attr_tree(value, flavour) if plain else value
+
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
-        data: AttrDict = base.data
+        data = self.data(base)
         held = data.get(name)
         if held is not None and held.known and held.data is not None:
             # `args.epochs = ceil(args.steps / len(loader))` is the same length, put otherwise
-            number = isinstance(held.data, int | float)
+            number = held.number is not None or held.integer is not None
             unsaid = kind(value).unknown and not _replaces_default(held, value)
             if unsaid or (number and kind(value).foreign):
                 return
         if overrides(machine, held, value):
-            data[name] = converted(data, value)
+            data[name] = self.kept(data, value)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
-        key = plain_key(index)
-        if base.data.label == NAMED_TUPLE and isinstance(key, int):
+        key, data = plain_key(index), self.data(base)
+        if data.label == NAMED_TUPLE and index.integer is not None:
             return machine.getitem(Value(iterate(base)), index)
-        if base.data.flavour == "namespace" and key in base.data:
+        if data.flavour == "namespace" and key in data:
             machine.observer.reads(str(key))
         return super().getitem(machine, base, index)
 
-    def absent(self, machine: Machine, items: dict[Any, Value], base: Value, index: Value) -> Value:
-        flavour = items.flavour if isinstance(items, AttrDict) else ""
+    def absent(self, machine: Machine, items: Value, base: Value, index: Value) -> Value:
+        flavour = self.data(items).flavour
         model = machine.plugins.node_method(flavour, "__missing__")
         asked = Invocation("__missing__", [index], {}, NOWHERE, base)
         found = model(machine, asked) if model is not None else None
@@ -221,31 +246,43 @@ class Node(Mapping):
         return super().absent(machine, items, base, index)
 
     def iterate(self, value: Value) -> list[Value] | None:
-        if value.data.label == NAMED_TUPLE:
-            return list(value.data.values())
+        data = self.data(value)
+        if data.label == NAMED_TUPLE:
+            return list(data.values())
         return super().iterate(value)
 
     def copy(self, value: Value) -> Value:
-        data: AttrDict = value.data
+        data = self.data(value)
         return Value(AttrDict(dict(data), data.flavour, data.label), value.origin)
 
+    def empty(self, value: Value) -> Items:
+        data = self.data(value)
+        return AttrDict({}, data.flavour, data.label)
+
     def has(self, machine: Machine, value: Value, name: str) -> bool | None:
-        return name in value.data or name in _METHODS
+        return name in self.data(value) or name in _METHODS
 
 
-def item(machine: Machine, base: Value, items: dict[Any, Value], index: Value) -> Value:
+def item(machine: Machine, base: Value, items: Items, index: Value) -> Value:
     """`base[index]` of what has these items."""
     key = plain_key(index)
     if key not in items:
-        holder = kind(Value(items))
-        assert isinstance(holder, Mapping)
-        return holder.absent(machine, items, base, index)
+        held = Value(items)
+        return kind(held).absent(machine, held, base, index)
     found = items[key]
-    if isinstance(key, str) and isinstance(found.data, Class | Function | Partial):
-        machine.observer.looks_up(key)
-    elif isinstance(found.data, dict | Instance):
+    if index.text is not None and isinstance(found.data, Class | Function | Partial):
+        machine.observer.looks_up(index.text)
+    elif _has_parts(found):
         machine.observer.picks(items, found, index)
     return found
+
+
+def replace_items(target: Value, source: Value) -> None:
+    """Give a mapping the items of another one, in place."""
+    if target.mapping is not None and source.mapping is not None:
+        items = dict(source.mapping)
+        target.mapping.clear()
+        target.mapping.update(items)
 
 
 def overrides(machine: Machine, held: Value | None, value: Value) -> bool:
@@ -255,14 +292,13 @@ def overrides(machine: Machine, held: Value | None, value: Value) -> bool:
 
 def _replaces_default(held: Value, value: Value) -> bool:
     """Whether a default gives way to what was set: `args.steps = args.epochs * len(loader)`."""
-    passes = value.data.epochs if isinstance(value.data, Passes) else None
-    sources = [v.origin.source if v.origin is not None else "" for v in (held, passes) if v]
+    count = passes.of(value)
+    counted = count.epochs if count is not None else None
+    sources = [v.origin.source if v.origin is not None else "" for v in (held, counted) if v]
     return len(sources) == 2 and sources[0] == "default" and sources[1] not in ("default", "code")
 
 
-def fill(
-    machine: Machine, items: dict[Any, Value], args: list[Value], kwargs: dict[str, Value]
-) -> None:
+def fill(machine: Machine, items: Items, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Put into `items` what `dict(*args, **kwargs)` has."""
     for value in args:
         mapping = machine.mapping(value)

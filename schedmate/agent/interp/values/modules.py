@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import native
 from schedmate.agent.interp.objects import Module, Symbol
-from schedmate.agent.interp.values.base import Kind, kind, of, plain_key
+from schedmate.agent.interp.values.base import Kind, kind, of
 from schedmate.agent.interp.values.mappings import item
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Items, Value, unknown
 from schedmate.paths import is_dir
 
 
 @of(Module)
-class OwnModule(Kind):
+class OwnModule(Kind[Module]):
     """A module, which stands for its `__dict__` and its specification as well."""
 
     symbolic = True
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data: Module = base.data
+        data = self.data(base)
         found = machine.module_attr(data, name)
         if found is not None:
             return found
@@ -42,27 +40,28 @@ class OwnModule(Kind):
         return Value(Symbol(machine.sources.canonical(f"{data.name}.{name}")))
 
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
-        machine.load(base.data)
-        base.data.scope.names[name] = value
+        data = self.data(base)
+        machine.load(data)
+        data.scope.names[name] = value
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         items = self.mapping(machine, base)
-        key = plain_key(index)
-        if not isinstance(key, str):
+        key = index.text
+        if key is None:
             return item(machine, base, items, index)
         machine.observer.looks_up(key)
-        return machine.module_attr(base.data, key) or unknown(key)
+        return machine.module_attr(self.data(base), key) or unknown(key)
 
     def truth(self, value: Value) -> bool | None:
         return True
 
-    def mapping(self, machine: Machine, value: Value) -> dict[Any, Value]:
-        machine.load(value.data)
-        names: dict[Any, Value] = value.data.scope.names
-        return names
+    def mapping(self, machine: Machine, value: Value) -> Items:
+        data = self.data(value)
+        machine.load(data)
+        return data.scope.names
 
     def has(self, machine: Machine, value: Value, name: str) -> bool | None:
-        return machine.module_attr(value.data, name) is not None
+        return machine.module_attr(self.data(value), name) is not None
 
     def attributes(self, value: Value) -> Value:
         return value

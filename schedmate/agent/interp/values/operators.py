@@ -7,16 +7,11 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from schedmate.agent.interp import passes
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import (
-    AttrDict,
-    PathStr,
-    path_of,
-)
-from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key
+from schedmate.agent.interp.objects import PathStr, as_node, path_of
+from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, several
 from schedmate.agent.sizes import (
     MAX_DATA,
     MAX_PATH,
@@ -27,9 +22,9 @@ from schedmate.agent.sizes import (
     repeated,
     whole,
 )
-from schedmate.agent.values import UNSAID, Origin, Place, Value, begun, unknown
+from schedmate.agent.values import UNSAID, Data, Origin, Place, Value, begun, unknown
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_BINARY: dict[type[ast.operator], Callable[[Data, Data], Data]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -43,7 +38,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.RShift: operator.rshift,
 }
 
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -85,8 +80,8 @@ def _plain_op(
         return passes.binary(op, left, right, origin) or unknown(origin=origin)
     if not (left.known and right.known) or (op not in _BINARY and op is not ast.Pow):
         other = kind(right)
-        told = other.unknown or (other.foreign and other.symbolic)
-        shared = passes.binary(op, left, right, origin) if told else None
+        open_ended = other.unknown or (other.foreign and other.symbolic)
+        shared = passes.binary(op, left, right, origin) if open_ended else None
         if shared is None and op in (ast.Add, ast.Div) and not right.known and left.number is None:
             return begun(left, origin)
         # of what is not known it is known where it is computed, and from what
@@ -96,11 +91,10 @@ def _plain_op(
         return unknown(origin=origin)
     try:
         if op is ast.Pow:
-            small = isinstance(a, int | float) and isinstance(b, int | float)
-            if not small or abs(b) > 1024 or abs(a) > 1e12:
+            if not _small_power(a, b):
                 return unknown(origin=origin)
-            result = a**b
-        elif op is ast.LShift and (not isinstance(b, int) or b > 256):
+            result = operator.pow(a, b)
+        elif op is ast.LShift and (right.integer is None or right.integer > 256):
             return unknown(origin=origin)
         else:
             result = _BINARY[op](a, b)
@@ -120,7 +114,14 @@ def _computed(origin: Origin, here: Origin) -> Origin:
     return replace(origin, computed=Place(here.file, here.line))
 
 
-def _fits(op: type[ast.operator], a: Any, b: Any) -> bool:
+def _small_power(base: Data, exponent: Data) -> bool:
+    """Whether `base**exponent` takes no time to speak of."""
+    if not isinstance(base, int | float) or not isinstance(exponent, int | float):
+        return False
+    return abs(exponent) <= 1024 and abs(base) <= 1e12
+
+
+def _fits(op: type[ast.operator], a: Data, b: Data) -> bool:
     """Whether what two texts, or a text and a number, make is not too long."""
     for text, other in ((a, b), (b, a)):
         if isinstance(text, str | bytes):
@@ -149,7 +150,7 @@ def _percent(template: str, right: Value, origin: Origin) -> Value:
 
 def _percent_around(template: str, right: Value, origin: Origin) -> Value:
     """`"--port %d --config %s" % (unknown, path)`: the text around what is not known."""
-    given = list(right.data) if isinstance(right.data, tuple) else [right]
+    given = [right] if right.elements is not None else several(right)
     pieces = _SLOT.split(template.replace("%%", "%"))
     if len(pieces) != 2 * len(given) + 1:
         return unknown(origin=origin)
@@ -177,17 +178,16 @@ def _set_op(op: type[ast.operator], a: list[Value], b: list[Value]) -> list[Valu
 def _sequence_op(op: type[ast.operator], left: Value, right: Value, origin: Origin) -> Value:
     a, b = left.sequence, right.sequence
     if op is ast.Mult:
-        count = right.data if a is not None else left.data
-        items = a if a is not None else b
-        assert items is not None
-        if isinstance(count, int) and count >= 0 and repeated(items, count) <= MAX_DATA:
-            return Value(items * count, origin)
+        count, items = right.integer if a is not None else left.integer, a if a is not None else b
+        if items is not None and count is not None and count >= 0:
+            if repeated(items, count) <= MAX_DATA:
+                return Value(items * count, origin)
     elif a is None or b is None:
         return unknown(origin=origin)
     elif op is ast.Add and len(a) + len(b) <= MAX_DATA:
         return Value(type(a)([*a, *b]), origin)
-    elif op in _SETS and isinstance(a, list) and isinstance(b, list):
-        return Value(_set_op(op, a, b), origin)
+    elif op in _SETS and left.elements is not None and right.elements is not None:
+        return Value(_set_op(op, left.elements, right.elements), origin)
     return unknown(origin=origin)
 
 
@@ -252,8 +252,8 @@ def _contains(machine: Machine, item: Value, container: Value) -> bool | None:
             return None
         if key in mapping:
             return True
-        flavour = container.data.flavour if isinstance(container.data, AttrDict) else ""
-        return None if flavour == "open" else False
+        node = as_node(container)
+        return None if node is not None and node.flavour == "open" else False
     items = iterate(container)
     weight = measure(item.data)
     if items is None or weight is None or weight * len(items) > MAX_WORK:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import cast
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.natives import bound
+from schedmate.agent.interp.natives import bound, itself
 from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol, WriteHandle
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.interp.values.base import Kind, of
 from schedmate.agent.interp.values.texts import Text
 from schedmate.agent.interp.values.written import content, write
 from schedmate.agent.sizes import MAX_PATH, VALUE, joined
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import Data, Value, unknown
 from schedmate.paths import is_dir, is_file, matching
 
 MAX_FILES = 500
@@ -23,7 +23,7 @@ MAX_LINES = 5000
 """Lines read of one file."""
 
 
-def _property(path: PathStr, name: str) -> Any:
+def _property(path: PathStr, name: str) -> Data:
     if len(path) > MAX_PATH:
         return None
     pure = PurePosixPath(path)
@@ -32,46 +32,48 @@ def _property(path: PathStr, name: str) -> Any:
     if name == "parents":
         return tuple(Value(PathStr(folder)) for folder in pure.parents)
     if name in ("name", "stem", "suffix"):
-        return getattr(pure, name)
+        return cast("str", getattr(pure, name))
     return None
 
 
-def _path_same(machine: Machine, call: Invocation) -> Value:
-    return call.owner
+def _path_of(call: Invocation) -> PathStr:
+    """The path whose method is called."""
+    return cast("PathStr", call.owner.data)
 
 
 def _path_join(machine: Machine, call: Invocation) -> Value:
-    if not all(a.text is not None for a in call.args):
+    parts = [_path_of(call), *(a.text for a in call.args if a.text is not None)]
+    if len(parts) <= len(call.args):
         return unknown(origin=call.owner.origin)
-    parts = [call.owner.data, *(a.data for a in call.args)]
     if joined(parts, "/") > MAX_PATH:
         return unknown(origin=call.owner.origin)
     return Value(PathStr(PurePosixPath(*parts)), call.owner.origin)
 
 
 def _path_with_suffix(machine: Machine, call: Invocation) -> Value:
+    suffix = call.first.text
     try:
-        return Value(
-            PathStr(PurePosixPath(call.owner.data).with_suffix(call.args[0].data)),
-            call.owner.origin,
-        )
-    except (IndexError, ValueError, TypeError, AttributeError):
-        return unknown(origin=call.owner.origin)
+        if suffix is not None:
+            path = PurePosixPath(_path_of(call)).with_suffix(suffix)
+            return Value(PathStr(path), call.owner.origin)
+    except ValueError:
+        pass
+    return unknown(origin=call.owner.origin)
 
 
 def _path_exists(machine: Machine, call: Invocation) -> Value:
-    found = machine.sources.locate(call.owner.data)
+    found = machine.sources.locate(_path_of(call))
     return Value(True) if found is not None else unknown()
 
 
 def _path_glob(machine: Machine, call: Invocation) -> Value:
     """The files of a pattern: the repository's, else found when the program runs."""
-    pattern = call.first.data
-    found = machine.sources.locate(call.owner.data)
-    if not isinstance(pattern, str) or pattern.startswith("/") or not bearable(pattern):
+    pattern = call.first.text
+    found = machine.sources.locate(_path_of(call))
+    if pattern is None or pattern.startswith("/") or not bearable(pattern):
         return unknown(origin=call.owner.origin)
     if found is None or not is_dir(found) or "**" in pattern:
-        place = Value(str(PurePosixPath(call.owner.data, pattern)), call.owner.origin)
+        place = Value(str(PurePosixPath(_path_of(call), pattern)), call.owner.origin)
         return machine.call(Value(Symbol("glob.glob")), [place], {}, call.site)
     files = sorted(map(str, matching(found, pattern, MAX_FILES)))
     return Value([Value(PathStr(file), call.owner.origin) for file in files])
@@ -85,7 +87,7 @@ def bearable(pattern: str) -> bool:
 def _path_open(machine: Machine, call: Invocation) -> Value:
     mode = call.args[0] if call.args else call.kwargs.get("mode", Value("r"))
     if mode.text is not None and any(letter in mode.text for letter in "wax"):
-        return Value(WriteHandle(call.owner.data), call.owner.origin)
+        return Value(WriteHandle(_path_of(call)), call.owner.origin)
     return open_file(machine, call.owner)
 
 
@@ -95,19 +97,20 @@ def _path_read(machine: Machine, call: Invocation) -> Value:
 
 
 def _path_absolute(machine: Machine, call: Invocation) -> Value:
-    return Value(call.owner.data.startswith("/"), call.owner.origin)
+    return Value(_path_of(call).startswith("/"), call.owner.origin)
 
 
 def open_file(machine: Machine, path: Value) -> Value:
     """A handle on a file of the repository, unknown for any other file."""
     if isinstance(path.data, FileHandle):
         return path
-    if path.text is not None:
+    text = path.text
+    if text is not None:
         frame = machine.frames[-1] if machine.frames else None
         near = frame.scope.module.path if frame is not None else None
-        if (file := content(machine, path.data)) is not None:
+        if (file := content(machine, text)) is not None:
             return Value(FileHandle(machine.sources.root / file[0]), path.origin)
-        found = machine.sources.locate(path.data, near) or mislaid(machine, path)
+        found = machine.sources.locate(text, near) or mislaid(machine, path)
         if found is not None and is_file(found):
             return Value(FileHandle(found), path.origin)
     return unknown(origin=path.origin)
@@ -115,12 +118,12 @@ def open_file(machine: Machine, path: Value) -> Value:
 
 def mislaid(machine: Machine, path: Value) -> Path | None:
     """A configuration that the launch names and that is elsewhere: the only one of its name."""
-    launched = path.origin is not None and path.origin.source in _LAUNCHED
-    if not (launched and path.text is not None and path.text.endswith(_CONFIGURATIONS)):
+    launched, text = path.origin is not None and path.origin.source in _LAUNCHED, path.text
+    if not launched or text is None or not text.endswith(_CONFIGURATIONS):
         return None
-    file = machine.sources.only_one(path.data)
+    file = machine.sources.only_one(text)
     if file is not None:
-        machine.observer.warns(f"{path.data} is not in the repository: {file} is taken")
+        machine.observer.warns(f"{text} is not in the repository: {file} is taken")
         return machine.sources.root / file
     return None
 
@@ -153,17 +156,17 @@ def _file_lines(machine: Machine, call: Invocation) -> Value:
     text = _file_read(machine, call)
     if text.text is None:
         return text
-    lines = text.data.splitlines(keepends=True)[:MAX_LINES]
+    lines = text.text.splitlines(keepends=True)[:MAX_LINES]
     machine.charge(VALUE * len(lines))
     return Value([Value(line) for line in lines])
 
 
 _PATH: dict[str, Handler] = {
     "is_absolute": _path_absolute,
-    "resolve": _path_same,
-    "absolute": _path_same,
-    "expanduser": _path_same,
-    "as_posix": _path_same,
+    "resolve": itself,
+    "absolute": itself,
+    "expanduser": itself,
+    "as_posix": itself,
     "joinpath": _path_join,
     "with_suffix": _path_with_suffix,
     "exists": _path_exists,
@@ -175,15 +178,15 @@ _PATH: dict[str, Handler] = {
     "write_text": write,
 }
 
-_FILE: dict[str, Handler] = {"read": _file_read, "readlines": _file_lines, "__enter__": _path_same}
+_FILE: dict[str, Handler] = {"read": _file_read, "readlines": _file_lines, "__enter__": itself}
 
 
 @of(PathStr)
-class Location(Text):
+class Location(Text[PathStr]):
     """A path, with the methods of a text besides."""
 
     def method(self, base: Value, name: str) -> Value:
-        prop = _property(base.data, name)
+        prop = _property(self.data(base), name)
         if prop is not None:
             return Value(prop, base.origin)
         own = _PATH.get(name)
@@ -191,7 +194,7 @@ class Location(Text):
 
 
 @of(FileHandle)
-class File(Kind):
+class File(Kind[FileHandle]):
     """A file that is opened for reading."""
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:

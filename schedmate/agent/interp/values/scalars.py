@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from schedmate.agent.interp.natives import native
 from schedmate.agent.interp.objects import Symbol
-from schedmate.agent.interp.values.base import Plain, of
+from schedmate.agent.interp.values.base import D_co, Plain, of
 from schedmate.agent.values import Value, unknown
 
 _METHODS = frozenset(["is_integer", "bit_length", "conjugate"])
 _ITSELF = ("real", "numerator")
 
 
-class Scalar(Plain):
+class Scalar(Plain[D_co]):
     """A single datum."""
 
     scalar = True
 
 
 @of(type(None))
-class Nothing(Scalar):
+class Nothing(Scalar[bytes | None]):
     """None."""
 
     def method(self, base: Value, name: str) -> Value:
@@ -31,18 +31,18 @@ class Nothing(Scalar):
 class Bytes(Nothing):
     """Bytes."""
 
-    def key(self, value: Value) -> Any:
-        return value.data
+    hashable = True
 
 
 @of(bool, int, float)
-class Number(Scalar):
+class Number(Scalar[int | float]):
     """A number or a truth value."""
+
+    hashable = True
 
     def method(self, base: Value, name: str) -> Value:
         if name in _METHODS:
-            return native(name, lambda *_: Value(getattr(base.data, name)(), base.origin))
+            return native(
+                name, lambda *_: Value(cast("int", getattr(base.data, name)()), base.origin)
+            )
         return base if name in _ITSELF else unknown(name)
-
-    def key(self, value: Value) -> Any:
-        return value.data

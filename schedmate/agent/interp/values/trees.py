@@ -1,13 +1,13 @@
-"""Trees of values whose mappings are configuration nodes, read by attribute as well."""
+"""Trees of values: copies, and configuration nodes for mappings, read by attribute as well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from schedmate.agent.interp.objects import AttrDict, Instance
+from schedmate.agent.interp.objects import AttrDict
+from schedmate.agent.interp.values.base import kind
 from schedmate.agent.sizes import MAX_ITEMS, MAX_NESTING, measure
-from schedmate.agent.values import Origin, Value, unknown
+from schedmate.agent.values import Data, Items, Origin, Value, unknown
 
 
 def attr_tree(value: Value, flavour: str) -> Value:
@@ -15,29 +15,25 @@ def attr_tree(value: Value, flavour: str) -> Value:
     return _rebuilt(value, lambda items: AttrDict(items, flavour))
 
 
-def _rebuilt(value: Value, mapping: Callable[[dict[Any, Value]], dict[Any, Value]]) -> Value:
-    """The same tree with other mappings, what is shared copied for each place it stands at."""
+def plain_tree(value: Value) -> Value:
+    """The same tree with plain mappings, a deep copy of the containers; unknown if too large."""
+    return _rebuilt(value, lambda items: items)
+
+
+def _rebuilt(value: Value, mapping: Callable[[Items], Items]) -> Value:
+    """The same tree with other mappings; what is shared is copied for each place it has."""
     if measure(value.data) is None:
         return unknown(origin=value.origin)
 
     def build(value: Value) -> Value:
-        data = value.data
-        if isinstance(data, dict):
-            items = {key: build(item) for key, item in data.items()}
-            return Value(mapping(items), value.origin)
-        if isinstance(data, list | tuple):
-            return Value(type(data)(build(item) for item in data), value.origin)
+        items = value.mapping
+        if items is not None:
+            return Value(mapping({k: build(item) for k, item in items.items()}), value.origin)
+        if value.sequence is not None:
+            return Value(kind(value).converted(value, build), value.origin)
         return value
 
     return build(value)
-
-
-def converted(holder: dict[Any, Value], value: Value) -> Value:
-    """A value as a configuration node keeps it: mappings become nodes of the same kind."""
-    if isinstance(holder, AttrDict) and holder.flavour not in ("namespace", "flags", "record"):
-        if type(value.data) is dict:
-            return attr_tree(value, holder.flavour)
-    return value
 
 
 def bounded(value: Value) -> bool:
@@ -47,20 +43,9 @@ def bounded(value: Value) -> bool:
 
 def _spread(value: Value, left: list[int], depth: int) -> bool:
     left[0] -= 1
-    data = value.data
-    if isinstance(data, Instance):
-        data = data.attrs if data.items is None else {**data.attrs, "": data.items}
     if left[0] < 0 or depth > MAX_NESTING:
         return False
-    if not isinstance(data, dict | list | tuple):
-        return True
-    items = data.values() if isinstance(data, dict) else data
-    return all(_spread(item, left, depth + 1) for item in items)
-
-
-def plain_tree(value: Value) -> Value:
-    """The same tree with plain mappings, a deep copy of the containers; unknown if too large."""
-    return _rebuilt(value, lambda items: items)
+    return all(_spread(part, left, depth + 1) for part in kind(value).parts(value))
 
 
 def deep_copy(value: Value) -> Value:
@@ -68,33 +53,12 @@ def deep_copy(value: Value) -> Value:
 
     What is the same object in several places of the original is one object in the copy as well.
     """
-    made: dict[int, Any] = {}
+    copies: dict[int, Data] = {}
 
     def copied(value: Value) -> Value:
-        data = value.data
-        if not isinstance(data, dict | list | tuple | Instance):
-            return value
-        if id(data) not in made:
-            copy(data)
-        return Value(made[id(data)], value.origin)
-
-    def copy(data: Any) -> None:
-        if isinstance(data, Instance):
-            if data in data.cls.members.values():
-                made[id(data)] = data
-                return
-            same = made[id(data)] = Instance(data.cls, args=data.args, kwargs=data.kwargs)
-            same.items = copied(data.items) if data.items is not None else None
-            same.attrs.update({key: copied(item) for key, item in data.attrs.items()})
-        elif isinstance(data, tuple):
-            made[id(data)] = tuple(copied(item) for item in data)
-        elif isinstance(data, list):
-            made[id(data)] = []
-            made[id(data)].extend([copied(item) for item in data])
-        else:
-            attr = isinstance(data, AttrDict)
-            made[id(data)] = AttrDict({}, data.flavour, data.label) if attr else {}
-            made[id(data)].update({key: copied(item) for key, item in data.items()})
+        if id(value.data) not in copies:
+            kind(value).deep_copy(value, copies, copied)
+        return Value(copies.get(id(value.data), value.data), value.origin)
 
     return copied(value)
 
@@ -106,19 +70,11 @@ def as_config(value: Value, file: str) -> Value:
     """
     if measure(value.data) is None:
         return unknown(origin=value.origin)
-    return _as_config(value, file)
 
+    def convert(value: Value) -> Value:
+        origin = value.origin
+        if origin is not None and origin.source == "code" and origin.file == file:
+            origin = Origin("config", file, origin.line, origin.text)
+        return Value(kind(value).converted(value, convert), origin)
 
-def _as_config(value: Value, file: str) -> Value:
-    data = value.data
-    if isinstance(data, AttrDict):
-        items = {key: _as_config(item, file) for key, item in data.items()}
-        data = AttrDict(items, data.flavour, data.label)
-    elif isinstance(data, dict):
-        data = {key: _as_config(item, file) for key, item in data.items()}
-    elif isinstance(data, list | tuple):
-        data = type(data)(_as_config(item, file) for item in data)
-    origin = value.origin
-    if origin is not None and origin.source == "code" and origin.file == file:
-        origin = Origin("config", file, origin.line, origin.text)
-    return Value(data, origin)
+    return convert(value)

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Bound, Class, Function, Symbol
+from schedmate.agent.interp.objects import Bound, Class, Symbol, as_function
 from schedmate.agent.interp.values import construction, enums
-from schedmate.agent.interp.values.base import iterate, missing, of, plain_key
+from schedmate.agent.interp.values.base import missing, of
 from schedmate.agent.interp.values.callables import Invocable
 from schedmate.agent.values import Value, unknown
 
 
 @of(Class)
-class Type(Invocable):
+class Type(Invocable[Class]):
     """A class of the repository."""
 
     symbolic = True
+    hashable = True
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data: Class = base.data
+        data = self.data(base)
         found = data.lookup(name)
         if found is not None:
-            function = found.data
-            if isinstance(function, Function) and function.kind == "classmethod":
+            function = as_function(found)
+            if function is not None and function.kind == "classmethod":
                 return Value(Bound(found, base), found.origin)
             return enums.member(data, name, found) if enums.is_member(data, name, found) else found
         if name in ("__name__", "__qualname__"):
@@ -35,8 +34,7 @@ class Type(Invocable):
         if name == "__dict__":
             return Value(data.attrs)
         if name == "__members__":
-            members = iterate(enums.members(base)) or []
-            return Value({member.data.attrs["name"].data: member for member in members})
+            return Value(enums.by_name(data))
         if name in ("__annotations__", "__dataclass_fields__"):
             return Value({key: unknown() for key in construction.fields(machine, data)})
         for external in data.external_bases():
@@ -44,35 +42,30 @@ class Type(Invocable):
         return missing(machine, name, "AttributeError")
 
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
-        base.data.attrs[name] = value
+        self.data(base).attrs[name] = value
 
     def delattr(self, base: Value, name: str) -> None:
-        base.data.attrs.pop(name, None)
+        self.data(base).attrs.pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
-        key = plain_key(index)
-        if isinstance(key, str) and key in base.data.attrs:
+        key = index.text
+        if key is not None and key in self.data(base).attrs:
             return machine.getattr(base, key)
         return base
 
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
-        return construction.instantiate(machine, func.data, call.args, call.kwargs, call.site)
-
-    def key(self, value: Value) -> Any:
-        return value.data
+        return construction.instantiate(machine, self.data(func), call.args, call.kwargs, call.site)
 
     def has(self, machine: Machine, value: Value, name: str) -> bool | None:
-        if name == "__dict__" or value.data.lookup(name) is not None:
+        if name == "__dict__" or self.data(value).lookup(name) is not None:
             return True
         return False if classes.is_foreign(name) else None
 
     def class_of(self, value: Value) -> Class | None:
-        cls: Class = value.data
-        return cls
+        return self.data(value)
 
     def names(self, value: Value) -> set[str] | None:
-        found: set[str] = value.data.names()
-        return found
+        return self.data(value).names()
 
     def attributes(self, value: Value) -> Value:
-        return Value(value.data.attrs, value.origin)
+        return Value(self.data(value).attrs, value.origin)

@@ -12,7 +12,7 @@ import posixpath
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import bound
-from schedmate.agent.interp.objects import Call, WriteHandle
+from schedmate.agent.interp.objects import WriteHandle, as_call
 from schedmate.agent.interp.values.base import Kind, of
 from schedmate.agent.interp.values.trees import deep_copy
 from schedmate.agent.values import Value, unknown
@@ -58,14 +58,14 @@ def content(machine: Machine, path: str) -> tuple[str, Value] | None:
 
 def write(machine: Machine, call: Invocation) -> Value:
     """`target.write(dumps(mapping))`: of texts, those that a library makes of a mapping."""
-    text = call.first.data
-    if isinstance(text, Call) and text.args:
+    text = as_call(call.first)
+    if text is not None and text.args:
         keep(machine, call.owner, text.args[0])
     return Value(None)
 
 
 @of(WriteHandle)
-class Target(Kind):
+class Target(Kind[WriteHandle]):
     """A file that is opened for writing."""
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:

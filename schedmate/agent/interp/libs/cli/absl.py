@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs import parse_scalar
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.cli.flags import flag_origin, plain_scalar
+from schedmate.agent.interp.libs.cli.flags import flag_origin, plain_scalar, spelled
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Call, Site
 from schedmate.agent.interp.plugins import Plugin
@@ -27,8 +26,8 @@ def flags_object(machine: Machine) -> AttrDict:
 
 def define_flag(machine: Machine, call: Invocation) -> Value:
     """`flags.DEFINE_integer(name, default, help)`: set at once from the command line."""
-    name = call.argument(0, "name")
-    if name is None or name.text is None:
+    name = call.text(0, "name")
+    if name is None:
         return unknown()
     default = call.argument(1, "default") or Value(None)
     here = Origin("default", call.site.file, call.site.line)
@@ -36,31 +35,31 @@ def define_flag(machine: Machine, call: Invocation) -> Value:
     kind = classes.last(call.path).removeprefix("DEFINE_")
     several: list[Value] = []
     for token in machine.argv[1:]:
-        text = token.data
-        if not isinstance(text, str) or not text.startswith("-"):
+        text = token.text
+        if text is None or not text.startswith("-"):
             continue
         flag, equals, given = text.lstrip("-").partition("=")
-        if flag == name.data:
+        if flag == name:
             if not equals:
                 index = machine.argv.index(token) + 1
                 following = machine.argv[index].data if index < len(machine.argv) else None
                 given = "true" if kind in ("bool", "boolean") else str(following)
             value = _flag_value(kind, given, token, flag)
             if kind.startswith("multi"):
-                several.append(Value(parse_scalar(given) if kind == "multi_integer" else given,
-                                     value.origin))  # fmt: skip
+                item = Value(given, value.origin)
+                several.append(spelled(item, item.origin) if kind == "multi_integer" else item)
                 value = Value(list(several), value.origin)
-        elif flag == f"no{name.data}" and kind in ("bool", "boolean"):
+        elif flag == f"no{name}" and kind in ("bool", "boolean"):
             value = Value(False, token.origin)
     flags = flags_object(machine)
-    flags[name.data] = value
+    flags[name] = value
     return Value(Call(call.path, call.args, call.kwargs, {"value": value, "default": default}))
 
 
 def _flag_value(kind: str, text: str, token: Value, flag: str) -> Value:
     origin = flag_origin(token, f"--{flag}")
     if kind in ("integer", "float"):
-        return Value(parse_scalar(text), origin)
+        return spelled(Value(text), origin)
     if kind in ("bool", "boolean"):
         return Value(text.lower() in ("true", "1", "yes", "t"), origin)
     if kind in ("list", "spaceseplist", "multi_string", "multi_enum"):
@@ -91,8 +90,8 @@ def _without_flags(argv: list[Value]) -> list[Value]:
 
 def config_file_flag(machine: Machine, call: Invocation) -> Value:
     """`config_flags.DEFINE_config_file`: follow the file's `get_config`, apply dotted flags."""
-    name = call.argument(0, "name")
-    flag = name.data if name is not None and name.text is not None else "config"
+    name = call.text(0, "name")
+    flag = name if name is not None else "config"
     path = call.argument(1, "default") or Value(None)
     for index, token in enumerate(machine.argv):
         text = str(token.data)
@@ -102,7 +101,7 @@ def config_file_flag(machine: Machine, call: Invocation) -> Value:
             path = Value(text.partition("=")[2], token.origin)
     config = unknown(flag)
     if path.text is not None:
-        file, _, argument = path.data.partition(":")
+        file, _, argument = path.text.partition(":")
         found = machine.sources.locate(file)
         if found is not None and found.suffix == ".py":
             module = machine.sources.module(found, found.stem)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.cli.parser import Option, Parser
+from schedmate.agent.interp.libs.cli.functions import call_with_settings
+from schedmate.agent.interp.libs.cli.parser import Option, Parser, as_default
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Function, Symbol, path_of
+from schedmate.agent.interp.objects import Function, as_call, as_function, path_of
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.values import Origin, Value, unknown
 
@@ -29,17 +30,14 @@ def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
         return _click_group(machine, function, parser, children, argv)
     namespace, extras = parse(machine, parser, argv)
     tell_refused(machine, parser, extras)
-    machine.observer.settings(function.name, Value(namespace), "arguments")
-    kwargs = {str(key): value for key, value in namespace.items()}
-    return machine.call(Value(function.undecorated()), args, kwargs, function.site)
+    return call_with_settings(machine, function.undecorated(), namespace, args)
 
 
 def _only_clicks(decorator: Value) -> bool:
     """Whether a decorator is click's own, and leaves it at click's rules."""
-    data = decorator.data
-    path = path_of(decorator)
+    made, path = as_call(decorator), path_of(decorator)
     own = path.startswith(("click.", "rich_click.")) or path.endswith((".command", ".group"))
-    return own and not (isinstance(data, Call) and "context_settings" in data.kwargs)
+    return own and not (made is not None and "context_settings" in made.kwargs)
 
 
 _NUMBERS = {
@@ -52,8 +50,8 @@ _NUMBERS = {
 
 
 def _click_option(machine: Machine, decorator: Value, parser: Parser, function: Function) -> None:
-    data = decorator.data
-    if not isinstance(data, Call) or classes.last(data.path) not in ("option", "argument"):
+    data = as_call(decorator)
+    if data is None or classes.last(data.path) not in ("option", "argument"):
         return
     names = [a.text for a in data.args if a.text is not None]
     flags: list[str] = []
@@ -72,34 +70,29 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     dest = dest or long.lstrip("-")
     dest = dest.replace("-", "_").lower()
     line = data.args[0].origin.line if data.args and data.args[0].origin else None
-    here = Origin("default", function.module.file, line)
-    default = data.kwargs.get("default", Value(None, here))
-    if default.origin is None or default.origin.source == "code":
-        default = Value(default.data, here)
+    file = function.module.file
+    default = as_default(data.kwargs.get("default", Value(None)), file, line)
     is_flag = data.kwargs.get("is_flag", Value(False)).data is True or bool(off)
     if is_flag and default.data is None:
-        default = Value(False, here)
+        default = Value(False, Origin("default", file, line))
     kind = data.kwargs.get("type")
     choices = None
-    if kind is not None and isinstance(kind.data, Call) and kind.data.path == "click.Choice":
-        choices = kind.data.args[0] if kind.data.args and not kind.data.kwargs else None
+    made = as_call(kind) if kind is not None else None
+    if made is not None and made.path == "click.Choice":
+        choices = made.args[0] if made.args and not made.kwargs else None
         kind = BUILTINS.get("str")
-    elif kind is not None and isinstance(kind.data, Call | Symbol):
-        kind = BUILTINS.get(_NUMBERS.get(kind.data.path, ""), kind)
+    elif kind is not None:
+        kind = BUILTINS.get(_NUMBERS.get(path_of(kind), ""), kind)
     if kind is None and default.text is None and default.known and not is_flag:
         kind = BUILTINS.get(type(default.data).__name__)
-    many = data.kwargs.get("nargs", Value(None)).data
+    many = data.kwargs.get("nargs", Value(None)).integer
     multiple = data.kwargs.get("multiple", Value(False)).data is True
-    nargs = "+" if many == -1 else many if isinstance(many, int) and many > 1 else None
+    nargs = "+" if many == -1 else many if many is not None and many > 1 else None
     action = "store_true" if is_flag else "append" if multiple else "store"
-    names_of = () if positional else tuple(flags)
-    parser.options.append(
-        Option(dest, names_of, default, kind, action, nargs, Value(True), choices=choices)
-    )
+    given = () if positional else tuple(flags)
+    parser.options.append(Option(dest, given, default, kind, action, nargs, choices=choices))
     if off:
-        parser.options.append(
-            Option(dest, tuple(off), default, None, "store_false", None, Value(False))
-        )
+        parser.options.append(Option(dest, tuple(off), default, None, "store_false"))
 
 
 def _commands_of(machine: Machine, group: Function) -> dict[str, Value]:
@@ -108,16 +101,15 @@ def _commands_of(machine: Machine, group: Function) -> dict[str, Value]:
     for name, value, function in machine.sources.defined(Function):
         for decorator in function.decorators if function is not group else ():
             if path_of(decorator) in (f"?{group.name}.command", f"?{group.name}.group"):
-                data = decorator.data
-                given = data.args[0].text if isinstance(data, Call) and data.args else None
+                data = as_call(decorator)
+                given = data.args[0].text if data is not None and data.args else None
                 found[name.replace("_", "-") if given is None else given] = value
     for call in machine.shared.get(_ADDED, ()):
         if call.path == f"?{group.name}.add_command" and call.args:
-            function = call.args[0].data
-            if isinstance(function, Function):
-                given = call.argument(1, "name")
-                key = given.data if given is not None else function.name.replace("_", "-")
-                found[str(key)] = call.args[0]
+            command = as_function(call.args[0])
+            if command is not None:
+                given = call.text(1, "name")
+                found[given if given is not None else command.name.replace("_", "-")] = call.args[0]
     return found
 
 
@@ -130,12 +122,12 @@ def _click_group(
 ) -> Value:
     for index, token in enumerate(argv):
         name = str(token.data)
-        child = children.get(name) or children.get(name.replace("_", "-"))
-        if child is not None and isinstance(child.data, Function):
+        child = as_function(children.get(name) or children.get(name.replace("_", "-")))
+        if child is not None:
             namespace, _ = parse(machine, parser, argv[:index])
             kwargs = {str(key): value for key, value in namespace.items()}
             machine.call(Value(function.undecorated()), [], kwargs, function.site)
-            return run_click(machine, child.data, argv[index + 1 :])
+            return run_click(machine, child, argv[index + 1 :])
     return unknown()
 
 

@@ -18,38 +18,54 @@ from schedmate.agent.interp.libs.cli.records import (
     update,
 )
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Class, Function, Instance, path_of
+from schedmate.agent.interp.objects import (
+    Class,
+    Function,
+    as_call,
+    as_class,
+    as_function,
+    as_instance,
+    path_of,
+)
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.syntax import constant, variable
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Value, unknown
 
 PARSERS = ("transformers.HfArgumentParser", "trl.TrlParser",
        "transformers.hf_argparser.HfArgumentParser",
        "trl.commands.cli_utils.TrlParser")  # fmt: skip
+_CONFIGS = ("--config_path", "--config", "--config-path")
+"""Options that name a configuration file."""
 
 
 def _constructed(machine: Machine, instance: Value, call: Invocation) -> None:
     """What a class built on such a parser finds in `self.dataclass_types`."""
-    if any(base in PARSERS for base in instance.data.cls.external_bases()):
-        instance.data.attrs["dataclass_types"] = Value(_kinds(machine, instance))
+    owner = as_instance(instance)
+    if owner is not None and any(base in PARSERS for base in owner.cls.external_bases()):
+        owner.attrs["dataclass_types"] = Value(_kinds(instance))
 
 
-def _kinds(machine: Machine, base: Value | None) -> list[Value]:
-    data = base.data if base is not None else None
-    if isinstance(data, Call):
-        given = data.args[0] if data.args else data.kwargs.get("dataclass_types", unknown())
+def _kinds(base: Value | None) -> list[Value]:
+    """The classes that a parser was made of."""
+    made, owner = as_call(base), as_instance(base)
+    if made is not None:
+        given = made.args[0] if made.args else made.kwargs.get("dataclass_types", unknown())
         return iterate(given) or [given]
-    if isinstance(data, Instance) and data.args:
-        return iterate(data.args[0]) or [data.args[0]]
+    if owner is not None and owner.args:
+        return iterate(owner.args[0]) or [owner.args[0]]
     return []
 
 
 def into_dataclasses(machine: Machine, call: Invocation) -> Value:
-    records = [make_record(machine, kind) for kind in _kinds(machine, call.base)]
-    given = call.argument(0, "args")
-    items = iterate(given) if given is not None and given.data is not None else None
-    argv = items if items is not None else machine.argv[1:]
-    argv = _with_config_files(machine, records, argv)
+    records = [make_record(machine, kind) for kind in _kinds(call.base)]
+    words = iterate(call.argument(0, "args"))
+    argv = words if words is not None else machine.argv[1:]
+    declared = any("config" in attributes(record) for record in records)
+    if argv and (argv[0].text or "").endswith((".json", ".yaml", ".yml")):
+        apply_file(machine, records, argv[0])
+        argv = argv[1:]
+    argv = _with_config_files(machine, records, argv, () if declared else ("--config",))
     rest = fill(machine, records, argv)
     finish(machine, records)
     out = list(records)
@@ -59,32 +75,23 @@ def into_dataclasses(machine: Machine, call: Invocation) -> Value:
     return Value(tuple(out))
 
 
-def _with_config_files(machine: Machine, records: list[Value], argv: list[Value]) -> list[Value]:
-    """Apply `--config file.yaml` (TRL) or a lone YAML or JSON argument; return what remains."""
+def _with_config_files(
+    machine: Machine, records: list[Value], argv: list[Value], flags: tuple[str, ...]
+) -> list[Value]:
+    """Apply the files that `--config file.yaml` names; return what remains."""
     rest: list[Value] = []
-    skip = False
-    for index, token in enumerate(argv):
-        if skip:
-            skip = False
-            continue
-        text = token.data
-        following = argv[index + 1] if index + 1 < len(argv) else None
-        if text == "--config" and following is not None and not _has_field(records, "config"):
-            apply_file(machine, records, following)
-            skip = True
-        elif isinstance(text, str) and index == 0 and text.endswith((".json", ".yaml", ".yml")):
-            apply_file(machine, records, token)
+    tokens = iter(argv)
+    for token in tokens:
+        file = next(tokens, None) if token.text in flags else None
+        if file is not None:
+            apply_file(machine, records, file)
         else:
             rest.append(token)
     return rest
 
 
-def _has_field(records: list[Value], name: str) -> bool:
-    return any(name in attributes(record) for record in records)
-
-
 def from_file(machine: Machine, call: Invocation) -> Value:
-    records = [make_record(machine, kind) for kind in _kinds(machine, call.base)]
+    records = [make_record(machine, kind) for kind in _kinds(call.base)]
     path = call.argument(0, "json_file", "yaml_file")
     if path is not None:
         apply_file(machine, records, path)
@@ -95,8 +102,8 @@ def from_file(machine: Machine, call: Invocation) -> Value:
 
 
 def from_dict(machine: Machine, call: Invocation) -> Value:
-    records = [make_record(machine, kind) for kind in _kinds(machine, call.base)]
-    mapping = machine.mapping(call.args[0]) if call.args else None
+    records = [make_record(machine, kind) for kind in _kinds(call.base)]
+    mapping = machine.mapping(call.first)
     for record in records:
         update(record, mapping or {})
     finish(machine, records)
@@ -108,33 +115,25 @@ def from_command_line(machine: Machine, call: Invocation) -> Value:
     kind = call.argument(0, "f", "config_class", "config_cls")
     if kind is None:
         return unknown()
-    given = call.kwargs.get("args")
-    argv = (iterate(given) if given is not None else None) or machine.argv[1:]
-    if isinstance(kind.data, Function):
-        return call_with_flags(machine, kind, argv)
+    argv = iterate(call.kwargs.get("args")) or machine.argv[1:]
+    function = as_function(kind)
+    if function is not None:
+        return call_with_flags(machine, function, argv)
     if kind.mapping is not None:
         return _chosen(machine, kind, argv)
     record = make_record(machine, kind)
     default = call.kwargs.get("default")
     if default is not None:
         update(record, attributes(default))
-    if isinstance(record.data, Instance) and record.data.cls.external_bases():
+    owner = as_instance(record)
+    if owner is not None and owner.cls.external_bases():
         _admit(record, [name for name, _, _ in parse_flags(argv)[0]])
-    rest: list[Value] = []
-    skip = False
-    for index, token in enumerate(argv):
-        if skip:
-            skip = False
-        elif token.data in ("--config_path", "--config", "--config-path") and index + 1 < len(argv):
-            apply_file(machine, [record], argv[index + 1])
-            skip = True
-        else:
-            rest.append(token)
+    rest = _with_config_files(machine, [record], argv, _CONFIGS)
     left = fill(machine, [record], choose(machine, record, rest))
     loose = [token for token in left if not str(token.data).startswith("-")]
-    if isinstance(kind.data, Class):
-        for name, token in zip(_positional_fields(kind.data), loose, strict=False):
-            attributes(record)[name] = token
+    cls = as_class(kind)
+    for name, token in zip(_positional_fields(cls) if cls is not None else (), loose, strict=False):
+        attributes(record)[name] = token
     _choose_subcommands(machine, record, loose)
     finish(machine, [record])
     return record
@@ -149,11 +148,11 @@ def _admit(record: Value, names: list[str]) -> None:
 
 def of_itself(machine: Machine, call: Invocation) -> Value:
     """typed-argument-parser's `Args().parse_args()`: the object that it is called on, filled."""
-    record = call.base
-    if record is None or not isinstance(record.data, Instance):
+    record, owner = call.owner, as_instance(call.base)
+    if owner is None:
         return unknown()
     fill(machine, [record], machine.argv[1:])
-    hook = record.data.cls.method("process_args")
+    hook = owner.cls.method("process_args")
     if hook is not None:
         machine.call_function(hook, [record], {}, call.site)
     finish(machine, [record])
@@ -165,16 +164,15 @@ def _positional_fields(cls: Class) -> list[str]:
     names = []
     for current in reversed(cls.mro()):
         for node in current.node.body:
-            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            name = variable(node.target) if isinstance(node, ast.AnnAssign) else None
+            if not isinstance(node, ast.AnnAssign) or name is None:
                 continue
             marked = isinstance(node.value, ast.Call) and any(
-                keyword.arg == "positional"
-                and isinstance(keyword.value, ast.Constant)
-                and keyword.value.value is True
+                keyword.arg == "positional" and constant(keyword.value) is True
                 for keyword in node.value.keywords
             )
             if marked or "Positional[" in ast.unparse(node.annotation):
-                names.append(node.target.id)
+                names.append(name)
     return names
 
 
@@ -192,12 +190,14 @@ def _chosen(machine: Machine, options: Value, argv: list[Value]) -> Value:
         )
         if key is not None:
             record = items[key]
-            if isinstance(record.data, Function):
-                return call_with_flags(machine, record, argv[index + 1 :])
+            function = as_function(record)
+            if function is not None:
+                return call_with_flags(machine, function, argv[index + 1 :])
             if record.mapping is not None:
                 return _chosen(machine, record, argv[index + 1 :])
-            if isinstance(record.data, tuple) and len(record.data) == 2:
-                record = record.data[1]
+            pair = record.sequence if record.elements is None else None
+            if pair is not None and len(pair) == 2:
+                record = pair[1]
             fill(machine, [record], argv[index + 1 :])
             note(machine, [record])
             choice = Value({"method_name": token})
@@ -236,6 +236,12 @@ def _marked(machine: Machine, base: Value, index: Value) -> Value:
     return index
 
 
+_COMMAND_LINES = (
+    "tyro.cli", "tyro.extras.subcommand_cli_from_dict", "tyro.extras.overridable_config_cli",
+    "pyrallis.parse", "draccus.parse", "simple_parsing.parse", "chz.entrypoint",
+    "chz.nested_entrypoint", "defopt.run", "tap.tapify", "sensai.util.logging.run_cli",
+)  # fmt: skip
+
 PLUGIN = Plugin(
     on_constructed=_constructed,
     on_enter=_enter,
@@ -247,17 +253,7 @@ PLUGIN = Plugin(
         **{f"{c}().parse_yaml_file": from_file for c in PARSERS},
         **{f"{c}().parse_dict": from_dict for c in PARSERS},
         "tap.Tap().parse_args": of_itself,
-        "tyro.cli": from_command_line,
+        **dict.fromkeys(_COMMAND_LINES, from_command_line),
         "tyro.extras.subcommand_type_from_defaults": configs_by_name,
-        "tyro.extras.subcommand_cli_from_dict": from_command_line,
-        "tyro.extras.overridable_config_cli": from_command_line,
-        "pyrallis.parse": from_command_line,
-        "draccus.parse": from_command_line,
-        "simple_parsing.parse": from_command_line,
-        "chz.entrypoint": from_command_line,
-        "chz.nested_entrypoint": from_command_line,
-        "defopt.run": from_command_line,
-        "tap.tapify": from_command_line,
-        "sensai.util.logging.run_cli": from_command_line,
     },
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from schedmate.agent.configs import parse_scalar
+from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.values import Origin, Value
 
@@ -16,12 +16,12 @@ def parse_flags(argv: list[Value]) -> tuple[list[tuple[str, list[Value], Value]]
     loose: list[Value] = []
     complete = False
     for token in argv:
-        text = token.data
-        if isinstance(text, str) and text.startswith("--") and len(text) > 2:
+        text = token.text or ""
+        if text.startswith("--") and len(text) > 2:
             name, equals, value = text[2:].partition("=")
             found.append((name, [Value(value, token.origin)] if equals else [], token))
             complete = bool(equals)
-        elif isinstance(text, str) and re.match(r"^-[A-Za-z]$", text):
+        elif re.match(r"^-[A-Za-z]$", text):
             found.append((text[1:], [], token))
             complete = False
         elif found and not complete:
@@ -34,7 +34,7 @@ def parse_flags(argv: list[Value]) -> tuple[list[tuple[str, list[Value], Value]]
 def flag_origin(token: Value, flag: str | None = None) -> Origin | None:
     """The origin of what `token` gives, which says that it was given by this flag."""
     origin = token.origin
-    text = token.data.split("=", 1)[0] if flag is None and token.text is not None else flag
+    text = token.text.split("=", 1)[0] if flag is None and token.text is not None else flag
     if origin is None or text is None:
         return origin
     return Origin(origin.source, origin.file, origin.line, text)
@@ -44,8 +44,15 @@ def plain_scalar(token: Value) -> Value:
     """The number, boolean or text that a token spells."""
     if token.text is None:
         return token
-    data: Any = parse_scalar(token.data)
-    return Value(data, token.origin) if not isinstance(data, dict | list) else token
+    value = spelled(token, token.origin)
+    return value if value.mapping is None and value.elements is None else token
+
+
+def spelled(given: Value, origin: Origin | None) -> Value:
+    """What a text spells, `3`, `true` or `[1, 2]`, with an origin; other data as it is."""
+    if given.text is None:
+        return Value(given.data, origin)
+    return wrap(parse_scalar(given.text), origin)
 
 
 def command_option(machine: Machine, name: str) -> Value | None:
@@ -53,7 +60,7 @@ def command_option(machine: Machine, name: str) -> Value | None:
     for token, after in zip(machine.argv, [*machine.argv[1:], Value(None)], strict=True):
         if token.text is None:
             continue
-        flag, equals, text = token.data.partition("=")
+        flag, equals, text = token.text.partition("=")
         if flag.startswith("--") and flag[2:].replace("-", "_") == name:
             if equals:
                 return plain_scalar(Value(text, flag_origin(token)))

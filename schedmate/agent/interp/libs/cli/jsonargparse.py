@@ -6,68 +6,64 @@
 
 from __future__ import annotations
 
-import ast
-
-from schedmate.agent.configs import merge, parse_scalar, set_dotted
+from schedmate.agent.configs import merge, set_dotted
 from schedmate.agent.configs.class_keys import built_by
-from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.dataclass_parsers import from_command_line
-from schedmate.agent.interp.libs.cli.flags import flag_origin
+from schedmate.agent.interp.libs.cli.flags import flag_origin, spelled
+from schedmate.agent.interp.libs.cli.functions import annotations_of, call_with_settings
 from schedmate.agent.interp.libs.cli.records import cast, update
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.libs.registries import class_named
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Function, Instance
+from schedmate.agent.interp.objects import Function, as_function, as_instance
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.interp.values.trees import plain_tree
-from schedmate.agent.values import Origin, Value
+from schedmate.agent.values import Items, Origin, Value
 
 
 def cli(machine: Machine, call: Invocation) -> Value:
     """`CLI(function)`, `CLI({"train": function, ...})` and `CLI([function, ...])`."""
     components = call.argument(0, "components")
-    given = call.kwargs.get("args")
-    argv = (iterate(given) if given is not None else None) or machine.argv[1:]
-    while components is not None and not isinstance(components.data, Function):
+    argv = iterate(call.kwargs.get("args")) or machine.argv[1:]
+    while components is not None:
+        function = as_function(components)
+        if function is not None:
+            return _called(machine, function, argv)
         chosen = _chosen(components, argv)
         if chosen is None:
-            return from_command_line(machine, call)
+            break
         components, argv = chosen
-    if components is None:
-        return from_command_line(machine, call)
-    return _called(machine, components.data, argv)
+    return from_command_line(machine, call)
 
 
 def _chosen(components: Value, argv: list[Value]) -> tuple[Value, list[Value]] | None:
     """The function that a word names, and the other words."""
-    data = components.data
-    options: dict[object, Value] = data if isinstance(data, dict) else {}
-    if isinstance(data, list | tuple):
-        options = {one.data.name: one for one in data if isinstance(one.data, Function)}
+    options = dict(components.mapping or {})
+    for component in components.sequence or ():
+        function = as_function(component)
+        if function is not None:
+            options[function.name] = component
     for at, token in enumerate(argv):
         if token.text is not None and token.text in options:
-            return options[token.data], [*argv[:at], *argv[at + 1 :]]
+            return options[token.text], [*argv[:at], *argv[at + 1 :]]
     return None
 
 
 def _called(machine: Machine, function: Function, argv: list[Value]) -> Value:
     function = function.undecorated()
-    spec = function.node.args
-    parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
-    notes = {p.arg: ast.unparse(p.annotation) if p.annotation else "" for p in parameters}
+    notes = annotations_of(function)
     config = _read(machine, function, notes, argv)
-    held: dict[str, Value] = {}
+    settings: Items = {}
     for name in notes:
         default = function.defaults.get(name)
-        told = config.mapping.get(name) if config.mapping is not None else None
-        value = default if told is None else _made(machine, told, default, function)
+        setting = config.mapping.get(name) if config.mapping is not None else None
+        value = default if setting is None else _argument(machine, setting, default, function)
         if value is not None:
-            held[name] = value
-    machine.observer.settings(function.name, Value(dict(held)), "arguments")
-    return machine.call(Value(function), [], held, function.site)
+            settings[name] = value
+    return call_with_settings(machine, function, settings)
 
 
 def _read(machine: Machine, function: Function, notes: dict[str, str], argv: list[Value]) -> Value:
@@ -95,8 +91,8 @@ def _read(machine: Machine, function: Function, notes: dict[str, str], argv: lis
             continue
         head, dot, _ = key.partition(".")
         if head in notes:
-            told = _typed(machine, value, notes[head] if not dot else "", flag_origin(token))
-            config = set_dotted(config, _into_arguments(config, key), told)
+            setting = _typed(machine, value, notes[head] if not dot else "", flag_origin(token))
+            config = set_dotted(config, into_arguments(config, key), setting)
     return config
 
 
@@ -104,16 +100,15 @@ def _typed(machine: Machine, value: Value | None, note: str, origin: Origin | No
     """A word as its parameter's annotation wants it; the name of a class as the class."""
     if value is None:
         return Value(True, origin)
-    text = value.data
-    if not isinstance(text, str):
-        return Value(text, origin)
+    text = value.text
+    if text is None:
+        return Value(value.data, origin)
     if class_named(machine, text.rpartition(".")[2]) is not None:
         return Value({"class_path": value}, value.origin)
-    data = cast(text, Value(None), note) if note else parse_scalar(text)
-    return wrap(data, origin)
+    return cast(value, Value(None), note, origin) if note else spelled(value, origin)
 
 
-def _into_arguments(config: Value, key: str) -> str:
+def into_arguments(config: Value, key: str) -> str:
     """`data.path` as `data.init_args.path` where `data` names a class."""
     head, _, rest = key.partition(".")
     section = config.mapping.get(head) if config.mapping is not None else None
@@ -123,16 +118,16 @@ def _into_arguments(config: Value, key: str) -> str:
     return f"{head}.init_args.{rest}"
 
 
-def _made(machine: Machine, told: Value, default: Value | None, function: Function) -> Value:
+def _argument(machine: Machine, setting: Value, default: Value | None, function: Function) -> Value:
     """A parameter's value: an object of the class that is named, a record with fields set."""
-    if told.mapping is None:
-        return told
-    if built_by(told.data) is not None:
-        return build(machine, told, [], {}, function.site)
-    if default is not None and isinstance(default.data, Instance):
-        update(default, told.data)
+    if setting.mapping is None:
+        return setting
+    if built_by(setting.mapping) is not None:
+        return build(machine, setting, [], {}, function.site)
+    if default is not None and as_instance(default) is not None:
+        update(default, setting.mapping)
         return default
-    return told if default is None else merge(default, told)
+    return setting if default is None else merge(default, setting)
 
 
 _NAMES = ("CLI", "auto_cli", "cli.CLI", "_cli.CLI", "_cli.auto_cli")

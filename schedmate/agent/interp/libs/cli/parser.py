@@ -1,14 +1,13 @@
-"""What a command-line parser has been told: its options, records and subcommands."""
+"""The model of a command-line parser: its options, records and subcommands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Instance
 from schedmate.agent.interp.values.base import iterate
-from schedmate.agent.values import Value
+from schedmate.agent.values import Data, Origin, StandIn, Value
 
 
 @dataclass(slots=True)
@@ -22,9 +21,9 @@ class Option:
     flags: tuple[str, ...]
     default: Value
     type: Value | None
-    action: str
-    nargs: Any
-    const: Value
+    action: str = "store"
+    nargs: Data = None
+    const: Value = field(default_factory=lambda: Value(True))
     own: Value | None = None
     choices: Value | None = None
 
@@ -32,10 +31,15 @@ class Option:
     def positional(self) -> bool:
         return not self.flags
 
+    @property
+    def several(self) -> bool:
+        """Whether it takes a list of values."""
+        return self.nargs in ("+", "*", "...") or isinstance(self.nargs, int)
+
 
 @dataclass(slots=True)
-class Parser:
-    """What a parser object has been told.
+class Parser(StandIn):
+    """The options, records and subcommands that a program has added to a parser.
 
     `open` says that it may have options besides those that were seen. `given` are the values that a
     command gave to options, by the flag as it was written.
@@ -77,29 +81,36 @@ class Parser:
 
 def parser_of(machine: Machine, base: Value | None) -> Parser:
     """The parser model behind a parser object."""
-    data = base.data if base is not None else None
-    if isinstance(data, Call | Instance):
-        held = data.attrs.get("__parser__")
-        if held is None:
-            held = Value(Parser())
-            data.attrs["__parser__"] = held
-            keywords = data.kwargs
-            plain = isinstance(data, Call) and data.path == PARSER
-            held.data.open = not plain or not _OTHER_RULES.isdisjoint(keywords)
-            held.data.argument_default = keywords.get("argument_default")
-            parents = iterate(keywords.get("parents", Value([])))
-            held.data.open |= parents is None
-            for parent in parents or []:
-                known = parser_of(machine, parent)
-                held.data.open |= known.open or not isinstance(parent.data, Call)
-                held.data.options.extend(known.options)
-                held.data.defaults.update(known.defaults)
-            for path in iterate(keywords.get("default_config_files", Value([]))) or []:
-                if path.text is not None:
-                    held.data.config_files.append(path.data)
-        parser: Parser = held.data
-        return parser
-    return Parser()
+    owner = base.data if base is not None else None
+    if not isinstance(owner, Call | Instance):
+        return Parser()
+    parser = known_parser(owner)
+    if parser is None:
+        parser = Parser(argument_default=owner.kwargs.get("argument_default"))
+        owner.attrs["__parser__"] = Value(parser)
+        plain = isinstance(owner, Call) and owner.path == PARSER
+        parents = iterate(owner.kwargs.get("parents", Value([])))
+        parser.open = not plain or parents is None or not _OTHER_RULES.isdisjoint(owner.kwargs)
+        for parent in parents or []:
+            above = parser_of(machine, parent)
+            parser.open |= above.open or not isinstance(parent.data, Call)
+            parser.options.extend(above.options)
+            parser.defaults.update(above.defaults)
+        paths = iterate(owner.kwargs.get("default_config_files")) or []
+        parser.config_files.extend(path.text for path in paths if path.text is not None)
+    return parser
+
+
+def known_parser(owner: Call | Instance) -> Parser | None:
+    """The parser model of an object, None where it has none yet."""
+    held = owner.attrs.get("__parser__")
+    return held.data if held is not None and isinstance(held.data, Parser) else None
+
+
+def as_default(value: Value, file: str, line: int | None) -> Value:
+    """An option's default: what code says is said here, and gives way to what is set."""
+    in_code = value.origin is None or value.origin.source == "code"
+    return Value(value.data, Origin("default", file, line)) if in_code else value
 
 
 PARSER = "argparse.ArgumentParser"

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.cli.flags import flag_origin
+from schedmate.agent.interp.libs.cli.flags import flag_origin, spelled
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,
     AttrDict,
-    Class,
-    Function,
     Instance,
     Native,
     PathStr,
-    Symbol,
+    as_class,
+    as_function,
+    as_symbol,
+    is_own,
 )
-from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.agent.values import Data, Items, Origin, Unknown, Value, unknown
 
 _NUMBER = re.compile(r"^-\d+(\.\d*)?([eE][+-]?\d+)?$|^-\.\d+$")
 
@@ -37,7 +37,7 @@ def parse(
     """Parse `argv` as argparse would; returns the namespace and what was left over."""
     result = namespace if namespace is not None else AttrDict(flavour="namespace")
     for option in parser.options:
-        if option.default.data != "==SUPPRESS==" and not _suppressed(option.default):
+        if not _suppressed(option.default):
             result.setdefault(option.dest, _default(machine, option))
     result.update(parser.defaults)
     extras: list[Value] = []
@@ -47,9 +47,9 @@ def parse(
     only_positional = False
     while index < len(argv):
         token = argv[index]
-        text = token.data
+        text = token.text
         index += 1
-        if not isinstance(text, str):
+        if text is None:
             loose.append(token)
             continue
         if text == "--" and not only_positional:
@@ -72,8 +72,8 @@ def parse(
         if found is None and len(text) > 2 and text[1] != "-":
             found = parser.flag(text[:2])
             if found is not None and found.action == "store":
-                token = Value(f"{text[:2]}={text[2:].lstrip('=')}", token.origin)
-                text = token.data
+                text = f"{text[:2]}={text[2:].lstrip('=')}"
+                token = Value(text, token.origin)
         if found is None:
             if text in parser.config_flags:
                 continue
@@ -88,12 +88,13 @@ def parse(
 
 
 def _is_plain(token: Value) -> bool:
-    text = token.data
-    return not isinstance(text, str) or not text.startswith("-") or bool(_NUMBER.match(text))
+    text = token.text
+    return text is None or not text.startswith("-") or bool(_NUMBER.match(text))
 
 
 def _suppressed(default: Value) -> bool:
-    return isinstance(default.data, Symbol) and default.data.path.endswith("SUPPRESS")
+    symbol = as_symbol(default)
+    return default.text == "==SUPPRESS==" if symbol is None else symbol.path.endswith("SUPPRESS")
 
 
 def _default(machine: Machine, option: Option) -> Value:
@@ -111,17 +112,16 @@ def _consume(
     index: int,
     result: AttrDict,
 ) -> int:
-    text: str = token.data
-    flag, equals, attached = text.partition("=")
+    flag, equals, attached = str(token.data).partition("=")
     origin = flag_origin(token, flag)
     switch = option.action in ("store_true", "store_false", "store_const", "count", "boolean",
                                "append_const")  # fmt: skip
     following = None if equals else argv[index] if index < len(argv) else None
     if switch and following is not None and _takes_it(parser, following):
-        result[option.dest] = Value(parse_scalar(str(following.data)), origin)
+        result[option.dest] = spelled(following, origin)
         return index + 1
     if switch:
-        data: Any = {
+        data: Data = {
             "store_true": True,
             "store_false": False,
             "boolean": not flag.startswith("--no-"),
@@ -141,7 +141,7 @@ def _consume(
         return index
     if flag in parser.config_flags and values:
         load_config_file(machine, values[0], parser, result)
-    if option.nargs in ("+", "*", "...") or isinstance(option.nargs, int):
+    if option.several:
         typed = [_typed(machine, option, value) for value in values]
         result[option.dest] = Value(typed, origin)
     elif not values:
@@ -150,8 +150,8 @@ def _consume(
         value = _typed(machine, option, values[0])
         value = Value(value.data, origin)
         if option.action == "append":
-            held = result.get(option.dest)
-            items = list(held.data) if held is not None and isinstance(held.data, list) else []
+            before = result.get(option.dest)
+            items = (before.elements if before is not None else None) or []
             value = Value([*items, value], origin)
         result[option.dest] = value
     return index
@@ -159,14 +159,13 @@ def _consume(
 
 def _acted(machine: Machine, option: Option, values: list[Value], result: AttrDict) -> bool:
     """Whether the program's own action has put the values where it wants them."""
-    cls = option.own.data if option.own is not None else None
-    method = cls.lookup("__call__") if isinstance(cls, Class) else None
-    if method is None or not isinstance(method.data, Function) or not isinstance(cls, Class):
+    cls = as_class(option.own)
+    method = cls.lookup("__call__") if cls is not None else None
+    if cls is None or method is None or as_function(method) is None:
         return False
     action = Value(Instance(cls, {"dest": Value(option.dest), "default": option.default}))
     typed = [_typed(machine, option, value) for value in values]
-    several = option.nargs in ("+", "*", "...") or isinstance(option.nargs, int)
-    given = Value(typed) if several or not typed else typed[0]
+    given = Value(typed) if option.several or not typed else typed[0]
     flag = Value(option.flags[0] if option.flags else None)
     before = dict(result)
     try:
@@ -178,24 +177,23 @@ def _acted(machine: Machine, option: Option, values: list[Value], result: AttrDi
 
 def _takes_it(parser: Parser, following: Value) -> bool:
     """Whether a number after a switch can only be its value: the command is one that works."""
-    text = following.data
     takes_words = parser.commands or any(option.positional for option in parser.options)
-    number = isinstance(text, str) and re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", text)
+    number = re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", following.text or "")
     return bool(number) and not takes_words
 
 
 def _pairs(values: list[Value], origin: Origin | None) -> Value:
     """`a.b=1 c=[2,3]` as a mapping from dotted names."""
-    found: dict[Any, Value] = {}
+    found: Items = {}
     for value in values:
         if value.text is not None and "=" in value.text:
-            key, _, text = value.data.partition("=")
+            key, _, text = value.text.partition("=")
             found[key] = wrap(parse_scalar(text), value.origin)
     return Value(found, origin)
 
 
-def _take(nargs: Any, argv: list[Value], index: int, flag: str) -> tuple[list[Value], int]:
-    limit = {None: 1, "?": 1}.get(nargs, 10_000) if not isinstance(nargs, int) else nargs
+def _take(nargs: Data, argv: list[Value], index: int, flag: str) -> tuple[list[Value], int]:
+    limit = nargs if isinstance(nargs, int) else 1 if nargs in (None, "?") else 10_000
     taken: list[Value] = []
     while index < len(argv) and len(taken) < limit:
         token = argv[index]
@@ -215,28 +213,24 @@ def _typed(machine: Machine, option: Option, value: Value) -> Value:
 
 def convert(machine: Machine, kind: Value, value: Value) -> Value:
     """Apply an argument's `type` to its text."""
-    data = kind.data
-    if isinstance(data, Native):
-        if data.name == "bool":
+    native, symbol = kind.data, as_symbol(kind)
+    if isinstance(native, Native):
+        if native.name == "bool":
             return Value(value.data not in ("", "0", "False", "false", "no"), value.origin)
-        converted = data.model(machine, Invocation(data.name, [value], {}, NOWHERE))
-        return Value(converted.data if converted is not None else Unknown(), value.origin)
-    if isinstance(data, Symbol):
-        if data.path in ("pathlib.Path", "pathlib.PosixPath"):
-            return Value(PathStr(value.data), value.origin)
-        if data.path not in machine.plugins.calls:
-            return value
+        made = native.model(machine, Invocation(native.name, [value], {}, NOWHERE))
+        return Value(made.data if made is not None else Unknown(), value.origin)
+    if symbol is not None and symbol.path in ("pathlib.Path", "pathlib.PosixPath"):
+        return Value(PathStr(value.data), value.origin)
+    if symbol is not None and symbol.path in machine.plugins.calls:
         read = machine.call(kind, [value], {}, NOWHERE)  # `type=json.loads`
-        plain = read.known or isinstance(read.data, dict | list)
+        plain = read.known or read.mapping is not None or read.elements is not None
         return Value(read.data, value.origin) if plain else value
-    if isinstance(data, Function | Class):
+    if is_own(kind):
         try:
             converted = machine.call(kind, [value], {}, NOWHERE)
         except Raised:
             return value
-        if isinstance(converted.data, Unknown):
-            return value
-        return Value(converted.data, value.origin)
+        return value if converted.unknown else Value(converted.data, value.origin)
     return value
 
 
@@ -271,7 +265,7 @@ def _positionals(
 def load_config_file(machine: Machine, path: Value, parser: Parser, result: AttrDict) -> None:
     """Fill the namespace from a configuration file an option names."""
     loaded = read_file(machine, path)
-    mapping = machine.mapping(loaded) if loaded is not None else None
+    mapping = machine.mapping(loaded)
     for key, value in (mapping or {}).items():
         name = str(key).lstrip("-").replace("-", "_")
         option = next((o for o in parser.options if o.dest == name), None)

@@ -8,6 +8,7 @@ from typing import Any
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.libs.cli.flags import command_option
 from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.configs.files import read_file
@@ -27,9 +28,7 @@ def add_trainer_options(machine: Machine, call: Invocation) -> Value:
     parser.open = True  # which options there are depends on the version
     scalar = Value(Native("scalar", _scalar))
     for name in TRAINER_OPTIONS:
-        parser.options.append(
-            Option(name, (f"--{name}",), Value(None), scalar, "store", None, Value(True))
-        )
+        parser.options.append(Option(name, (f"--{name}",), Value(None), scalar))
     return base
 
 
@@ -39,7 +38,7 @@ def _scalar(machine: Machine, call: Invocation) -> Value:
 
 def trainer_from_options(machine: Machine, call: Invocation) -> Value:
     """Lightning's `Trainer.from_argparse_args(args, **kwargs)`: a Trainer with those arguments."""
-    mapping = machine.mapping(call.args[0]) if call.args else None
+    mapping = machine.mapping(call.first)
     kwargs = {
         name: value
         for name, value in (mapping or {}).items()
@@ -66,9 +65,7 @@ def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
             if action == "store_true":
                 default = Value(False, origin)
             kind = Value(Native("scalar", _scalar)) if isinstance(default.data, int) else None
-            parser.options.append(
-                Option(dest, flags, default, kind, action, given.get("nargs"), Value(True))
-            )
+            parser.options.append(Option(dest, flags, default, kind, action, given.get("nargs")))
         return value
 
     return make
@@ -78,7 +75,7 @@ def file_arguments(machine: Machine, call: Invocation) -> Value:
     """prefigure's `get_all_args("defaults.ini")`: each value of the file is an option's default."""
     given = call.argument(0, "defaults_file")
     read = read_file(machine, given if given is not None else Value("defaults.ini"))
-    sections = machine.mapping(read) if read is not None else None
+    sections = machine.mapping(read)
     if sections is None:
         return unknown()
     made = Parser()
@@ -88,19 +85,29 @@ def file_arguments(machine: Machine, call: Invocation) -> Value:
             value = Value(quoted[2], held.origin) if quoted else held
             flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
             scalar = Value(Native("scalar", _scalar))
-            made.options.append(Option(name, flags, value, scalar, "store", None, Value(True)))
+            made.options.append(Option(name, flags, value, scalar))
     result, _ = parse(machine, made, machine.argv[1:])
     value = Value(result)
     machine.observer.settings("arguments", value, "arguments")
     return value
 
 
+_READS_COMMAND = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
+"""Functions of libraries that read the command line in ways of their own."""
+
+
+def _undeclared(machine: Machine, made: Call, name: str) -> Value | None:
+    """An option of a parser that a library has and the repository does not show."""
+    return command_option(machine, name) if _READS_COMMAND.search(made.path) else None
+
+
 PLUGIN = Plugin(
+    missing=_undeclared,
     calls={
         **{path: ready_made(options, path) for path, options in parsers().items()},
         "*.add_argparse_args": add_trainer_options,
         "*.from_argparse_args": trainer_from_options,
         "prefigure.get_all_args": file_arguments,
         "prefigure.prefigure.get_all_args": file_arguments,
-    }
+    },
 )

@@ -4,80 +4,82 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
 
 from schedmate.agent.configs import parse_scalar
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
+from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags, spelled
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.documented import record_classes, record_defaults
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,
     AttrDict,
-    Class,
-    Function,
-    Instance,
     Site,
-    Symbol,
+    as_class,
+    as_function,
+    as_instance,
+    as_node,
+    as_symbol,
 )
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values import construction
-from schedmate.agent.values import Unknown, Value, lifted
+from schedmate.agent.values import Items, Origin, Value
 
 
 def make_record(machine: Machine, kind: Value) -> Value:
     """An object of a record class with its default values."""
-    if isinstance(kind.data, Class):
-        return construction.instantiate(machine, kind.data, [], {}, Site(kind.data.module.file, 1))
-    path = kind.data.path if isinstance(kind.data, Symbol) else ""
-    defaults = record_defaults(path)
-    return Value(AttrDict(dict(defaults), "record", path), kind.origin)
+    cls, symbol = as_class(kind), as_symbol(kind)
+    if cls is not None:
+        return construction.instantiate(machine, cls, [], {}, Site(cls.module.file, 1))
+    path = symbol.path if symbol is not None else ""
+    return Value(AttrDict(dict(record_defaults(path)), "record", path), kind.origin)
 
 
-def attributes(record: Value) -> dict[Any, Value]:
+def attributes(record: Value) -> Items:
     """The fields of a record object, by name; changing the dict changes the object."""
-    data = record.data
-    if isinstance(data, Instance):
-        return data.attrs
-    return data if isinstance(data, dict) else {}
+    owner = as_instance(record)
+    if owner is not None:
+        return owner.attrs
+    return record.mapping if record.mapping is not None else {}
 
 
 def split_records(machine: Machine, kinds: list[Value]) -> list[Value]:
     """Those of `kinds` that are record classes: of the repository or known of a library."""
-    return [
-        kind
-        for kind in kinds
-        if (isinstance(kind.data, Class) and classes.is_record(kind.data))
-        or (isinstance(kind.data, Symbol) and record_defaults(kind.data.path))
-    ]
+    return [kind for kind in kinds if _is_record(kind)]
 
 
-def cast(text: Any, like: Value, annotation: str) -> Any:
+def _is_record(kind: Value) -> bool:
+    cls, symbol = as_class(kind), as_symbol(kind)
+    documented = symbol is not None and bool(record_defaults(symbol.path))
+    return documented or (cls is not None and classes.is_record(cls))
+
+
+def cast(given: Value, like: Value, annotation: str, origin: Origin | None) -> Value:
     """Command-line text as the field's annotation, or else its default's type, says."""
-    if not isinstance(text, str):
-        return text
+    text = given.text
+    if text is None:
+        return Value(given.data, origin)
     lowered = text.strip().lower()
     if lowered in ("none", "null") and ("None" in annotation or "Optional" in annotation):
-        return None
+        return Value(None, origin)
     wants = annotation or type(like.data).__name__
     if re.search(r"\bbool\b", wants) and lowered in ("true", "false", "yes", "no", "1", "0"):
-        return lowered in ("true", "yes", "1")
+        return Value(lowered in ("true", "yes", "1"), origin)
     if re.search(r"\b(int|float)\b", wants) and not re.search(r"\bstr\b", wants):
         number = parse_scalar(text)
-        return number if isinstance(number, int | float) else text
+        return Value(number if isinstance(number, int | float) else text, origin)
     if re.search(r"\bstr\b", wants) and not re.search(r"\b(List|list|Any|dict|Dict)\b", wants):
-        return text
-    return parse_scalar(text)
+        return Value(text, origin)
+    return spelled(given, origin)
 
 
 def annotation_of(record: Value, name: str) -> str:
     """The source text of a field's annotation, empty when there is none."""
-    if isinstance(record.data, Instance):
-        for cls in record.data.cls.mro():
-            if name in cls.annotations:
-                return ast.unparse(cls.annotations[name])
+    owner = as_instance(record)
+    for cls in owner.cls.mro() if owner is not None else ():
+        if name in cls.annotations:
+            return ast.unparse(cls.annotations[name])
     return ""
 
 
@@ -101,10 +103,10 @@ def set_field(record: Value, name: str, values: list[Value], flag: Value) -> boo
         fields[key] = Value(True, origin)
     elif len(values) > 1 or re.match(r"(Optional\[)?([Ll]ist|[Tt]uple|Sequence)\[", annotation):
         inner = re.sub(r"^(Optional\[)?\w+\[", "", annotation)
-        fields[key] = Value([Value(cast(v.data, like, inner), origin) for v in values], origin)
+        fields[key] = Value([cast(v, like, inner, origin) for v in values], origin)
     else:
-        data = cast(values[0].data, like, annotation)
-        fields[key] = lifted(data, origin) if not isinstance(values[0].data, Unknown) else values[0]
+        given = values[0]
+        fields[key] = given if given.unknown else cast(given, like, annotation, origin)
     return True
 
 
@@ -118,27 +120,27 @@ def fill(machine: Machine, records: list[Value], argv: list[Value]) -> list[Valu
     return rest
 
 
-def update(record: Value, mapping: dict[Any, Value]) -> None:
+def update(record: Value, mapping: Items) -> None:
     """Set the record's fields from a mapping, nested mappings into nested records."""
     fields = attributes(record)
     for key, value in mapping.items():
-        held = fields.get(key)
-        nested = held is not None and isinstance(held.data, Instance | AttrDict)
-        if nested and held is not None and value.mapping is not None:
-            update(held, value.data)
-        elif held is not None:
+        field = fields.get(key)
+        nested = as_instance(field) is not None or as_node(field) is not None
+        if field is not None and nested and value.mapping is not None:
+            update(field, value.mapping)
+        elif field is not None:
             annotation = annotation_of(record, str(key))
-            fields[key] = Value(cast(value.data, held, annotation), value.origin)
+            fields[key] = cast(value, field, annotation, value.origin)
 
 
 def apply_file(machine: Machine, records: list[Value], path: Value) -> None:
     loaded = read_file(machine, path)
-    mapping = machine.mapping(loaded) if loaded is not None else None
+    mapping = machine.mapping(loaded)
     for record in records:
         update(record, mapping or {})
 
 
-def _evaluates_if_scheduled(fields: dict[Any, Value]) -> None:
+def _evaluates_if_scheduled(fields: Items) -> None:
     """`TrainingArguments.__post_init__`: an evaluation strategy turns `do_eval` on."""
     held = fields.get("do_eval")
     for name in ("eval_strategy", "evaluation_strategy"):
@@ -152,18 +154,18 @@ def _evaluates_if_scheduled(fields: dict[Any, Value]) -> None:
 def note(machine: Machine, records: list[Value]) -> None:
     for record in records:
         _evaluates_if_scheduled(attributes(record))
-        data = record.data
-        name = data.cls.name if isinstance(data, Instance) else getattr(data, "label", "")
+        owner, node = as_instance(record), as_node(record)
+        name = owner.cls.name if owner is not None else node.label if node is not None else ""
         fields = Value(attributes(record), record.origin)
         machine.observer.settings(name, fields, "dataclass")
 
 
 def finish(machine: Machine, records: list[Value]) -> None:
     for record in records:
-        if isinstance(record.data, Instance):
-            hook = record.data.cls.lookup("__post_init__")
-            if hook is not None and isinstance(hook.data, Function):
-                machine.call(hook, [record], {}, NOWHERE)
+        owner = as_instance(record)
+        hook = owner.cls.lookup("__post_init__") if owner is not None else None
+        if hook is not None and as_function(hook) is not None:
+            machine.call(hook, [record], {}, NOWHERE)
     note(machine, records)
 
 
@@ -185,10 +187,10 @@ def _set_nested(record: Value, name: str, values: list[Value], flag: Value) -> b
         if set_field(current, name, values, flag):
             return True
         for inner in reversed(attributes(current).values()):
-            if isinstance(inner.data, Instance) and classes.is_record(inner.data.cls):
-                if id(inner.data) not in seen:
-                    seen.add(id(inner.data))
-                    pending.append(inner)
+            owner = as_instance(inner)
+            if owner is not None and id(owner) not in seen and classes.is_record(owner.cls):
+                seen.add(id(owner))
+                pending.append(inner)
     return False
 
 

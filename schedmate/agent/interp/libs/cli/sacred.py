@@ -7,7 +7,6 @@ command, and its updates; captured functions take what they are not given from t
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import plain_scalar
@@ -16,7 +15,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Class, Function, Scope, path_of
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
-from schedmate.agent.values import Origin, Value, unknown
+from schedmate.agent.values import Items, Origin, Value, unknown
 
 _CONFIG = "sacred config"
 _ADDED = "sacred added"
@@ -49,11 +48,11 @@ def _run(machine: Machine, main: Function, argv: list[Value]) -> Value:
     return machine.call(Value(main.undecorated()), [], kwargs, main.site)
 
 
-def _update(config: dict[Any, Value], path: list[str], value: Value) -> None:
+def _update(config: Items, path: list[str], value: Value) -> None:
     """`a.b=c` of the command, which is certain whatever led here."""
     for part in path[:-1]:
-        inner = config.setdefault(part, Value(AttrDict(flavour="sacred"))).data
-        if not isinstance(inner, dict):
+        inner = config.setdefault(part, Value(AttrDict(flavour="sacred"))).mapping
+        if inner is None:
             return
         config = inner
     config[path[-1]] = value
@@ -108,7 +107,7 @@ def add_config(machine: Machine, call: Invocation) -> Value:
     added = machine.shared.setdefault(_ADDED, [])
     for value in call.args:
         loaded = read_file(machine, value) if value.text is not None else value
-        mapping = machine.mapping(loaded) if loaded is not None else None
+        mapping = machine.mapping(loaded)
         if mapping is not None:
             added.append(mapping)
     if call.kwargs:
@@ -122,9 +121,9 @@ def run(machine: Machine, call: Invocation) -> Value:
     if main is None:
         return unknown()
     argv = call.argument(0, "argv") if call.path.endswith("commandline") else None
-    given = iterate(argv) if argv is not None else None
+    given = iterate(argv)
     updates = call.kwargs.get("config_updates")
-    mapping = machine.mapping(updates) if updates is not None else None
+    mapping = machine.mapping(updates)
     if mapping is not None:
         machine.shared.setdefault(_ADDED, []).append(mapping)
     return _run(machine, main, given if given is not None else machine.argv[1:])

@@ -7,13 +7,15 @@ import re
 
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.libs.cli.functions import call_with_settings
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, Function, Scope, path_of
+from schedmate.agent.interp.objects import Call, Function, Scope, as_call, as_function, path_of
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.syntax import elements
 from schedmate.agent.values import Origin, Value, unknown
 
 
@@ -22,8 +24,8 @@ def typer_app(machine: Machine, call: Invocation) -> Value:
     commands: dict[str, Value] = {}
     for name, value, function in machine.sources.defined(Function):
         for decorator in function.decorators:
-            data = decorator.data
-            if isinstance(data, Call) and data.path == "typer.Typer().command":
+            data = as_call(decorator)
+            if data is not None and data.path == "typer.Typer().command":
                 given = data.args[0] if data.args else data.kwargs.get("name", unknown())
                 commands[name.replace("_", "-") if given.text is None else given.text] = value
     argv = machine.argv[1:]
@@ -35,7 +37,7 @@ def typer_app(machine: Machine, call: Invocation) -> Value:
         index = next((i for i, token in enumerate(argv) if token.data in commands), None)
         if index is None:
             return unknown()
-        chosen, argv = commands[argv[index].data], argv[index + 1 :]
+        chosen, argv = commands[str(argv[index].data)], argv[index + 1 :]
     return _typer_run(machine, chosen, argv)
 
 
@@ -48,19 +50,25 @@ def _annotated(machine: Machine, node: ast.expr | None, scope: Scope) -> tuple[s
     if node is None:
         return "", None
     if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Annotated"):
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        for part in parts[1:]:
-            marker = machine.evaluate(part, scope).data
-            if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
-                return ast.unparse(parts[0]), marker
-        return ast.unparse(parts[0]), None
+        parts = elements(node.slice)
+        markers = (_marker(machine.evaluate(part, scope)) for part in parts[1:])
+        return ast.unparse(parts[0]), next((m for m in markers if m is not None), None)
     return ast.unparse(node), None
+
+
+def _marker(value: Value | None) -> Call | None:
+    """The `typer.Option(...)` or `typer.Argument(...)` that a value is."""
+    made = as_call(value)
+    return made if made is not None and made.path in _MARKERS else None
+
+
+_MARKERS = ("typer.Option", "typer.Argument")
 
 
 def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
     """Call a function whose parameters are `typer.Option`s and `typer.Argument`s."""
-    data = function.data
-    if not isinstance(data, Function):
+    data = as_function(function)
+    if data is None:
         return unknown()
     defaults = dict(data.defaults)
     spec = data.node.args
@@ -69,12 +77,11 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
         name = parameter.arg
         annotation, note = _annotated(machine, parameter.annotation, data.scope)
         default = defaults.get(name)
-        marker = default.data if default is not None else None
-        if isinstance(marker, Call) and marker.path in ("typer.Option", "typer.Argument"):
+        marker = _marker(default)
+        if marker is not None:
             line = default.origin.line if default is not None and default.origin else None
-            given = marker.args[0] if marker.args else marker.kwargs.get("default", Value(None))
-            origin = Origin("default", data.module.file, line)
-            default = Value(given.data, origin)
+            said = marker.args[0] if marker.args else marker.kwargs.get("default", Value(None))
+            default = Value(said.data, Origin("default", data.module.file, line))
             names = [a.text for a in marker.args[1:] if a.text is not None]
             positional = marker.path.endswith("Argument")
         elif note is not None:
@@ -88,34 +95,27 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
         flags = flags or [f"--{name.replace('_', '-')}"]
         is_flag = annotation == "bool" or isinstance(default.data, bool)
         kind = BUILTINS.get(annotation if annotation in ("int", "float", "str") else "")
-        if kind is None and default.known and isinstance(default.data, int | float) and not is_flag:
+        if kind is None and default.number is not None and not is_flag:
             kind = BUILTINS.get(type(default.data).__name__)
-        option = marker if isinstance(marker, Call) else note
+        option = marker if marker is not None else note
         kind = option.kwargs.get("parser", kind) if option is not None else kind
         action = "store_true" if is_flag else "store"
-        parser.options.append(
-            Option(
-                name, () if positional else tuple(flags), default, kind, action, None, Value(True)
-            )
-        )
+        given = () if positional else tuple(flags)
+        parser.options.append(Option(name, given, default, kind, action))
         if is_flag:
             off = f"--no-{name.replace('_', '-')}"
-            parser.options.append(
-                Option(name, (off,), default, None, "store_false", None, Value(False))
-            )
+            parser.options.append(Option(name, (off,), default, None, "store_false"))
     parser.open = not all(map(_only_typers, data.decorators)) or spec.kwarg is not None
     argv = _with_file(machine, data, parser, argv)
     namespace, extras = parse(machine, parser, argv)
     tell_refused(machine, parser, extras)
-    machine.observer.settings(data.name, Value(namespace), "arguments")
-    kwargs = {str(key): value for key, value in namespace.items()}
-    return machine.call(Value(data.undecorated()), [], kwargs, data.site)
+    return call_with_settings(machine, data.undecorated(), namespace)
 
 
 def _only_typers(decorator: Value) -> bool:
     """Whether a decorator is typer's own, and leaves it at typer's rules."""
-    data = decorator.data
-    plain = isinstance(data, Call) and "context_settings" not in data.kwargs
+    made = as_call(decorator)
+    plain = made is not None and "context_settings" not in made.kwargs
     return plain and path_of(decorator).startswith("typer.")
 
 
@@ -127,14 +127,14 @@ def _with_file(
     Gives the arguments that remain.
     """
     for decorator in function.decorators:
-        data = decorator.data
-        if not isinstance(data, Call) or not re.match(r"typer_config\.\w*use_\w+", data.path):
+        data = as_call(decorator)
+        if data is None or not re.match(r"typer_config\.\w*use_\w+", data.path):
             continue
         named = data.kwargs.get("param_name") or (data.args[0] if data.args else Value("config"))
-        flag = f"--{named.data}"
+        flag = f"--{named.text}"
         place = next((i for i, token in enumerate(argv[:-1]) if token.data == flag), None)
         values = read_file(machine, argv[place + 1]) if place is not None else None
-        mapping = machine.mapping(values) if values is not None else None
+        mapping = machine.mapping(values)
         for option in parser.options:
             option.default = (mapping or {}).get(option.dest, option.default)
         if place is not None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted
 from schedmate.agent.interp.libs.documented import config_defaults
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.objects import AttrDict, Call
+from schedmate.agent.interp.objects import AttrDict, as_call, as_instance
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.interp.values.trees import attr_tree, plain_tree
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Items, Value, unknown
 
 
 def attr_dict(flavour: str) -> Handler:
     def build(machine: Machine, call: Invocation) -> Value:
-        items: dict[Any, Value] = {}
+        items: Items = {}
         given = dict(call.kwargs)
         initial = given.pop("initial_dictionary", None)
         for argument in [*call.args, *([initial] if initial is not None else [])]:
@@ -25,11 +23,11 @@ def attr_dict(flavour: str) -> Handler:
             if mapping is not None:
                 items.update(mapping)
             elif argument.sequence is not None:
-                for pair in argument.data:
+                for pair in argument.sequence:
                     parts = iterate(pair)
                     if parts is not None and len(parts) == 2 and parts[0].text is not None:
-                        items[parts[0].data] = parts[1]
-            elif isinstance(argument.data, Unknown | Call):
+                        items[parts[0].text] = parts[1]
+            elif argument.unknown or as_call(argument) is not None:
                 return unknown(origin=argument.origin)
         items.update(given)
         made = attr_tree(Value(items), flavour)
@@ -85,7 +83,8 @@ _CALLS: dict[str, Handler] = {
 
 def _constructed(machine: Machine, instance: Value, call: Invocation) -> Value | None:
     """An object of a class built on yacs' node is such a node."""
-    if YACS_NODES.isdisjoint(instance.data.cls.external_bases()):
+    owner = as_instance(instance)
+    if owner is None or YACS_NODES.isdisjoint(owner.cls.external_bases()):
         return None
     return _CALLS["yacs.config.CfgNode"](machine, call)
 

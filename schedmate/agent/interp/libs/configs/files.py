@@ -1,4 +1,4 @@
-"""Configuration files that a program reads: YAML, JSON, TOML, INI."""
+"""Configuration files that a program reads or writes: YAML, JSON, TOML, INI."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Call, FileHandle
+from schedmate.agent.interp.objects import FileHandle, WriteHandle, as_call
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.paths import mislaid
 from schedmate.agent.interp.values.trees import deep_copy, plain_tree
-from schedmate.agent.interp.values.written import content
+from schedmate.agent.interp.values.written import content, keep
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file
@@ -31,9 +31,7 @@ def locate(machine: Machine, path: Value) -> Path | None:
         return path.data.path if machine.sources.inside(path.data.path) else None
     if path.text is not None:
         near = machine.frames[-1].scope.module.path if machine.frames else None
-        found = machine.sources.locate(path.data, near)
-        if found is None and path.data in machine.texts:
-            found = machine.texts[path.data]
+        found = machine.sources.locate(path.text, near) or machine.texts.get(path.text)
         found = found or mislaid(machine, path)
         return found if found is not None and is_file(found) else None
     return None
@@ -43,7 +41,7 @@ def required(machine: Machine, path: Value) -> Path | None:
     """The repository's file that a path value means, with a warning when it is not there."""
     found = locate(machine, path)
     if found is None and path.text:
-        machine.observer.warns(machine.sources.repo.missing_settings(path.data))
+        machine.observer.warns(machine.sources.repo.missing_settings(path.text))
     return found
 
 
@@ -55,7 +53,7 @@ def read_file(machine: Machine, path: Value) -> Value | None:
     found = locate(machine, path)
     if found is None:
         if path.text is not None and re.fullmatch(r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.text):
-            machine.observer.warns(machine.sources.repo.missing_settings(path.data))
+            machine.observer.warns(machine.sources.repo.missing_settings(path.text))
         return None
     if _is_table(found):
         return unknown(origin=path.origin)
@@ -84,12 +82,13 @@ def load_mapping(machine: Machine, call: Invocation) -> Value:
     source = call.argument(0, "stream", "fp", "f", "s", "path", "filename")
     if source is None:
         return unknown()
-    if isinstance(source.data, Call) and source.data.path == "json.dumps" and source.data.args:
-        return _hooked(machine, call, deep_copy(source.data.args[0]))
+    dumped = as_call(source)
+    if dumped is not None and dumped.path == "json.dumps" and dumped.args:
+        return _hooked(machine, call, deep_copy(dumped.args[0]))
     loaded = read_file(machine, source)
     if loaded is None:
         if source.text is not None and "\n" not in source.text and len(source.text) < 200:
-            return _hooked(machine, call, wrap(parse_scalar(source.data), source.origin))
+            return _hooked(machine, call, wrap(parse_scalar(source.text), source.origin))
         return unknown(origin=source.origin)
     # the program may change what it loaded, and the settings noted are to change with it
     return _hooked(machine, call, loaded)
@@ -100,13 +99,12 @@ def _hooked(machine: Machine, call: Invocation, value: Value) -> Value:
     hook = call.kwargs.get("object_hook")
     if hook is None or hook.data is None:
         return value
-    data = value.data
-    if isinstance(data, list):
-        return Value([_hooked(machine, call, item) for item in data], value.origin)
-    if not isinstance(data, dict):
+    if value.elements is not None:
+        return Value([_hooked(machine, call, item) for item in value.elements], value.origin)
+    if value.mapping is None:
         return value
-    inner = Value({key: _hooked(machine, call, item) for key, item in data.items()}, value.origin)
-    return machine.call(hook, [inner], {}, call.site)
+    inner = {key: _hooked(machine, call, item) for key, item in value.mapping.items()}
+    return machine.call(hook, [Value(inner, value.origin)], {}, call.site)
 
 
 def load_documents(machine: Machine, call: Invocation) -> Value:
@@ -117,7 +115,7 @@ def load_documents(machine: Machine, call: Invocation) -> Value:
 
 def noted(machine: Machine, value: Value, name: str) -> Value:
     """The value, kept as settings that the program read under `name`; a JSON list is records."""
-    if isinstance(value.data, list) and name.endswith(".json"):
+    if value.elements is not None and name.endswith(".json"):
         return value
     machine.observer.settings(name, value, "config")
     return value
@@ -126,34 +124,53 @@ def noted(machine: Machine, value: Value, name: str) -> Value:
 def read_ini(machine: Machine, call: Invocation) -> Value:
     """`ConfigParser.read(path)`: the sections become the parser's items."""
     loaded = read_file(machine, call.args[0]) if call.args else None
-    if loaded is not None and call.base is not None and isinstance(call.base.data, Call):
+    parser = as_call(call.base)
+    if loaded is not None and parser is not None:
         for key, value in (machine.mapping(loaded) or {}).items():
-            call.base.data.attrs[str(key)] = value
-        call.base.data.attrs["__items__"] = loaded
+            parser.attrs[str(key)] = value
+        parser.attrs["__items__"] = loaded
     return Value([])
 
 
+def _sections(call: Invocation) -> Value | None:
+    """What the parser whose method is called has read."""
+    parser = as_call(call.base)
+    return parser.attrs.get("__items__") if parser is not None else None
+
+
 def ini_get(machine: Machine, call: Invocation) -> Value:
-    base = call.base.data if call.base is not None else None
-    items = base.attrs.get("__items__") if isinstance(base, Call) else None
-    value = items
+    value = _sections(call)
     for key in call.args[:2]:
-        mapping = machine.mapping(value) if value is not None else None
+        mapping = machine.mapping(value)
         value = mapping.get(key.data) if mapping is not None else None
         if value is None and mapping is not None and key.text is not None:
-            value = mapping.get(key.data.lower())  # options are read without their case
+            value = mapping.get(key.text.lower())  # options are read without their case
     return value if value is not None else call.kwargs.get("fallback", unknown())
 
 
 def ini_items(machine: Machine, call: Invocation) -> Value:
-    base = call.base.data if call.base is not None else None
-    items = base.attrs.get("__items__") if isinstance(base, Call) else None
-    section = call.args[0].data if call.args else None
-    mapping = machine.mapping(items) if items is not None else None
+    mapping = machine.mapping(_sections(call))
     if mapping is None:
         return unknown()
-    inner = machine.mapping(mapping.get(section, Value({}))) if section is not None else mapping
+    inner = machine.mapping(mapping.get(call.first.text)) if call.args else mapping
     return Value([Value((lifted(key), value)) for key, value in (inner or {}).items()])
+
+
+def dump(machine: Machine, call: Invocation) -> Value | None:
+    """`yaml.dump(data, stream)`; None, a call like any other, for text that goes nowhere yet."""
+    stream = call.argument(1, "stream", "fp", "f")
+    if stream is None or not isinstance(stream.data, WriteHandle):
+        return None
+    keep(machine, stream, call.first)
+    return Value(None)
+
+
+def save(machine: Machine, call: Invocation) -> Value:
+    """`OmegaConf.save(config, path)`."""
+    target = call.argument(1, "f")
+    if target is not None:
+        keep(machine, target, call.argument(0, "config") or Value(None))
+    return Value(None)
 
 
 _LOADERS = (
@@ -168,6 +185,8 @@ _INI = ("ConfigParser", "RawConfigParser", "SafeConfigParser")
 PLUGIN = Plugin(
     calls={
         **dict.fromkeys(_LOADERS, load_mapping),
+        **dict.fromkeys(("json.dump", "yaml.dump", "yaml.safe_dump", "toml.dump"), dump),
+        "omegaconf.OmegaConf.save": save,
         **{
             f"yaml.{name}": load_documents
             for name in ("load_all", "safe_load_all", "full_load_all")

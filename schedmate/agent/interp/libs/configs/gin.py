@@ -11,10 +11,10 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs.files import locate
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import Class, Function, Site, Symbol, path_of
+from schedmate.agent.interp.objects import Class, Function, Site, as_symbol, is_own, path_of
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import several
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 
 _FLAG = re.compile(r"gin_?(config)?_?(files?|params?|bindings?)")
@@ -36,7 +36,7 @@ def gin_parse(machine: Machine, call: Invocation) -> Value:
         held = machine.shared["gin"] = _Gin(texts=_from_flags(machine))
         machine.observer.settings("gin", Value(held.bindings), "config")
     given = [*(call.kwargs[n] for n in _GIVEN if n in call.kwargs), *call.args]
-    if all(isinstance(argument.data, Unknown | Symbol) for argument in given):
+    if all(argument.unknown or as_symbol(argument) for argument in given):
         given = _flags(machine)  # those of a library's own definition
     files = list(held.files)
     for item in (item for argument in given for item in several(argument)):
@@ -62,7 +62,7 @@ def gin_parse(machine: Machine, call: Invocation) -> Value:
 def _from_flags(machine: Machine) -> list[Value]:
     """`--gin.NAME=VALUE` on the command line."""
     return [
-        Value(token.data.removeprefix("--gin."), token.origin)
+        Value(token.text.removeprefix("--gin."), token.origin)
         for token in machine.argv
         if token.text is not None and re.match(r"--gin\.[^=]+=", token.text)
     ]
@@ -78,8 +78,8 @@ def _file(machine: Machine, item: Value) -> Path | None:
     found = locate(machine, item)
     if found is None and item.text is not None and item.text.endswith(".gin"):
         # gin looks along search paths of its own: take the only file of that name
-        paths = machine.sources.root.rglob(PurePosixPath(item.data).name)
-        named = [path for path in paths if f"/{path.as_posix()}".endswith(f"/{item.data}")]
+        paths = machine.sources.root.rglob(PurePosixPath(item.text).name)
+        named = [path for path in paths if f"/{path.as_posix()}".endswith(f"/{item.text}")]
         found = named[0] if len(named) == 1 and machine.sources.inside(named[0]) else None
     return found
 
@@ -105,7 +105,7 @@ def gin_arguments(machine: Machine, target: Function | Class) -> dict[str, Value
             bound[parameter] = value
     found: dict[str, Value] = {}
     for parameter, value in (elsewhere | everywhere | here).items():
-        text = value.data.text if isinstance(value.data, Unknown) else None
+        text = value.unknown.text if value.unknown is not None else None
         if value.known:
             found[parameter] = value
         elif text is not None and text.startswith("@"):
@@ -124,7 +124,7 @@ def _configurable(machine: Machine, held: _Gin, text: str, value: Value) -> Valu
     name = dotted.rpartition(".")[2]
     for module in list(machine.sources.modules.values()):
         found = module.scope.names.get(name)
-        if found is None or not isinstance(found.data, Class | Function):
+        if found is None or not is_own(found):
             continue
         machine.observer.looks_up(name)
         if not text.endswith("()"):
@@ -143,8 +143,8 @@ _GIVEN = ("config_files", "config_file", "bindings", "config")
 def gin_query(machine: Machine, call: Invocation) -> Value:
     """`gin.query_parameter("Class.parameter")`, or `%macro`."""
     held: _Gin | None = machine.shared.get("gin")
-    name = call.first.data
-    if held is None or not isinstance(name, str):
+    name = call.first.text
+    if held is None or name is None:
         return unknown()
     return held.bindings.get(name.removeprefix("%"), unknown(name))
 

@@ -6,8 +6,8 @@ from schedmate.agent.configs import read_hocon_text
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, read_file
 from schedmate.agent.interp.machine import Machine
+from schedmate.agent.interp.natives import identity
 from schedmate.agent.interp.plugins import Plugin
-from schedmate.agent.interp.values.base import plain_key
 from schedmate.agent.interp.values.trees import attr_tree
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
@@ -39,10 +39,10 @@ def parse_string(machine: Machine, call: Invocation) -> Value:
 
 def get(machine: Machine, call: Invocation) -> Value:
     """`tree.get_int("train.steps", default=0)` and its kin."""
-    key = call.argument(0, "key")
+    key = call.text(0, "key")
     value: Value | None = call.owner
-    for part in key.data.split(".") if key is not None and key.text is not None else [""]:
-        mapping = machine.mapping(value) if value is not None else None
+    for part in (key or "").split("."):
+        mapping = machine.mapping(value)
         value = mapping.get(part) if mapping is not None else None
     default = call.argument(1, "default")
     return value or default or unknown()
@@ -53,8 +53,7 @@ _KINDS = ("int", "float", "bool", "string", "list", "config")
 
 def _inside(machine: Machine, call: Invocation) -> Value | None:
     """`tree["train.steps"]`: an item of the tree that the first name stands for."""
-    key = plain_key(call.first)
-    outer, dot, rest = key.partition(".") if isinstance(key, str) else ("", "", "")
+    outer, dot, rest = (call.first.text or "").partition(".")
     items = machine.mapping(call.owner)
     found = items.get(outer) if items is not None and dot else None
     return machine.getitem(found, Value(rest)) if found is not None else None
@@ -71,6 +70,6 @@ PLUGIN = Plugin(
     calls={
         "pyhocon.ConfigFactory.parse_file": parse_file,
         "pyhocon.ConfigFactory.parse_string": parse_string,
-        "pyhocon.ConfigFactory.from_dict": lambda machine, call: call.first,
+        "pyhocon.ConfigFactory.from_dict": identity,
     },
 )

@@ -14,9 +14,10 @@ from schedmate.agent.interp.libs.configs.files import noted, required
 from schedmate.agent.interp.libs.configs.omegaconf import with_dotlist
 from schedmate.agent.interp.libs.hydra import instantiate
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Call, Module
+from schedmate.agent.interp.objects import AttrDict, Module, as_call, as_node
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import several
+from schedmate.agent.interp.values.mappings import replace_items
 from schedmate.agent.interp.values.trees import as_config, attr_tree, plain_tree
 from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
@@ -34,13 +35,13 @@ def load(machine: Machine, call: Invocation) -> Value:
     names = _names(machine, found, 0)
     keys = call.argument(1, "keys")
     if keys is not None and keys.text is not None:
-        return names.get(keys.data, unknown())
+        return names.get(keys.text, unknown())
     if keys is not None and keys.sequence is not None:
-        return Value(tuple(names.get(str(key.data), unknown()) for key in keys.data))
+        return Value(tuple(names.get(str(key.data), unknown()) for key in keys.sequence))
     nodes = {
         name: value
         for name, value in names.items()
-        if isinstance(value.data, dict | list) and not name.startswith("_")
+        if not name.startswith("_") and (value.mapping is not None or value.elements is not None)
     }
     config = Value(AttrDict(nodes, "omegaconf"))
     return noted(machine, config, machine.sources.relative(found))
@@ -52,7 +53,7 @@ def load_beside(machine: Machine, call: Invocation) -> Value:
     here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
     if given is None or given.text is None:
         return unknown()
-    path = Value(str(here / given.data), given.origin)
+    path = Value(str(here / given.text), given.origin)
     return load(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
 
 
@@ -73,16 +74,16 @@ def _names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
     module.loaded = True
     module.scope.names["__file__"] = Value(str(path))
     for node in tree.body:
-        beside = _beside(machine, path, node) if isinstance(node, ast.ImportFrom) else None
-        if beside is None or not isinstance(node, ast.ImportFrom):
+        if not isinstance(node, ast.ImportFrom) or not (beside := _beside(machine, path, node)):
             machine.follow([node], module.scope)
             continue
         theirs = _names(machine, beside, depth + 1)
         for alias in node.names:
-            told = theirs if alias.name == "*" else {alias.asname or alias.name: None}
-            for name in told:
-                source = name if alias.name == "*" else alias.name
-                module.scope.names[name] = theirs.get(source, unknown(source))
+            if alias.name == "*":
+                module.scope.names.update(theirs)
+            else:
+                value = theirs.get(alias.name, unknown(alias.name))
+                module.scope.names[alias.asname or alias.name] = value
     return {
         name: _node(as_config(value, file))
         for name, value in module.scope.names.items()
@@ -91,7 +92,7 @@ def _names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
 
 
 def _node(value: Value) -> Value:
-    plain = value.mapping is not None and not isinstance(value.data, AttrDict)
+    plain = value.mapping is not None and as_node(value) is None
     return attr_tree(value, "omegaconf") if plain else value
 
 
@@ -107,31 +108,30 @@ def _beside(machine: Machine, path: Path, node: ast.ImportFrom) -> Path | None:
 def override(machine: Machine, call: Invocation) -> Value:
     """`LazyConfig.apply_overrides(config, ["a.b=1"])`, in place."""
     config, given = call.argument(0, "cfg"), call.argument(1, "overrides")
-    if config is None or given is None or not isinstance(config.data, AttrDict):
+    if config is None or given is None or as_node(config) is None:
         return config or unknown()
-    changed = attr_tree(with_dotlist(plain_tree(config), list(several(given))), "omegaconf")
-    config.data.clear()
-    config.data.update(changed.data)
+    changed = with_dotlist(plain_tree(config), several(given))
+    replace_items(config, attr_tree(changed, "omegaconf"))
     return config
 
 
 def keep(machine: Machine, call: Invocation) -> Value:
     """`LazyCall(target)(key=value)`: a node that holds the target and its arguments."""
-    made = call.base.data if call.base is not None else None
-    if not isinstance(made, Call) or not made.args:
+    made = as_call(call.base)
+    if made is None or not made.args:
         return unknown()
     target = made.args[0]
     place = target.origin or Origin("config", call.site.file, call.site.line)
     items = {**call.kwargs, "_target_": Value(target.data, place)}
-    return Value(AttrDict(attr_tree(Value(items), "omegaconf").data, "omegaconf"))
+    return attr_tree(Value(items), "omegaconf")
 
 
 def zoo_config(machine: Machine, call: Invocation) -> Value:
     """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
     name = call.argument(0, "config_path")
-    if name is None or name.text is None or not name.data.endswith(".py"):
+    if name is None or name.text is None or not name.text.endswith(".py"):
         return unknown()
-    path = Value(f"configs/{name.data}", name.origin)
+    path = Value(f"configs/{name.text}", name.origin)
     return load(machine, Invocation(call.path, [path], {}, call.site))
 
 

@@ -86,12 +86,12 @@ def _bases(machine: Machine, value: Value | None, path: Path, active: list[Path]
     for item in several(value):
         if item.text is None:
             continue
-        text = item.data.rpartition("::")[2]
+        text = item.text.rpartition("::")[2]
         candidates = [path.parent / text, machine.sources.root / "configs" / text]
         found = next((c for c in candidates if is_file(c) and machine.sources.inside(c)), None)
         if found is None:
             machine.observer.warns(
-                f"{machine.sources.relative(path)}: its _base_ {item.data} is not there"
+                f"{machine.sources.relative(path)}: its _base_ {item.text} is not there"
             )
             continue
         base = merge(base, read(machine, found.resolve(), [*active, path]))
@@ -102,12 +102,12 @@ def merge(base: Value, over: Value) -> Value:
     """mmengine's merge: deep, lists replaced, `_delete_=True` replaces a whole mapping."""
     if base.mapping is None or over.mapping is None:
         return over
-    deleting = over.data.get("_delete_")
+    deleting = over.mapping.get("_delete_")
     if deleting is not None and deleting.data is True:
-        kept = {key: item for key, item in over.data.items() if key != "_delete_"}
+        kept = {key: item for key, item in over.mapping.items() if key != "_delete_"}
         return Value(kept, over.origin)
-    merged = dict(base.data)
-    for key, item in over.data.items():
+    merged = dict(base.mapping)
+    for key, item in over.mapping.items():
         merged[key] = merge(merged[key], item) if key in merged else item
     return Value(merged, over.origin)
 
@@ -116,7 +116,7 @@ def runner(machine: Machine, call: Invocation) -> None:
     """`Runner.from_cfg(config)`: with an `optim_wrapper`, no other optimiser is read."""
     config = call.argument(0, "cfg")
     if config is not None and config.mapping is not None and "optim_wrapper" in config.mapping:
-        config.data.pop("optimizer", None)
+        config.mapping.pop("optimizer", None)
 
 
 _CALLS: dict[str, Handler] = {

@@ -9,7 +9,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
 from schedmate.agent.interp.libs.configs.files import noted, read_file
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.objects import AttrDict, Function, Instance
+from schedmate.agent.interp.objects import AttrDict, as_function, as_instance
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate, set_path
 from schedmate.agent.interp.values.trees import attr_tree, bounded, plain_tree
@@ -31,7 +31,7 @@ def omega_create(machine: Machine, call: Invocation) -> Value:
 
 def omega_structured(machine: Machine, call: Invocation) -> Value:
     source = call.argument(0, "obj") or Value({})
-    if isinstance(source.data, Instance):
+    if as_instance(source) is not None:
         return attr_tree(as_mapping(machine, source), "omegaconf")
     return attr_tree(
         as_mapping(machine, Value(attributes(make_record(machine, source)))), "omegaconf"
@@ -44,14 +44,12 @@ def as_mapping(machine: Machine, value: Value) -> Value:
 
 
 def _as_mapping(machine: Machine, value: Value) -> Value:
-    data = value.data
-    if isinstance(data, Instance):
-        items = machine.mapping(value)
-        source = items if items is not None else data.attrs
-        return Value({k: _as_mapping(machine, v) for k, v in source.items()}, value.origin)
-    if isinstance(data, dict):
-        return Value({k: _as_mapping(machine, v) for k, v in data.items()}, value.origin)
-    return value
+    record, items = as_instance(value), value.mapping
+    if record is not None:
+        items = record.mapping if record.mapping is not None else record.attrs
+    if items is None:
+        return value
+    return Value({k: _as_mapping(machine, v) for k, v in items.items()}, value.origin)
 
 
 def omega_merge(machine: Machine, call: Invocation) -> Value:
@@ -60,8 +58,8 @@ def omega_merge(machine: Machine, call: Invocation) -> Value:
         layer = as_mapping(machine, argument)
         if layer.mapping is not None:
             merged = merge(merged, plain_tree(layer))
-        elif isinstance(layer.data, list):
-            merged = with_dotlist(merged, layer.data)
+        elif layer.elements is not None:
+            merged = with_dotlist(merged, layer.elements)
     return noted(
         machine,
         attr_tree(
@@ -75,15 +73,14 @@ def with_dotlist(config: Value, items: list[Value]) -> Value:
     """The config with `a.b=1` texts laid upon it; other texts are passed over."""
     for item in items:
         if item.text is not None and "=" in item.text:
-            key, _, text = item.data.partition("=")
+            key, _, text = item.text.partition("=")
             value = wrap(parse_scalar(text), item.origin)
             config = set_dotted(config, key.lstrip("-"), value)
     return config
 
 
 def omega_cli(machine: Machine, call: Invocation) -> Value:
-    given = call.argument(0, "args_list")
-    items = (iterate(given) if given is not None else None) or machine.argv[1:]
+    items = iterate(call.argument(0, "args_list")) or machine.argv[1:]
     return attr_tree(with_dotlist(Value({}), items), "omegaconf")
 
 
@@ -96,7 +93,7 @@ def omega_select(machine: Machine, call: Invocation) -> Value:
     config, key = call.argument(0, "cfg"), call.argument(1, "key")
     if config is None or key is None or key.text is None:
         return unknown()
-    for part in key.data.split("."):
+    for part in key.text.split("."):
         mapping = machine.mapping(config)
         if mapping is None or part not in mapping:
             return call.kwargs.get("default", Value(None))
@@ -108,7 +105,7 @@ def omega_update(machine: Machine, call: Invocation) -> Value:
     config, key, value = call.argument(0), call.argument(1), call.argument(2)
     if config is None or key is None or value is None or key.text is None:
         return Value(None)
-    set_path(machine, config, key.data.split("."), value)
+    set_path(machine, config, key.text.split("."), value)
     return Value(None)
 
 
@@ -133,9 +130,9 @@ _MERGES = (
 
 def register(machine: Machine, call: Invocation) -> Value:
     """`OmegaConf.register_new_resolver(name, function)`: kept where it is a plain choice."""
-    name, function = call.argument(0, "name"), call.argument(1, "resolver")
-    if name is not None and function is not None and isinstance(function.data, Function):
-        choice = plain_choice(function.data.node)
+    name, function = call.argument(0, "name"), as_function(call.argument(1, "resolver"))
+    if name is not None and function is not None:
+        choice = plain_choice(function.node)
         if choice is not None:
             machine.shared.setdefault(RESOLVERS, {})[str(name.data)] = choice
     return Value(None)

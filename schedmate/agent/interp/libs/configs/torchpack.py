@@ -12,6 +12,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
+from schedmate.agent.interp.values.mappings import replace_items
 from schedmate.agent.interp.values.trees import attr_tree, plain_tree
 from schedmate.agent.values import Value, unknown
 
@@ -35,9 +36,9 @@ def load(machine: Machine, call: Invocation) -> Value:
         return Value(None)
     files = [given]
     if recursive is not None and recursive.data is True:
-        above = [f"{parent}/default.yaml" for parent in PurePosixPath(given.data).parents]
+        above = [f"{parent}/default.yaml" for parent in PurePosixPath(given.text).parents]
         found = [path for path in reversed(above) if machine.sources.locate(path) is not None]
-        files = [*(Value(path, given.origin) for path in found if path != given.data), given]
+        files = [*(Value(path, given.origin) for path in found if path != given.text), given]
     for file in files:
         _lay(machine, call.owner, read_file(machine, file) or unknown())
     return Value(None)
@@ -45,7 +46,7 @@ def load(machine: Machine, call: Invocation) -> Value:
 
 def update(machine: Machine, call: Invocation) -> Value:
     """`configs.update(["--a.b", "1"])`, or with a mapping."""
-    given = call.args[0] if call.args else unknown()
+    given = call.first
     words = iterate(given) if given.mapping is None else None
     if words is None:
         _lay(machine, call.owner, given)
@@ -63,10 +64,7 @@ def _lay(machine: Machine, base: Value, layer: Value) -> None:
     if layer.mapping is None or base.mapping is None:
         return
     merged = resolve_interpolations(merge(plain_tree(base), plain_tree(layer)))
-    made = attr_tree(merged, FLAVOUR)
-    if made.mapping is not None:
-        base.data.clear()
-        base.data.update(made.data)
+    replace_items(base, attr_tree(merged, FLAVOUR))
 
 
 PLUGIN = Plugin(names={CONFIGS: configs}, methods={FLAVOUR: {"load": load, "update": update}})
