@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+MAX_DEPTH = 60
+"""Parts of a path at most whose folders are looked at one by one."""
+
 
 def is_file(path: Path) -> bool:
     """Whether a regular file, or a link to one, is there and can be looked at."""
@@ -33,6 +36,30 @@ def resolved(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
         return Path(os.path.abspath(os.fspath(path).replace("\0", "\ufffd")))  # noqa: PTH100
+
+
+def _is_link(path: str) -> bool:
+    return os.path.islink(path)  # noqa: PTH114 - it raises nothing
+
+
+class RealPaths:
+    """Paths without links, worked out once for each folder, for as long as nothing is changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def __call__(self, path: str) -> str:
+        """An absolute path without links."""
+        real = self._known.get(path)
+        if real is None:
+            folder, slash, name = path.rpartition("/")
+            plain = name not in ("", ".", "..") and "\0" not in path
+            if folder and plain and path.count("/") < MAX_DEPTH and not _is_link(path):
+                real = f"{self(folder)}{slash}{name}"
+            else:
+                real = str(resolved(Path(path)))
+            self._known[path] = real
+        return real
 
 
 def children(folder: Path) -> list[Path]:

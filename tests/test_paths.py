@@ -9,7 +9,7 @@ import pytest
 from cli_runner import Cli
 
 from schedmate.errors import INPUT, OK
-from schedmate.paths import children, exists, is_dir, is_file, matching, resolved
+from schedmate.paths import RealPaths, children, exists, is_dir, is_file, matching, resolved
 
 PACKAGE = Path(__file__).parent.parent / "schedmate"
 ODD = {
@@ -28,8 +28,20 @@ def test_odd_paths_are_not_there(tmp_path: Path, name: str) -> None:
     assert not any(look(path) for look in (is_file, is_dir, exists))
     assert resolved(path).is_absolute()
     assert children(path) == []
+    assert RealPaths()(str(path)) == str(resolved(path))
     assert matching(path, "*", 9) == []
     assert name == "" or matching(tmp_path, f"{name}/*", 9) == []
+
+
+def test_real_paths_follow_every_link(tmp_path: Path) -> None:
+    (tmp_path / "data" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("data")
+    (tmp_path / "data" / "up").symlink_to("../link/inner")
+    (tmp_path / "loop").symlink_to("loop")
+    real = RealPaths()
+    for text in ("link/inner", "link/up/x", "data/../link", "loop/x", "none/at/all", "data/", ""):
+        path = f"{tmp_path}/{text}"
+        assert real(path) == str(resolved(Path(path))), text
 
 
 def test_patterns(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ MAX_NAME = 300
 """Longest name of a program's own [characters]; fields are chosen by patterns of names."""
 
 _LONG_WORD = re.compile(rf"(?<!\w)\w{{{MAX_NAME + 1}}}")
+_STRIDE = 10
+_SAMPLED_WORD = re.compile(rf"(?<!\w)\w{{{MAX_NAME // _STRIDE}}}")
 _PUNCTUATION = ",;().[]{}:=+-*/%<>|&^~@"
 _LOCK = threading.Lock()
 
@@ -56,7 +58,8 @@ def parse(text: str) -> ast.Module:
 
 def has_long_word(text: str) -> bool:
     """Whether a source may have a name that is too long."""
-    return _LONG_WORD.search(text) is not None
+    # a word that is too long shows in every tenth character, which are looked at ten times as fast
+    return _SAMPLED_WORD.search(text[::_STRIDE]) is not None and _LONG_WORD.search(text) is not None
 
 
 def _is_long(node: ast.AST) -> bool:

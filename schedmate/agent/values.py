@@ -22,8 +22,7 @@ class Place(NamedTuple):
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a value was read: the kind of place, and the file and 1-based line where known.
 
     `computed` is set where that place holds an operand rather than the value: the line of the

@@ -115,6 +115,6 @@ def _factors(found: dict[str, Candidate], gpus: int | None) -> list[_Factor] | N
 
 
 def _computed(headline: Candidate, data: int, formula: str, factors: list[_Factor]) -> Candidate:
-    origin = replace(headline.origin or Origin("code"), computed=formula)
+    origin = (headline.origin or Origin("code"))._replace(computed=formula)
     scores = [headline.score, *(part.score for _, _, part in factors if part is not None)]
     return Candidate(data, origin, min(scores))

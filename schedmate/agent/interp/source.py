@@ -15,14 +15,12 @@ from schedmate.agent.interp.objects import Module
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import TooMuchSource, parse
 from schedmate.agent.values import Value
-from schedmate.paths import exists, is_dir, resolved
+from schedmate.paths import RealPaths, exists, is_dir, resolved
 
 T = TypeVar("T")
 
 MAX_SOURCE_BYTES = 2_000_000
 EAGER_BYTES = 1_200_000
-MAX_DEPTH = 60
-"""Parts of a path at most whose folders are looked at one by one."""
 MAX_REPAIRS = 60
 MAX_PARSED = 5_000_000
 """Characters parsed of one file together, while it is repaired."""
@@ -74,13 +72,14 @@ class Sources:
         self.root = root.resolve()
         self.repo = repo
         self.roots: list[Path] = []
-        self._resolved: dict[Path, Path] = {}
+        self._real = RealPaths()
+        self._prefix = f"{str(self.root).rstrip('/')}/"
         for path in roots:
             self.add_root(path)
         self.modules: dict[Path, Module] = {}
         self.bytes_read = 0
-        self._listings: dict[Path, frozenset[str]] = {}
-        self._found: dict[tuple[str, Path | None, tuple[str, ...]], Module | None] = {}
+        self._listings: dict[str, frozenset[str]] = {}
+        self._found: dict[tuple[str, str | None, tuple[str, ...]], Module | None] = {}
 
     def add_root(self, path: Path) -> None:
         place = resolved(path)
@@ -90,26 +89,14 @@ class Sources:
 
     def inside(self, path: Path) -> bool:
         """Whether `path`, links resolved, lies in the repository."""
-        return self._real(path).is_relative_to(self.root)
-
-    def _real(self, path: Path) -> Path:
-        """The path without links, worked out once for each folder: repositories do not change."""
-        found = self._resolved.get(path)
-        if found is None:
-            plain = ".." not in path.parts and 1 < len(path.parts) <= MAX_DEPTH
-            if plain and not os.path.islink(path):  # noqa: PTH114 - it raises nothing
-                found = self._real(path.parent) / path.name
-            else:
-                found = resolved(path)
-            self._resolved[path] = found
-        return found
+        return f"{self._real(str(path))}/".startswith(self._prefix)
 
     def relative(self, path: Path) -> str:
         """The repository-relative POSIX form of a path inside it."""
-        place = self._real(path)
-        if place.is_relative_to(self.root):
-            return place.relative_to(self.root).as_posix()
-        return place.name
+        real = self._real(str(path))
+        if real.startswith(self._prefix):
+            return real.removeprefix(self._prefix)
+        return "." if f"{real}/" == self._prefix else os.path.basename(real)  # noqa: PTH119
 
     def locate(self, text: str, near: Path | None = None) -> Path | None:
         """The file of the repository a path in the program means, None when there is none."""
@@ -141,20 +128,22 @@ class Sources:
 
     def find(self, name: str, importer: Module | None, extra: list[str]) -> Module | None:
         """The repository's module called `name`, None when it is a third party's."""
-        near = importer.path.parent if importer is not None else None
+        near = os.path.dirname(importer.path) if importer is not None else None  # noqa: PTH120
         key = (name, near, tuple(extra))
         if key not in self._found:
             self._found[key] = self._find(name, near, extra)
         return self._found[key]
 
-    def _find(self, name: str, near: Path | None, extra: list[str]) -> Module | None:
+    def _find(self, name: str, near: str | None, extra: list[str]) -> Module | None:
         if not name or not re.fullmatch(r"[\w.]+", name) or name.endswith("."):
             return None
         parts = [part for part in name.split(".") if part]
-        bases = list(self.roots)
+        bases = [str(root) for root in self.roots]
         for text in extra:
             path = Path(text)
-            bases.extend([path] if path.is_absolute() else [root / path for root in self.roots])
+            bases += (
+                [str(path)] if path.is_absolute() else [str(root / path) for root in self.roots]
+            )
         if near is not None and near not in bases:
             bases.append(near)
         bases = [base for base in bases if self._holds(base, parts[0])]
@@ -162,39 +151,44 @@ class Sources:
             found = self._file(base, parts)
             if found is not None:
                 return self.module(found, name)
-        for package, place in self.repo.package_dirs.items():
+        # whether the root is that package is looked for only where it would have such a file
+        if parts[0] not in self.repo.package_folders:
+            found = self._file(str(self.root), parts[1:])
+            if found is not None and self.repo.root_package == parts[0]:
+                return self.module(found, name)
+        for package, place in self.repo.package_folders.items():
             if name == package or name.startswith(f"{package}."):
                 inner = [part for part in name.removeprefix(package).split(".") if part]
-                found = self._file(self.root / place, inner)
+                found = self._file(str(self.root / place), inner)
                 if found is not None:
                     return self.module(found, name)
         for base in bases:
-            folder = base.joinpath(*parts)
+            folder = Path(base, *parts)
             if is_dir(folder) and self.inside(folder) and _holds_python(folder):
                 return self.module(folder, name)
         return None
 
-    def _file(self, base: Path, parts: list[str]) -> Path | None:
+    def _file(self, base: str, parts: list[str]) -> Path | None:
         """The file of a module or package below a folder, None where none is in the repository."""
-        place = "/".join([str(base), *parts])
+        place = "/".join([base, *parts])
         for text in (f"{place}.py", f"{place}/__init__.py"):
             # most are not there, and paths are slow to make
             if os.path.isfile(text) and self.inside(path := Path(text)):  # noqa: PTH113
                 return path
         return None
 
-    def _holds(self, base: Path, top: str) -> bool:
+    def _holds(self, base: str, top: str) -> bool:
         """Whether a folder has a module or package of this name: most names are a third party's."""
         if base not in self._listings:
             try:
-                self._listings[base] = frozenset(child.name for child in base.iterdir())
-            except OSError:
+                self._listings[base] = frozenset(os.listdir(base))  # noqa: PTH208
+            except (OSError, ValueError):
                 self._listings[base] = frozenset()
         return top in self._listings[base] or f"{top}.py" in self._listings[base]
 
     def module(self, path: Path, name: str) -> Module:
         """The module object of a file; one per file whatever it is imported as."""
-        place = self._real(path)
+        place = Path(self._real(str(path)))
         if place not in self.modules:
             package = (
                 name if path.name == "__init__.py" or is_dir(path) else name.rpartition(".")[0]

@@ -257,7 +257,7 @@ class Expander:
             return self._items(part, variable)
         if name in self.provided:
             provided = self.provided[name]
-            source = replace(origin, source="environment", text=name)
+            source = origin._replace(source="environment", text=name)
             piece = Piece(part.raw if provided is None else provided, source, provided is not None)
             return [(piece,)], False
         if part.index in ("@", "*"):

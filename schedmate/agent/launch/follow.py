@@ -11,12 +11,13 @@ from schedmate.agent.budget import Budget
 from schedmate.agent.launch import following, tree
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.entry import locate
+from schedmate.agent.launch.files import MAX_BYTES
 from schedmate.agent.launch.following import Call
 from schedmate.agent.launch.launchers import rules
 from schedmate.agent.launch.parser import parse
 from schedmate.agent.launch.plan import Run
 from schedmate.agent.launch.programs import start
-from schedmate.agent.launch.repo import MAX_BYTES, Repo
+from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.resources import from_batch_lines
 from schedmate.agent.launch.shell import Shell
 from schedmate.agent.launch.state import Piece, State, Text, from_value, joined, plain, to_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -239,4 +239,4 @@ def option_origin(option: Option) -> Origin | None:
         return origin
     word, text = token(option.word), token(value)
     attached = option.word is not value and word.endswith(text) and len(word) > len(text) + 1
-    return replace(origin, text=word if attached else f"{word} {text}")
+    return origin._replace(text=word if attached else f"{word} {text}")

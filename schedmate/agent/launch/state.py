@@ -63,7 +63,7 @@ def to_value(text: Text) -> Value:
     literal = next((p.origin for p in pieces if p.origin.source in ("command", "script")), None)
     origin = pieces[0].origin if literal is None else literal
     if len(origins) > 1 or origin.text is None:
-        origin = replace(origin, text=whole)
+        origin = origin._replace(text=whole)
     known = all(piece.known for piece in pieces)
     return Value(whole if known else Unknown(whole), origin)
 

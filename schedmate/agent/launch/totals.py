@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from schedmate.agent.launch.quantities import count_devices
 from schedmate.agent.launch.resources import Facts
 from schedmate.agent.launch.state import token
@@ -34,8 +32,8 @@ def _computed(facts: Facts, factors: tuple[str, ...]) -> Origin | None:
     others = [name for name in factors[:-1] if facts[name].data != 1]
     if origin is None or not others:
         return origin
-    return replace(
-        origin, computed=" x ".join(_said(facts, name) for name in (*others, factors[-1]))
+    return origin._replace(
+        computed=" x ".join(_said(facts, name) for name in (*others, factors[-1]))
     )
 
 
@@ -58,7 +56,7 @@ def _times(value: Value, nodes: int) -> Value:
     """GPUs of one node, of all nodes."""
     count, origin = int(value.number or 0), value.origin
     if origin is not None and nodes != 1:
-        origin = replace(origin, computed=f"{count} per node x {nodes} nodes")
+        origin = origin._replace(computed=f"{count} per node x {nodes} nodes")
     return Value(count * nodes, origin)
 
 

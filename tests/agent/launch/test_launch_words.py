@@ -220,7 +220,7 @@ def test_the_root_is_the_package_that_it_was_cloned_as(tmp_path: Path) -> None:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text)
 
-    assert Repo(tmp_path).package_dirs == {"seedling": "."}
+    assert Repo(tmp_path).root_package == "seedling"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from schedmate.agent.fields.candidates import (
     Candidate,
@@ -93,7 +93,7 @@ def from_settings(settings: list[Setting], consumed: list[Counted]) -> None:
                 continue
             origin = setting.value.origin
             if kind == _THOUSANDS and origin is not None:
-                origin = replace(origin, computed=f"{setting.value.data:,} thousand samples")
+                origin = origin._replace(computed=f"{setting.value.data:,} thousand samples")
             score = 74.0 + source_bonus(origin) - 0.12 * rank
             consumed.append(Counted(whole(value), origin, score, None, unit=unit))
 

@@ -35,7 +35,7 @@ def in_steps(
         return f"{result}: no length is given ({length.evidence().where()})"
     used = (batch, sequence if unit == TOKEN else None)
     score = min([length.score, *(part.score for part in used if part is not None)])
-    origin = replace(length.origin or Origin("code"), computed=result.formula)
+    origin = (length.origin or Origin("code"))._replace(computed=result.formula)
     steps = replace(length, data=result.value, origin=origin, score=score)
     return steps, replace(steps, data=STEP, note=f"computed from {unit}s")
 

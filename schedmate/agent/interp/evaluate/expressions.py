@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from dataclasses import replace
 
 from schedmate.agent.interp.evaluate.comprehensions import comprehension
 from schedmate.agent.interp.machine import Machine
@@ -263,7 +262,7 @@ def defaults(machine: Machine, arguments: ast.arguments, scope: Scope) -> dict[s
 def _as_default(value: Value) -> Value:
     origin = value.origin
     if origin is not None and origin.source == "code" and value.known:
-        return Value(value.data, replace(origin, source="default"))
+        return Value(value.data, origin._replace(source="default"))
     return value
 
 

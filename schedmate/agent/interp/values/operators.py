@@ -6,7 +6,6 @@ import ast
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 from schedmate.agent.interp import passes
 from schedmate.agent.interp.machine import Machine
@@ -111,7 +110,7 @@ def _computed(origin: Origin, here: Origin) -> Origin:
     """The origin of an operand, as that of what is computed from it `here`."""
     if here.file is None or here.line is None:
         return origin
-    return replace(origin, computed=Place(here.file, here.line))
+    return origin._replace(computed=Place(here.file, here.line))
 
 
 def _small_power(base: Data, exponent: Data) -> bool:
