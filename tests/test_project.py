@@ -224,8 +224,6 @@ def test_a_place_imports_what_the_map_says(row: int) -> None:
 
 
 IN_CIRCLES = {
-    *("schedmate", "schedmate.mate"),
-    *(f"schedmate.agent.react.{name}" for name in ("extractor", "trajectory")),
     *(f"schedmate.schedulers.{name}" for name in ("model", "terms")),
     *(f"schedmate.schedulers.parallelism.{name}" for name in ("models", "operators", "resnet")),
     *(f"schedmate.schedulers.parallelism.{name}" for name in ("planner", "search")),
@@ -247,6 +245,20 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         if name in reached:
             circles.add(name)
     assert circles <= IN_CIRCLES, sorted(circles - IN_CIRCLES)
+
+
+def test_packages_of_the_agent_leave_their_names_in_their_modules() -> None:
+    """What a package's `__init__` imports, every import of one of its modules brings along."""
+    packages = [
+        name
+        for name, path in MODULES.items()
+        if path.name == "__init__.py" and name.startswith("schedmate.agent")
+    ]
+    importing = {name for name in packages if imported(name)}
+    assert importing <= {
+        "schedmate.agent.interp.values",  # registers the kinds of values
+        *(f"schedmate.agent.fields.{name}" for name in ("dataset", "length", "model")),
+    }
 
 
 def test_no_two_test_modules_have_one_name() -> None:

@@ -11,7 +11,7 @@ from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.interp.values.written import place_in
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Data, Value
 from schedmate.paths import exists
 

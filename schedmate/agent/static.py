@@ -35,7 +35,9 @@ from schedmate.agent.fields.proofs import Lines, evidence_of
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow, follow_config
 from schedmate.agent.interp.trace import Settings, Trace
-from schedmate.agent.launch import LaunchPlan, find_entry, plan_launch
+from schedmate.agent.launch.guess import find_entry
+from schedmate.agent.launch.plan import LaunchPlan
+from schedmate.agent.launch.planning import plan_launch
 from schedmate.agent.own_paths import as_written, relative_to
 from schedmate.agent.values import Data, Origin, Value, stated
 from schedmate.errors import InputError, similar_file
@@ -96,7 +98,9 @@ def extract(
     warnings.extend(trace.warnings)
     if trace.complete and plan.complete:
         warnings.extend(trace.refused)
-    metadata = assemble(trace, plan, completed, Lines(root), warnings, about.read(root, plan.entry))
+    metadata = assemble(
+        trace, plan, completed, Lines(root), warnings, about.read_readmes(root, plan.entry)
+    )
     training = metadata.sections()["training_config"]
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
@@ -256,7 +260,7 @@ def assemble(
         "dataset_config.train": train,
         "dataset_config.valid": valid,
     }
-    total = length.find(trace, settings, plan)
+    total = length.choose_length(trace, settings, plan, warnings)
     if total is not None:
         counted = length.in_steps(*total, beside)
         if isinstance(counted, str):

@@ -16,7 +16,7 @@ import pytest
 from schedmate.agent.budget import Budget
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow
-from schedmate.agent.launch import plan_launch
+from schedmate.agent.launch.planning import plan_launch
 from schedmate.jobs import LaunchConfig
 
 PROGRAMS = {

@@ -57,7 +57,9 @@ def write(case: dict[str, Any], root: Path) -> None:
 
 def read(root: str, command: str | None, config: str | None) -> None:
     """Analyse a repository, or read one of its files, in a process of its own under limits."""
-    from schedmate.agent.configs import parse_gin, read_config, resolve_interpolations
+    from schedmate.agent.configs.gin import parse_gin
+    from schedmate.agent.configs.interpolation import resolve_interpolations
+    from schedmate.agent.configs.reader import read_config
     from schedmate.agent.static import extract
     from schedmate.errors import SchedmateError
 

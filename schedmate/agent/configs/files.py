@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from schedmate.agent.values import Origin
@@ -44,7 +45,7 @@ def load(path: Path, root: Path) -> Source:
     file, and one larger than `MAX_BYTES`.
     """
     try:
-        base = root.resolve()
+        base = _real(root)
         resolved = path.resolve()
         inside = resolved.is_relative_to(base)
         regular = inside and is_file(resolved)
@@ -64,6 +65,12 @@ def load(path: Path, root: Path) -> Source:
         limit = MAX_BYTES // 1024 // 1024
         raise ConfigError(f"{name}: is larger than {limit} MB, too large for a configuration")
     return Source(decode(raw), name, resolved)
+
+
+@lru_cache(maxsize=16)
+def _real(root: Path) -> Path:
+    """A repository's root without links, which stays where it is while its files are read."""
+    return root.resolve()
 
 
 def decode(raw: bytes) -> str:

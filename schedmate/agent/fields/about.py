@@ -68,7 +68,7 @@ class About:
         return name if not described else first if re.search(r"[a-z][A-Z]", first) else ""
 
 
-def read(root: Path, entry: str | None) -> list[About]:
+def read_readmes(root: Path, entry: str | None) -> list[About]:
     """The READMEs that are about the program: the nearest one first, the repository's own last."""
     found: list[About] = []
     folder = (root / entry).parent if entry is not None else root

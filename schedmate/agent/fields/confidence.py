@@ -19,7 +19,7 @@ from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.facts import FIELDS, MODEL, TASK, TRAIN, Scene, Weighed, facts
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import Trace
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 
 _LEAST, _MOST = 0.05, 0.99
 """Bounds of the prior as a probability."""

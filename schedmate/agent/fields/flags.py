@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from schedmate.agent.configs import parse_scalar, read_config
 from schedmate.agent.configs.detectron import BASE, read_detectron
+from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.fields.words import is_whole
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
 from schedmate.agent.interp.trace import Trace
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Value
 from schedmate.errors import InputError

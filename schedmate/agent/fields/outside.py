@@ -14,7 +14,7 @@ from schedmate.agent.fields.candidates import rules
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.documented import record_defaults
 from schedmate.agent.interp.trace import Settings
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Origin, Value
 from schedmate.paths import is_file
 

@@ -17,7 +17,7 @@ from schedmate.agent.interp.objects import Module, Site, as_function
 from schedmate.agent.interp.observe.watcher import Watcher
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.interp.trace import Trace
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Data, Origin, Value
 from schedmate.paths import is_dir, is_file

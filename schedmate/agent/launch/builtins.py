@@ -10,7 +10,7 @@ from schedmate.agent.launch import tree
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.control import LeaveSignal
 from schedmate.agent.launch.following import Shell
-from schedmate.agent.launch.parser import parse
+from schedmate.agent.launch.parser import parse_script
 from schedmate.agent.launch.splitting import split_fields
 from schedmate.agent.launch.state import Piece, Text, joined, plain
 
@@ -81,7 +81,7 @@ def _cd(call: Invocation) -> Decision:
 
 
 def _eval(call: Invocation) -> Decision:
-    return call.shell.run(parse(" ".join(map(joined, call.arguments)), call.node.line))
+    return call.shell.run(parse_script(" ".join(map(joined, call.arguments)), call.node.line))
 
 
 def _source(call: Invocation) -> Decision:

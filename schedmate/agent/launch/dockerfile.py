@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING
 
+from schedmate.agent.launch.files import Files
 from schedmate.agent.values import Origin, Value
-
-if TYPE_CHECKING:
-    from schedmate.agent.launch.repo import Repo
 
 _INSTRUCTION = re.compile(r"^(ENTRYPOINT|CMD)\s++(.*\S)", re.MULTILINE | re.IGNORECASE)
 
 
-def entrypoint(repo: Repo, arguments: list[Value]) -> list[Value]:
+def entrypoint(repo: Files, arguments: list[Value]) -> list[Value]:
     """The words that a container of the repository's image runs, `arguments` in place of CMD.
 
     Empty where the only Dockerfile says nothing, or there are several.

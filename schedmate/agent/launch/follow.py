@@ -14,9 +14,9 @@ from schedmate.agent.launch.entry import locate
 from schedmate.agent.launch.files import MAX_BYTES
 from schedmate.agent.launch.following import Call
 from schedmate.agent.launch.launchers import rules
-from schedmate.agent.launch.parser import parse
+from schedmate.agent.launch.parser import parse_script
 from schedmate.agent.launch.plan import Run
-from schedmate.agent.launch.programs import start
+from schedmate.agent.launch.programs import start_program
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.resources import from_batch_lines
 from schedmate.agent.launch.shell import Shell
@@ -180,7 +180,7 @@ class Follower:
         shell.state.positional = arguments[1:] or shell.state.positional
         self._scripts.append(path)
         try:
-            shell.run(parse(text))
+            shell.run(parse_script(text))
         finally:
             self._scripts.pop()
             shell.state.file, shell.state.positional = outer
@@ -206,7 +206,7 @@ class Follower:
             line=line,
             heredoc=heredoc,
         )
-        return start(self, call)
+        return start_program(self, call)
 
     # Scripts
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from schedmate.agent.configs import read_config
+from schedmate.agent.configs.reader import read_config
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options, Table, parse_options

@@ -13,7 +13,7 @@ _PARAMETER = re.compile(r"(?<![*+$])([*+$]*+)([\w-]++)(?:=(\"[^\"]*\"|'[^']*'|[^
 PARAMETERS = "__parameters__"
 
 
-def parse(text: str, file: str) -> tuple[dict[str, Value], dict[str, str]]:
+def parse_justfile(text: str, file: str) -> tuple[dict[str, Value], dict[str, str]]:
     """Recipes by name, as tasks with `cmds`, `deps` and their parameters; and the variables."""
     recipes: dict[str, Value] = {}
     variables: dict[str, str] = {}

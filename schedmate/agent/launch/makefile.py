@@ -52,7 +52,7 @@ class Makefile:
         return _REFERENCE.sub(value, text)[:20_000]
 
 
-def parse(text: str) -> Makefile:
+def parse_makefile(text: str) -> Makefile:
     """Read the text of a Makefile."""
     makefile = Makefile()
     current: list[Rule] = []
@@ -129,7 +129,7 @@ def follow(follower: Follower, call: Call) -> Decision:
     if path is None or text is None:
         follower.warn(f"make in {directory}: no Makefile that can be read")
         return None
-    makefile = parse(text)
+    makefile = parse_makefile(text)
     makefile.variables |= given
     if not targets:
         targets = [target for target in makefile.rules if not target.startswith(".")][:1]

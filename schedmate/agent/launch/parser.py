@@ -28,7 +28,7 @@ from schedmate.agent.launch.words import Token, Word
 MAX_DEPTH = 60
 
 
-def parse(text: str, line: int = 1) -> list[Node]:
+def parse_script(text: str, line: int = 1) -> list[Node]:
     """The commands of a script whose first line has the number `line`."""
     return parse_tokens(Lexer(text, line).tokens())
 

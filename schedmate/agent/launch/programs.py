@@ -35,7 +35,7 @@ _ALLOCATED = ("nodes", "gpus", "gpus_per_node", "gpus_per_task")
 MAX_LAYERS = 20
 
 
-def start(follower: Follower, call: Call) -> Decision:
+def start_program(follower: Follower, call: Call) -> Decision:
     """Follow a program call; the decision is its assumed exit status."""
     for _ in range(MAX_LAYERS):
         if not call.words:
@@ -203,7 +203,7 @@ def _python_words(follower: Follower, call: Call, table: Table, options: Options
     """The words after a launcher of Python programs."""
     names = {option.name for option in options.given}
     if names & table.command:
-        return start(follower, call)
+        return start_program(follower, call)
     return python_file(follower, call, as_module=bool(names & table.module))
 
 
@@ -266,7 +266,7 @@ def _wrapped(follower: Follower, call: Call) -> Callable[[], Decision] | None:
         if quoted:
             return lambda: inline(follower, call, word, [])
         call.words = call.words[position:]
-        return lambda: start(follower, call)
+        return lambda: start_program(follower, call)
     return None
 
 
@@ -284,5 +284,5 @@ def _unknown_program(follower: Follower, call: Call) -> Decision:
         if is_program(follower, text) or (text.endswith(".py") and isinstance(word.data, str)):
             follower.warn(f"{token(call.words[0])} is not set: it is taken to be a launcher")
             call.words = call.words[position:]
-            return start(follower, call)
+            return start_program(follower, call)
     return unknown_program(follower, call.words[0])

@@ -56,23 +56,23 @@ def count_devices(text: str) -> int | None:
 
 
 def _whole(name: str) -> Callable[[str], Plain]:
-    def read(text: str) -> Plain:
+    def parse_quantity(text: str) -> Plain:
         # `1:4` (elastic torchrun) and `2-4` (Slurm) ask for at least the first number.
         match = re.fullmatch(r"(\d{1,6})(?:[:-]\d{1,6})?", text.strip())
         return {name: int(match[1])} if match else {}
 
-    return read
+    return parse_quantity
 
 
 def _typed(name: str) -> Callable[[str], Plain]:
-    def read(text: str) -> Plain:
+    def parse_quantity(text: str) -> Plain:
         """`8`, `a100:8` (Slurm)."""
         match = re.fullmatch(r"(?:([A-Za-z][\w.\-]*):)?(\d{1,6})", text.strip())
         if match is None:
             return {}
         return {name: int(match[2])} | ({"gpu_type": match[1]} if match[1] else {})
 
-    return read
+    return parse_quantity
 
 
 def _gres(text: str) -> Plain:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from schedmate.agent.launch import tree
 from schedmate.agent.launch.builtins import BUILTINS, Invocation
 from schedmate.agent.launch.following import Shell
-from schedmate.agent.launch.parser import parse
+from schedmate.agent.launch.parser import parse_script
 from schedmate.agent.launch.state import Piece, Text, joined, plain
 from schedmate.agent.launch.words import Substitution
 from schedmate.agent.regex import for_text
@@ -24,7 +24,7 @@ def evaluate(shell: Shell, part: Substitution) -> Text | None:
     """What a substitution prints, or None where that depends on the machine or on time."""
     if part.raw.startswith(("<", ">")):
         return None
-    output = _block(shell, parse(part.text, part.line))
+    output = _block(shell, parse_script(part.text, part.line))
     if output is None:
         return None
     trimmed = list(output)
@@ -94,7 +94,7 @@ def _simple(shell: Shell, node: tree.Simple) -> Text | None:
     if name == "pwd":
         return (Piece(shell.follower.absolute(shell.state.cwd), origin),)
     if name == "eval":
-        return _block(shell, parse(" ".join(map(joined, arguments)), node.line))
+        return _block(shell, parse_script(" ".join(map(joined, arguments)), node.line))
     if name == "cat" and not arguments and node.heredoc is not None:
         return shell.expander.heredoc(node.heredoc)
     if name == "echo":

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from schedmate.agent.configs import read_config
-from schedmate.agent.launch import justfile
+from schedmate.agent.configs.reader import read_config
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
+from schedmate.agent.launch.justfile import bind, parse_justfile
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Value
@@ -100,7 +100,7 @@ def _find(follower: Follower, call: Call, runner: str) -> Tasks | None:
                 path = follower.repo.normalise(name, folder)
                 text = follower.repo.read(path) if path else None
                 if path is not None and text is not None:
-                    return Tasks(path, *justfile.parse(text, path))
+                    return Tasks(path, *parse_justfile(text, path))
         for name, places in _runners()[runner]["files"].items():
             path = follower.repo.normalise(name, folder)
             config = _config(follower, path) if path and follower.repo.is_file(path) else None
@@ -166,7 +166,7 @@ def _run(follower: Follower, call: Call, run: _Run, name: str, rest: list[str]) 
                 inner = before.data.get("task", before) if isinstance(before.data, dict) else before
                 _run(follower, call, run, str(inner.data), [])
         known |= _parameters(task.data, known)
-        taken = justfile.bind(task, rest)
+        taken = bind(task, rest)
         if taken is not None:
             known, rest = known | taken, []
     commands = list(_commands(task))

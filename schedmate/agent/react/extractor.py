@@ -130,7 +130,7 @@ class MetadataExtractor:
         use.model = chat.endpoint.model
         question = self._question(spec, static, asked)
         try:
-            reading = loop.read(chat, files, question, self._fence(spec), limits, prove)
+            reading = loop.read_repository(chat, files, question, self._fence(spec), limits, prove)
             base = static.metadata if self.mode == "hybrid" else _given(static.metadata)
             combined = combine(base, reading.found, asked)
             metadata = combined.metadata

@@ -145,7 +145,7 @@ def messages_of(question: Question, fence: Fence) -> list[BaseMessage]:
     return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence))]
 
 
-def read(
+def read_repository(
     chat: GuardedChat,
     files: RepoFiles,
     question: Question,

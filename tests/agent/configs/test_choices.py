@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from schedmate.agent.configs import resolve_interpolations
 from schedmate.agent.configs.choices import plain_choice
+from schedmate.agent.configs.interpolation import resolve_interpolations
 from schedmate.agent.values import Unknown, Value, lifted
 
 

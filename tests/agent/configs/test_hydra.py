@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from schedmate.agent.configs import ConfigError, HydraResult, compose_hydra
+from schedmate.agent.configs.files import ConfigError
+from schedmate.agent.configs.hydra.compose import HydraResult, compose_hydra
 from schedmate.agent.values import Origin, Unknown, Value
 
 HERE = Path(__file__).parent

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.configs import ConfigError, parse_gin, read_config, read_detectron
+from schedmate.agent.configs.detectron import read_detectron
+from schedmate.agent.configs.files import ConfigError
+from schedmate.agent.configs.gin import parse_gin
+from schedmate.agent.configs.reader import read_config
 from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.errors import InputError
 

@@ -13,18 +13,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.agent.configs import (
-    ConfigError,
-    compose_hydra,
-    merge,
-    parse_gin,
-    parse_scalar,
-    read_config,
-    read_detectron,
-    resolve_interpolations,
-    set_dotted,
-)
-from schedmate.agent.configs.trees import wrap
+from schedmate.agent.configs.detectron import read_detectron
+from schedmate.agent.configs.files import ConfigError
+from schedmate.agent.configs.gin import parse_gin
+from schedmate.agent.configs.hydra.compose import compose_hydra
+from schedmate.agent.configs.interpolation import resolve_interpolations
+from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.scalars import parse_scalar
+from schedmate.agent.configs.trees import merge, set_dotted, wrap
 from schedmate.agent.values import Origin, Unknown, Value
 
 HERE = Origin("config", "a.yaml", 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.launch import LaunchPlan, plan_launch
+from schedmate.agent.launch.plan import LaunchPlan
+from schedmate.agent.launch.planning import plan_launch
 from schedmate.jobs import LaunchConfig
 
 Plan = Callable[..., LaunchPlan]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.launch import find_entry
-from schedmate.agent.launch.guess import shown_commands
+from schedmate.agent.launch.guess import find_entry, shown_commands
 from schedmate.errors import InputError
 
 Write = Callable[[dict[str, str]], Path]

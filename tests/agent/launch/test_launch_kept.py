@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.errors import InputError
 
 Plan = Callable[..., LaunchPlan]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.errors import InputError
 
 Plan = Callable[..., LaunchPlan]

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.agent.launch import LaunchPlan, arith, patterns
+from schedmate.agent.launch import arith, patterns
 from schedmate.agent.launch.follow import Follower
 from schedmate.agent.launch.lexer import Lexer
-from schedmate.agent.launch.parser import parse
+from schedmate.agent.launch.parser import parse_script
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.shell import Shell
 from schedmate.agent.launch.state import State, joined, plain
@@ -64,7 +65,7 @@ def test_quoted_words_come_back(words: list[str]) -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_parses_and_is_followed(text: str) -> None:
-    parse(text)
+    parse_script(text)
     follower = Follower(Repo(Path(__file__).parent), LaunchConfig())
     follower.follow(text)
     assert all(run.plan.argv is not None for run in follower.runs)

@@ -25,7 +25,7 @@ from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
 from schedmate.agent.fields.dataset.validates import handed_on, left_unread, switched_off, validates
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import Trace
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Origin
 
 _OF_SAMPLES = re.compile(

@@ -16,7 +16,7 @@ from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.fields.dataset.roles import CLASS_NAME
 from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
 from schedmate.agent.interp.objects import Site
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Origin, Unknown
 
 _NOT_DATA = re.compile(

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from schedmate.agent.fields.candidates import (
+    EXPLICIT,
     Candidate,
     Setting,
     argument,
-    best,
     by_rule,
     is_number,
     matching,
@@ -20,19 +20,23 @@ from schedmate.agent.fields.candidates import (
 )
 from schedmate.agent.fields.length import consumed as consuming
 from schedmate.agent.fields.length.calls import from_call, from_runner, from_training_arguments
-from schedmate.agent.fields.length.consumed import Counted
 from schedmate.agent.fields.length.converted import in_steps
-from schedmate.agent.fields.length.counts import LEAVES, LIMIT
+from schedmate.agent.fields.length.counts import Length
 from schedmate.agent.fields.length.doubts import configuration_unread, only_evaluates
+from schedmate.agent.fields.length.impossible import (
+    comes_from,
+    describe,
+    impossible_lengths,
+)
 from schedmate.agent.fields.length.loops import from_loop, is_inner, of_passes
 from schedmate.agent.fields.length.settings import from_settings
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.units import EPOCH, STEP, Unit
 from schedmate.agent.values import Value
 
-__all__ = ["find", "in_steps"]
+__all__ = ["choose_length", "in_steps"]
 
 _FOR_EVER = 10**9
 _SAID = 80
@@ -46,13 +50,32 @@ _AS_LONG_AS_IT_TAKES = 1000
 """So many epochs by default stand beside a limit of steps for as many as it takes."""
 
 
-def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candidate, Unit] | None:
-    """The length of training and what it counts, None when the code does not say."""
+def choose_length(
+    trace: Trace, settings: list[Setting], plan: LaunchPlan, warnings: list[str]
+) -> tuple[Candidate, Unit] | None:
+    """The length of training and what it counts, None when the code does not say.
+
+    `warnings` is told of lengths of this launch that are impossible. What the program does then is
+    not known, so that no other length stands but one that was set for this launch as well.
+    """
     if only_evaluates(trace, plan):
         return None
-    epochs: list[Candidate] = []
-    steps: list[Candidate] = []
-    consumed: list[Counted] = []
+    chosen = _likeliest(trace, settings, plan)
+    wrong = impossible_lengths(settings)
+    warnings.extend(map(describe, wrong))
+    if wrong and chosen is not None:
+        length = chosen[0]
+        if comes_from(length, wrong) or length.source not in EXPLICIT:
+            return None
+    return chosen
+
+
+def _likeliest(
+    trace: Trace, settings: list[Setting], plan: LaunchPlan
+) -> tuple[Candidate, Unit] | None:
+    epochs: list[Length] = []
+    steps: list[Length] = []
+    consumed: list[Length] = []
     for event in trace.calls:
         from_call(event, epochs, steps, consumed)
         from_runner(event, epochs, steps)
@@ -92,16 +115,16 @@ def find(trace: Trace, settings: list[Setting], plan: LaunchPlan) -> tuple[Candi
         return None
     considered = [*epochs, *steps, *consumed]
     whole = _best(consumed, unread)
-    if isinstance(whole, Counted) and all(
+    if whole is not None and all(
         other is None or other.score < whole.score for other in (epoch, step)
     ):
-        return replace(whole, considered=considered), whole.unit
+        return replace(whole, considered=considered), whole.unit or STEP
     if epoch is not None and step is not None:
         epoch, step = _arbitrate(epoch, step)
     chosen = epoch if step is None else step
     if chosen is None:
         return None
-    unit = EPOCH if step is None else step.unit if isinstance(step, Counted) else STEP
+    unit = EPOCH if step is None else step.unit or STEP
     return replace(chosen, considered=considered), unit
 
 
@@ -117,7 +140,7 @@ def _limit_unknown(trace: Trace) -> bool:
     return False
 
 
-def _best(found: Sequence[Candidate], unread: bool) -> Candidate | None:
+def _best(found: Sequence[Length], unread: bool) -> Length | None:
     """The likeliest; without the configuration a default is doubtful, a library's says nothing."""
     likely = []
     for candidate in found:
@@ -127,7 +150,7 @@ def _best(found: Sequence[Candidate], unread: bool) -> Candidate | None:
         doubt = _UNREAD if unread and source in ("default", "code") else 0
         if candidate.score - doubt >= _LIKELY:
             likely.append(replace(candidate, score=candidate.score - doubt))
-    return best(likely)
+    return max(likely, key=lambda length: length.score, default=None)
 
 
 def _furthest(loops: list[LoopEvent]) -> list[LoopEvent]:
@@ -147,7 +170,7 @@ def _written(loop: LoopEvent) -> tuple[object, ...]:
     return loop.kind, loop.counter, loop.bound_text, loop.certain, loop.depth, loop.has_backward
 
 
-def _endless(trace: Trace, epoch: Candidate | None, step: Candidate | None) -> bool:
+def _endless(trace: Trace, epoch: Length | None, step: Length | None) -> bool:
     """Whether only the user ends the training: nothing limits it, or an infinite number does.
 
     A setting that no loop counts up to (the steps of a diffusion, say) is then about another thing.
@@ -159,7 +182,7 @@ def _endless(trace: Trace, epoch: Candidate | None, step: Candidate | None) -> b
         loop.kind != "stop" and loop.certain and loop.depth == 0 and loop.bound.data == math.inf
         for loop in trace.loops
     )
-    return infinite and all(c.note is None and c.score < _SAID for c in chosen)
+    return infinite and all(c.end is None and c.score < _SAID for c in chosen)
 
 
 def _unresolved(event: CallEvent) -> bool:
@@ -175,21 +198,23 @@ def _unresolved(event: CallEvent) -> bool:
     return False
 
 
-def _arbitrate(epoch: Candidate, step: Candidate) -> tuple[Candidate | None, Candidate | None]:
+def _arbitrate(epoch: Length, step: Length) -> tuple[Length | None, Length | None]:
     """A step limit that is as well supported as the epochs comes first: one of the two."""
     epoch_set, step_set = source_bonus(epoch.origin), source_bonus(step.origin)
     if step.score >= epoch.score:
         return None, step
-    if (step.note or "").startswith(LEAVES) and step.score >= 70 and step.data < epoch.data:
-        return None, step  # an epoch has at least one step
-    if re.match(rf"{LEAVES} .*(max|total)", step.note or "") and not epoch_set:
-        if step.score >= 70 and epoch.data >= _AS_LONG_AS_IT_TAKES:
-            return None, step
-    if step.note == LIMIT and step.score >= 70:
-        return None, step  # libraries that take both end at the limit of steps
+    if step.end is not None and step.score >= 70:
+        leaves = step.end.kind == "leaves"
+        if leaves and step.data < epoch.data:
+            return None, step  # an epoch has at least one step
+        if leaves and re.search("max|total", step.end.bound) and not epoch_set:
+            if epoch.data >= _AS_LONG_AS_IT_TAKES:
+                return None, step
+        if step.end.kind == "limit":
+            return None, step  # libraries that take both end at the limit of steps
     if step_set >= 5 > epoch_set and step.score >= 60:
         return None, step
-    counts = step_set or epoch.note is None
+    counts = step_set or epoch.end is None
     if epoch.data == 1 and not epoch_set and counts and step.score >= 60:
         return None, step  # one pass by default is no choice beside steps
     return epoch, None

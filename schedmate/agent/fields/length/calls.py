@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate, argument, is_number, matching, rules
-from schedmate.agent.fields.length.consumed import Counted, add_timed, with_unit
-from schedmate.agent.fields.length.counts import counted, positive
+from schedmate.agent.fields.candidates import argument, is_number, matching, rules
+from schedmate.agent.fields.length.consumed import add_timed
+from schedmate.agent.fields.length.counts import Length, counted, length_of, positive
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 
@@ -16,7 +16,7 @@ _RUNNER = re.compile(
 
 
 def from_call(
-    event: CallEvent, epochs: list[Candidate], steps: list[Candidate], consumed: list[Counted]
+    event: CallEvent, epochs: list[Length], steps: list[Length], consumed: list[Length]
 ) -> None:
     for rule in matching(event, "length"):
         base = 95.0 if event.certain else 75.0
@@ -28,8 +28,7 @@ def from_call(
         step = argument(event, rule.get("steps", []))
         epoch = argument(event, rule.get("epochs", []))
         if positive(step) and step is not None:
-            candidate = counted(step, base + 2)
-            steps.append(with_unit(candidate, rule.get("unit")))
+            steps.append(counted(step, base + 2, unit=rule.get("unit")))
         if positive(epoch) and epoch is not None:
             # `fit(epochs=30, initial_epoch=20)` goes on to the total
             begun = event.kwargs.get("initial_epoch")
@@ -38,10 +37,10 @@ def from_call(
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not positive(step) and (step is None or step.known):
                 origin = Origin("library", text=f"{rule['text']}.{rule['epochs'][0]}")
-                epochs.append(Candidate(rule["default_epochs"], origin, base - 20))
+                epochs.append(length_of(rule["default_epochs"], origin, base - 20))
 
 
-def from_runner(event: CallEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
+def from_runner(event: CallEvent, epochs: list[Length], steps: list[Length]) -> None:
     """The length that a training class of the repository is given by name."""
     if event.cls is None or not _RUNNER.search(event.cls.name):
         return
@@ -54,7 +53,7 @@ def from_runner(event: CallEvent, epochs: list[Candidate], steps: list[Candidate
                 target.append(counted(value, score))
 
 
-def from_training_arguments(trace: Trace, epochs: list[Candidate], steps: list[Candidate]) -> None:
+def from_training_arguments(trace: Trace, epochs: list[Length], steps: list[Length]) -> None:
     """Hugging Face training arguments parsed into a dataclass: positive max_steps wins."""
     for group in trace.settings:
         fields = group.value.data
@@ -72,9 +71,9 @@ def from_training_arguments(trace: Trace, epochs: list[Candidate], steps: list[C
 def _duration(
     value: Value | None,
     base: float,
-    epochs: list[Candidate],
-    steps: list[Candidate],
-    consumed: list[Counted],
+    epochs: list[Length],
+    steps: list[Length],
+    consumed: list[Length],
 ) -> None:
     """Composer's `10ep`, `1000ba`, `5000sp` time strings; a bare number counts epochs."""
     if value is None:

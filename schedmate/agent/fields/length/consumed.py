@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from schedmate.agent.fields.candidates import (
-    Candidate,
     Setting,
     named,
     rules,
     source_bonus,
 )
-from schedmate.agent.fields.length.counts import positive, timed, whole
+from schedmate.agent.fields.length.counts import (
+    End,
+    Length,
+    length_of,
+    positive,
+    timed,
+    whole,
+)
 from schedmate.agent.interp.trace import LoopEvent
-from schedmate.agent.units import SAMPLE, STEP, TOKEN, Unit
+from schedmate.agent.units import SAMPLE, TOKEN, Unit
 from schedmate.agent.values import Value
 
 LEAST = 1000
@@ -39,30 +44,15 @@ _OTHER = re.compile(
 """Names of counts that something else than the training ends at."""
 
 
-@dataclass(slots=True)
-class Counted(Candidate):
-    """A length, and what it counts."""
-
-    unit: Unit = STEP
-
-
-def with_unit(candidate: Candidate, unit: Unit | None) -> Candidate:
-    """The candidate with what it counts, where that is said."""
-    if unit is None:
-        return candidate
-    fields = candidate.data, candidate.origin, candidate.score, candidate.note
-    return Counted(*fields, rule=candidate.rule, unit=unit)
-
-
 _TIMED: dict[str, Unit] = {"sp": SAMPLE, "tok": TOKEN}
 
 
 def add_timed(
     value: Value,
     score: float,
-    epochs: list[Candidate],
-    steps: list[Candidate],
-    consumed: list[Counted],
+    epochs: list[Length],
+    steps: list[Length],
+    consumed: list[Length],
 ) -> None:
     """Add a duration that is written with its unit, `10ep`, to those of its unit."""
     duration = timed(value)
@@ -70,9 +60,9 @@ def add_timed(
         return
     number, written = duration
     if written in _TIMED:
-        consumed.append(Counted(number, value.origin, score, None, unit=_TIMED[written]))
+        consumed.append(length_of(number, value.origin, score, unit=_TIMED[written]))
     else:
-        (epochs if written == "ep" else steps).append(Candidate(number, value.origin, score))
+        (epochs if written == "ep" else steps).append(length_of(number, value.origin, score))
 
 
 def unit_of(name: str) -> Unit | None:
@@ -80,7 +70,7 @@ def unit_of(name: str) -> Unit | None:
     return next((unit for unit, words in _COUNTED if words.search(name)), None)
 
 
-def from_settings(settings: list[Setting], consumed: list[Counted]) -> None:
+def from_settings(settings: list[Setting], consumed: list[Length]) -> None:
     """Settings that are named after the samples or tokens of the whole training."""
     names = rules("names")["consumed"]
     for kind, aliases in names.items():
@@ -95,10 +85,10 @@ def from_settings(settings: list[Setting], consumed: list[Counted]) -> None:
             if kind == _THOUSANDS and origin is not None:
                 origin = origin._replace(computed=f"{setting.value.data:,} thousand samples")
             score = 74.0 + source_bonus(origin) - 0.12 * rank
-            consumed.append(Counted(whole(value), origin, score, None, unit=unit))
+            consumed.append(length_of(whole(value), origin, score, unit=unit))
 
 
-def from_loop(loop: LoopEvent, consumed: list[Counted]) -> bool:
+def from_loop(loop: LoopEvent, consumed: list[Length]) -> bool:
     """Whether a loop counts samples or tokens, which it then adds where it ends the training."""
     text = f"{loop.counter} {loop.bound_text}"
     unit = unit_of(loop.counter) or unit_of(loop.bound_text)
@@ -109,8 +99,8 @@ def from_loop(loop: LoopEvent, consumed: list[Counted]) -> bool:
     if not loop.has_backward:
         return False
     score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
-    note = f"leaves at {loop.bound_text}"
-    consumed.append(Counted(whole(loop.bound.data), loop.bound.origin, score, note, unit=unit))
+    end = End("leaves", loop.bound_text)
+    consumed.append(length_of(whole(loop.bound.data), loop.bound.origin, score, end, unit))
     return True
 
 

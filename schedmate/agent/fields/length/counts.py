@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeGuard
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from schedmate.agent.fields.candidates import Candidate, is_number, source_bonus
-from schedmate.agent.values import NumberValue, Value
+from schedmate.agent.units import Unit
+from schedmate.agent.values import NumberValue, Origin, Value
 
-_ENDLESS = 10**8
+ENDLESS = 10**8
 """So many epochs or steps mean that something else ends the training."""
 _STEPS = 10_000
 """A duration without a unit from here on is in steps: nobody trains for so many epochs."""
@@ -16,10 +18,32 @@ CLIP = 1000
 """Fewer frames than this are a clip's, not a training's."""
 FEW = 50
 """Fewer steps than this are no training beside others that were set, or inside another loop."""
-LIMIT = "a limit of steps that was set for this launch"
-"""The note of such a setting."""
-LEAVES = "leaves at"
-"""Begins the note of a loop that is left at a count."""
+
+
+class End(NamedTuple):
+    """What ends a training at a length: a limit that was set, a loop's bound, a count in a loop."""
+
+    kind: Literal["limit", "loop", "leaves"]
+    bound: str = ""
+    """The bound as the program writes it."""
+
+    def note(self) -> str:
+        """The same for people."""
+        match self.kind:
+            case "limit":
+                return "a limit of steps that was set for this launch"
+            case "loop":
+                return f"loop over {self.bound}"
+            case "leaves":
+                return f"leaves at {self.bound}"
+
+
+@dataclass(slots=True)
+class Length(Candidate):
+    """A length: what it counts, None for what it is listed under, and how it ends the training."""
+
+    unit: Unit | None = None
+    end: End | None = None
 
 
 def whole(number: Any) -> Any:
@@ -42,7 +66,20 @@ def timed(value: Value) -> tuple[int, str] | None:
     return (int(found[1]), found[2]) if found else None
 
 
-def counted(value: Value, score: float, note: str | None = None) -> Candidate:
-    if is_number(value) and value.data >= _ENDLESS:
+def counted(value: Value, score: float, end: End | None = None, unit: Unit | None = None) -> Length:
+    """The candidate that a number is, doubted where it stands for no end at all."""
+    if is_number(value) and value.data >= ENDLESS:
         score -= 40
-    return Candidate(whole(value.data), value.origin, score + source_bonus(value.origin) / 10, note)
+    score += source_bonus(value.origin) / 10
+    return length_of(whole(value.data), value.origin, score, end, unit)
+
+
+def length_of(
+    number: float,
+    origin: Origin | None,
+    score: float,
+    end: End | None = None,
+    unit: Unit | None = None,
+) -> Length:
+    """A candidate whose note says what ends the training."""
+    return Length(number, origin, score, end and end.note(), unit=unit, end=end)

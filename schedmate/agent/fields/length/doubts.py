@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from schedmate.agent.fields import called
 from schedmate.agent.fields.candidates import Setting, matching
 from schedmate.agent.interp.trace import Trace
-from schedmate.agent.launch import LaunchPlan
+from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Unknown
 
 _EVALUATES = re.compile(

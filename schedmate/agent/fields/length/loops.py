@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Setting
+from schedmate.agent.fields.candidates import EXPLICIT, Setting
 from schedmate.agent.fields.length.consumed import name_of, unit_of
-from schedmate.agent.fields.length.counts import CLIP, FEW, LEAVES, counted, positive
+from schedmate.agent.fields.length.counts import CLIP, FEW, End, Length, counted, positive
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
 from schedmate.agent.values import Value
@@ -71,8 +71,8 @@ def _goes_further(outer: LoopEvent, loop: LoopEvent) -> bool:
 def of_passes(
     loop: LoopEvent,
     count: Passes,
-    epochs: list[Candidate],
-    steps: list[Candidate],
+    epochs: list[Length],
+    steps: list[Length],
     settings: list[Setting],
 ) -> None:
     """A loop whose bound hangs on the length of the data, but not what the bound was made from."""
@@ -91,13 +91,13 @@ def of_passes(
         return  # `20000 // batch_size` counts samples as likely as it counts steps
     if count.steps is not None and unit_of(name_of(made, settings)) is not None:
         return  # `num_samples // batch_size` is fewer steps than samples
-    score, note = 84.0 if loop.certain else 63.0, f"loop over {loop.bound_text}"
+    score, end = 84.0 if loop.certain else 63.0, End("loop", loop.bound_text)
     if count.steps is not None and _ANY.search(text):
         # the phases of a schedule each go on from where the last one ended
-        steps[:] = [s for s in steps if s.note != note or s.data > (made.number or 0)]
-        steps.append(counted(made, score, note))
+        steps[:] = [s for s in steps if s.end != end or s.data > (made.number or 0)]
+        steps.append(counted(made, score, end))
     elif count.steps is None and (made.number or 0) > 1:
-        epochs.append(counted(made, score, note))
+        epochs.append(counted(made, score, end))
 
 
 def _of_while(loop: LoopEvent) -> float:
@@ -130,18 +130,18 @@ def _is_the_run(loop: LoopEvent, text: str) -> bool:
     return given and total and loop.certain and loop.depth == 0
 
 
-def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) -> None:
+def from_loop(loop: LoopEvent, epochs: list[Length], steps: list[Length]) -> None:
     if not positive(loop.bound):
         return
     counter = loop.counter.rsplit(".", 1)[-1]
     text = _BEGUN.sub("range(", loop.bound_text)  # up to where, not from where
     bound_is_epoch, counter_is_epoch = bool(_EPOCH.search(text)), bool(_EPOCH.search(counter))
     counter_is_step = _counts_steps(loop, counter, text)
-    note = f"loop over {text}"
+    end = End("loop", text)
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             if _is_the_run(loop, text):
-                steps.append(counted(loop.bound, 77.0, note))
+                steps.append(counted(loop.bound, 77.0, end))
             return
         of_epochs = counter_is_epoch or bound_is_epoch
         inside = loop.depth > 0 and _passes(loop) < FEW and not of_epochs
@@ -154,11 +154,11 @@ def from_loop(loop: LoopEvent, epochs: list[Candidate], steps: list[Candidate]) 
         )
         if of_epochs:
             if not _OTHER_EPISODES.search(text):
-                epochs.append(counted(loop.bound, score, note))
+                epochs.append(counted(loop.bound, score, end))
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
-            steps.append(counted(_steps_of(loop), score - 3, note))
+            steps.append(counted(_steps_of(loop), score - 3, end))
         elif _is_plain(loop, counter, text):
-            (epochs if loop.over_data else steps).append(counted(loop.bound, score - 18, note))
+            (epochs if loop.over_data else steps).append(counted(loop.bound, score - 18, end))
         return
     _from_end(loop, counter, text, (epochs, steps))
 
@@ -183,20 +183,20 @@ def _counts_steps(loop: LoopEvent, counter: str, text: str) -> bool:
 
 
 def _from_end(
-    loop: LoopEvent, counter: str, text: str, found: tuple[list[Candidate], list[Candidate]]
+    loop: LoopEvent, counter: str, text: str, found: tuple[list[Length], list[Length]]
 ) -> None:
     """What a `while` loop goes up to, or the count at which a loop is left."""
     epochs, steps = found
     counter_is_epoch = bool(_EPOCH.search(counter))
-    note = f"{LEAVES} {text}"
+    end = End("leaves", text)
     gathers = loop.kind == "while" and loop.counter.startswith("len(")  # samples, before training
     if gathers or _NOT_TOTAL.search(text) or _passes(loop) <= 1:
         return
     score = _of_while(loop)
     if counter_is_epoch and loop.kind == "while":
-        epochs.append(counted(loop.bound, score, note))
+        epochs.append(counted(loop.bound, score, end))
     elif counter_is_epoch:
-        epochs.append(counted(loop.bound, score - 20, note))
+        epochs.append(counted(loop.bound, score - 20, end))
     elif _counts_steps(loop, counter, text) or re.search(
         r"step|iter|itrs|update", text, re.IGNORECASE
     ):
@@ -210,4 +210,4 @@ def _from_end(
         elif re.search(r"global|total", f"{counter} {text}", re.IGNORECASE):
             # leaving the loop at a count of all steps comes before the last epoch
             score += 4
-        steps.append(counted(loop.bound, score, note))
+        steps.append(counted(loop.bound, score, end))

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Candidate, Setting, named, rules, source_bonus
-from schedmate.agent.fields.length.consumed import Counted, add_timed, with_unit
-from schedmate.agent.fields.length.counts import CLIP, FEW, LIMIT, positive, whole
+from schedmate.agent.fields.candidates import Setting, named, rules, source_bonus
+from schedmate.agent.fields.length.consumed import add_timed
+from schedmate.agent.fields.length.counts import (
+    CLIP,
+    FEW,
+    End,
+    Length,
+    length_of,
+    positive,
+    whole,
+)
 from schedmate.agent.units import ENVIRONMENT_STEP
 
 _ENVIRONMENT_STEPS = frozenset(
@@ -40,7 +48,7 @@ _PARTS_NOT_LENGTH = re.compile(
 )
 
 
-def _of_another(setting: Setting) -> bool:
+def is_of_another(setting: Setting) -> bool:
     """Whether a setting's section is about something else than the length of training."""
     parents = setting.path[:-1]
     if any("sched" in part.lower() or _PARTS_OF_OTHERS.search(part) for part in parents):
@@ -52,14 +60,14 @@ def _of_another(setting: Setting) -> bool:
 
 def from_settings(
     settings: list[Setting],
-    epochs: list[Candidate],
-    steps: list[Candidate],
-    consumed: list[Counted],
+    epochs: list[Length],
+    steps: list[Length],
+    consumed: list[Length],
 ) -> None:
     """Lengths that settings are named after."""
     names = rules("names")
     for rank, setting in named(settings, names["duration"]):
-        if not _of_another(setting):
+        if not is_of_another(setting):
             sure = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
             add_timed(setting.value, sure, epochs, steps, consumed)
     for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
@@ -68,7 +76,7 @@ def from_settings(
                 text = setting.value.data
                 if not (isinstance(text, str) and re.fullmatch(r"\d{1,18}", text)):
                     continue
-            if _of_another(setting):
+            if is_of_another(setting):
                 continue
             number = setting.value.data
             optim = target is steps and any(_OPTIM.fullmatch(p) for p in setting.path[:-1])
@@ -79,10 +87,10 @@ def from_settings(
             if score is None:
                 continue
             limit = target is steps and setting.key.startswith("max")
-            note = LIMIT if limit and setting.explicit else None
+            end = End("limit") if limit and setting.explicit else None
             unit = ENVIRONMENT_STEP if setting.key in _ENVIRONMENT_STEPS else None
-            length = Candidate(data, setting.value.origin, score - 0.12 * rank, note)
-            target.append(with_unit(length, unit))
+            origin = setting.value.origin
+            target.append(length_of(data, origin, score - 0.12 * rank, end, unit))
 
 
 def _score(setting: Setting, number: float, steps: bool) -> float | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from schedmate.agent.configs import compose_hydra
 from schedmate.agent.configs.class_keys import argument_keys, built_by, class_keys, is_instruction
+from schedmate.agent.configs.hydra.compose import compose_hydra
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.omegaconf import RESOLVERS, omega_structured
 from schedmate.agent.interp.libs.registries import class_named

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs import merge, resolve_interpolations, set_dotted
+from schedmate.agent.configs.interpolation import resolve_interpolations
+from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import spelled

@@ -15,7 +15,8 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Module, as_node
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
-from schedmate.agent.launch import LaunchPlan, plan_launch
+from schedmate.agent.launch.plan import LaunchPlan
+from schedmate.agent.launch.planning import plan_launch
 from schedmate.agent.values import Value, unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig

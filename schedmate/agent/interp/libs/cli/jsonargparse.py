@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs import merge, set_dotted
 from schedmate.agent.configs.class_keys import built_by
+from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.dataclass_parsers import from_command_line
 from schedmate.agent.interp.libs.cli.flags import flag_origin, spelled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from schedmate.agent.configs import parse_scalar
+from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import command_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from schedmate.agent.configs import parse_scalar
+from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags, spelled

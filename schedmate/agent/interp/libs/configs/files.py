@@ -6,7 +6,8 @@ import json
 import re
 from pathlib import Path
 
-from schedmate.agent.configs import parse_scalar, read_config
+from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from schedmate.agent.configs import parse_gin
+from schedmate.agent.configs.gin import parse_gin
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags
 from schedmate.agent.interp.libs.configs.files import locate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs import read_hocon_text
+from schedmate.agent.configs.reader import read_hocon_text
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, read_file
 from schedmate.agent.interp.machine import Machine

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from schedmate.agent.configs import merge, read_detectron, set_dotted
+from schedmate.agent.configs.detectron import read_detectron
+from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags, spelled
 from schedmate.agent.interp.libs.configs.files import required

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from schedmate.agent.configs import read_config
+from schedmate.agent.configs.reader import read_config
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.files import noted, required
 from schedmate.agent.interp.machine import Handler, Machine

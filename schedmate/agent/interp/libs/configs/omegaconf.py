@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs import merge, parse_scalar, resolve_interpolations, set_dotted
 from schedmate.agent.configs.choices import plain_choice
-from schedmate.agent.configs.trees import wrap
+from schedmate.agent.configs.interpolation import resolve_interpolations
+from schedmate.agent.configs.scalars import parse_scalar
+from schedmate.agent.configs.trees import merge, set_dotted, wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.records import attributes, make_record
 from schedmate.agent.interp.libs.configs.files import noted, read_file

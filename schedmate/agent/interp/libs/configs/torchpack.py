@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from schedmate.agent.configs import merge, resolve_interpolations
+from schedmate.agent.configs.interpolation import resolve_interpolations
+from schedmate.agent.configs.trees import merge
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import parse_flags, plain_scalar
 from schedmate.agent.interp.libs.configs.files import read_file
