@@ -7,7 +7,7 @@ SchedmateError            1  an internal error, or a policy that fails
 ├── InputError            3  an input that is missing, unreadable or not what it should be
 │   └── LimitError        3  an input that takes more time or memory than reading it may take
 ├── ModelError            5  a language model that gave no usable answer, where one was insisted on
-└── ActionError           7  an action on a cluster that was not taken, or of which nobody can tell
+└── ActionError           7  an action on a cluster that was not taken, or no answer of it
 
 Every message is one sentence: what is wrong, where, and what to do next. `schedmate` prints it
 after `error:` and exits with `exit_code`; the whole table is `EXIT_CODES`.
@@ -40,8 +40,8 @@ EXIT_CODES: dict[int, str] = {
     ABSTAINED: "no confident answer: no similar job, no step time (only with --fail-on-abstain)",
     MODEL: "the language model gave no usable answer (only where nothing else could answer)",
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
-    NOT_TAKEN: "a plan was not carried out: not approved, forbidden by a guard, failed, or with "
-    "unknown outcome",
+    NOT_TAKEN: "a cluster did not answer, or a plan was not carried out: not approved, forbidden "
+    "by a guard, failed, or with unknown outcome",
     INTERRUPTED: "interrupted (Ctrl-C)",
     READER_LEFT: "the reader of the output closed it, as `head` does",
     TERMINATED: "ended by SIGTERM, as sent by `scancel` and `timeout`",
@@ -69,7 +69,8 @@ class MissingExtraError(UsageError):
     """Packages that come with one of schedmate's extras are not installed."""
 
     def __init__(self, what: str, packages: Iterable[str], extra: str) -> None:
-        super().__init__(f"{what} needs {', '.join(packages)}: {installing(extra)}.")
+        self.packages, self.extra = tuple(packages), extra
+        super().__init__(f"{what} needs {', '.join(self.packages)}: {installing(extra)}.")
 
 
 class InputError(SchedmateError):
@@ -120,7 +121,25 @@ def similar_file(path: str | os.PathLike[str]) -> str:
         beside = os.listdir(folder or ".")  # noqa: PTH208 - keeps the path as it was given
     except OSError:
         return ""
+    if name in beside:  # it is there, but cannot be read
+        return ""
     return did_you_mean(name, beside).replace("mean ", f"mean {folder}/" if folder else "mean ")
+
+
+def unreadable(path: str | os.PathLike[str], error: OSError) -> InputError:
+    """What to say of an input file that the system refuses: why, and what else may be meant."""
+    hints = {FileNotFoundError: "correct the path", PermissionError: "ask for the right to read it"}
+    hint = similar_file(path) or f"; {hints.get(type(error), 'give a file that can be read')}."
+    return InputError(f"cannot read {os.fspath(path)}: {error.strerror or error}{hint}")
+
+
+def reason_of(error: BaseException) -> str:
+    """An exception that others raised as one line within a sentence, without a full stop."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, KeyError):
+        return f"there is no {error.args[0]!r}"
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 def installing(extra: str) -> str:

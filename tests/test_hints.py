@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,9 @@ def test_extras_are_asked_for_first(tmp_path: Path, package: str, extra: str, co
     assert done.returncode == USAGE, done.stderr
     last = done.stderr.splitlines()[-1]
     assert package in last
+    if "--policy" in command and "--estimator" not in command and "--load" not in command:
+        named = re.search(r"policy (\w+)|learning scores", last)
+        assert named is not None or "--ray" in command, last
     assert f"pip install -e '{ROOT}[{extra}]'" in last
 
 

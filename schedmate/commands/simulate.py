@@ -43,8 +43,8 @@ def simulate(
         str,
         typer.Option(
             metavar="P[,P...]",
-            help="Policies to compare, with settings as tiresias:threshold_gpu_s=7200; "
-            "`schedmate policies` lists them.",
+            help="Policies to compare, with settings as tiresias:threshold_gpu_s=7200, a value "
+            "with a colon or comma in quotes; `schedmate policies` lists them.",
         ),
     ],
     cluster: Annotated[
@@ -212,6 +212,7 @@ def simulate(
     """
     from itertools import product
 
+    from schedmate.schedulers.registry import split_outside_quotes
     from schedmate.schedulers.sim.comparison import compare, over_seeds
     from schedmate.schedulers.sim.runs import PLACEMENTS, Plan, check_plan
     from schedmate.schedulers.sim.tables import parquet_is_there
@@ -219,7 +220,8 @@ def simulate(
     if cross_switch is not None and switch_nodes is None:
         raise UsageError("--cross-switch needs --switch-nodes: nodes under one access switch.")
     parameters = parameters_of(mode, colocation, node_mtbf, cross_switch)
-    names = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
+    parts = (name.strip() for name in split_outside_quotes(policy, ","))
+    names = tuple(dict.fromkeys(name for name in parts if name))
     latency = None if advisor_latency is None else parse_duration(advisor_latency)
     names = with_settings(names, latency_s=latency, detection_rate=detection_rate)
     rates = changing = None

@@ -123,8 +123,11 @@ def tune(
 
 
 def _parse(text: str) -> tuple[str, list[Any]]:
-    name, _, values = text.partition("=")
-    listed = [value.strip() for value in values.split(",") if value.strip()]
+    from schedmate.schedulers.registry import split_outside_quotes, unquoted
+
+    start, *more = split_outside_quotes(text, ",")
+    name, _, first = start.partition("=")
+    listed = [unquoted(value.strip()) for value in (first, *more) if value.strip()]
     if not name.strip() or not listed:
         raise UsageError(f"--try {text!r}: write NAME=V1,V2.")
     return name.strip(), listed

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from schedmate.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
+from schedmate.errors import (
+    MissingExtraError,
+    SchedmateError,
+    UsageError,
+    did_you_mean,
+    ends_the_program,
+)
 from schedmate.schedulers.policy import Policy
 
 if TYPE_CHECKING:
@@ -40,6 +47,45 @@ BUNDLED = {
 }
 
 
+_QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+"""A value in quotes, in which a doubled quote stands for one."""
+
+
+def split_outside_quotes(text: str, separator: str) -> list[str]:
+    """The parts between separators; those within quotes separate nothing.
+
+    Quotes count at the beginning of a value: after `=`, or after a comma.
+    `a:b='1,2',c` at commas: `a:b='1,2'` and `c`.
+    """
+    part = re.compile(rf"(?:(?<=[=,])(?:{_QUOTED})|[^{re.escape(separator)}])*")
+    parts, at = [], 0
+    while at <= len(text):
+        found = part.match(text, at)
+        assert found is not None  # it may be empty
+        parts.append(found[0])
+        at = found.end() + 1
+    return parts
+
+
+def unquoted(value: str) -> str:
+    """The value of a setting as it is meant; raises `UsageError` for a quote without its end."""
+    if value[:1] not in ("'", '"'):
+        return value
+    if not re.fullmatch(_QUOTED, value, re.DOTALL):
+        raise UsageError(
+            f"the value {value} begins with a quote and does not end with it; write NAME='VALUE', "
+            "with a quote in the value doubled."
+        )
+    return value[1:-1].replace(value[0] * 2, value[0])
+
+
+def quoted(value: str) -> str:
+    """The value as `unquoted` reads it: in quotes where it needs them."""
+    if value == value.strip() and not re.search(r"""[:;,]|^['"]""", value):
+        return value
+    return "'" + value.replace("'", "''") + "'"
+
+
 class PolicySpec(NamedTuple):
     """A policy as it is asked for: its name, and settings by theirs, none of them checked."""
 
@@ -48,17 +94,26 @@ class PolicySpec(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PolicySpec:
-        """Of `sjf`, `tiresias:threshold_gpu_s=7200` or `module:Class:a=1;b=2`.
+        """Of `sjf`, `tiresias:threshold_gpu_s=7200` or `module:Class:a=1;b='x:y'`.
 
-        Settings come after a colon each, or after one with semicolons between them.
+        Settings come after a colon each, or after one with semicolons between them. A value with a
+        colon, semicolon or comma stands in quotes. Raises `UsageError` for one that lacks them.
         """
-        parts = text.split(":")
-        settings = [one for part in parts if "=" in part for one in part.split(";")]
-        pairs = (one.partition("=") for one in settings)
-        return cls(
-            ":".join(part for part in parts if "=" not in part),
-            {key: value for key, _, value in pairs},
-        )
+        names, settings = list[str](), dict[str, str]()
+        for part in split_outside_quotes(text, ":"):
+            if "=" in part:
+                for one in split_outside_quotes(part, ";"):
+                    key, _, value = one.partition("=")
+                    settings[key] = unquoted(value)
+            elif settings:
+                key, value = list(settings.items())[-1]
+                raise UsageError(
+                    f"{part!r} in policy {text!r} is not a setting; write NAME=VALUE, and a value "
+                    f"with a colon in quotes: {key}={quoted(f'{value}:{part}')}."
+                )
+            else:
+                names.append(part)
+        return cls(":".join(names), settings)
 
     def with_defaults(self, further: Mapping[str, str]) -> PolicySpec:
         """The same with further settings, as far as the policy has them and they are not given.
@@ -74,7 +129,8 @@ class PolicySpec(NamedTuple):
         return self._replace(settings={**self.settings, **more})
 
     def __str__(self) -> str:
-        return ":".join([self.name, *(f"{key}={value}" for key, value in self.settings.items())])
+        settings = (f"{key}={quoted(value)}" for key, value in self.settings.items())
+        return ":".join([self.name, *settings])
 
 
 class Parameter(NamedTuple):
@@ -122,14 +178,19 @@ def policy_class(name: str) -> type[Policy]:
             "here: PYTHONPATH=. schedmate ..."
         ) from None
     except (ImportError, AttributeError, SyntaxError) as error:
-        raise UsageError(f"policy {name!r} cannot be loaded: {error}.") from None
+        raise UsageError(
+            f"policy {name!r} cannot be loaded: {error}; correct its module, or the name."
+        ) from None
     except BaseException as error:
         if ends_the_program(error):
             raise
         what = f"{type(error).__name__}: {error}"
         raise UsageError(f"policy {name!r} cannot be loaded: its module fails ({what}).") from error
     if not (isinstance(found, type) and issubclass(found, Policy)):
-        raise UsageError(f"policy {name!r}: {target} is not a subclass of schedmate's Policy.")
+        raise UsageError(
+            f"policy {name!r}: {target} is not a subclass of schedmate.schedulers.policy.Policy; "
+            "derive it from that (docs/policies.md)."
+        )
     return found
 
 
@@ -178,6 +239,8 @@ def make(asked: str | PolicySpec) -> Policy:
             )
     try:
         return found(**values)
+    except MissingExtraError as error:
+        raise MissingExtraError(f"policy {name}", error.packages, error.extra) from None
     except SchedmateError:
         raise
     except BaseException as error:
@@ -208,7 +271,9 @@ def _parse(policy: str, parameter: Parameter, value: str) -> Any:
     if number is None:
         return value
     if number != number or (number < 0 and parameter.name.endswith(_QUANTITIES)):
-        raise UsageError(f"policy {policy!r}: {parameter.name}={value} makes no sense.")
+        raise UsageError(
+            f"policy {policy!r}: {parameter.name}={value} has to be a number of at least 0."
+        )
     return number
 
 

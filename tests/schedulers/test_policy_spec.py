@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.errors import UsageError
-from schedmate.schedulers.registry import PolicySpec, has_setting, make
+from schedmate.schedulers.registry import PolicySpec, has_setting, make, split_outside_quotes
 
 words = st.text("abcdefgh_.+", min_size=1)
-values = st.text("abc019._-/", min_size=1)
+values = st.text(min_size=1)
 
 
 @given(words, st.booleans(), st.dictionaries(words, values))
@@ -20,6 +20,29 @@ def test_what_is_written_is_read_again(name: str, own: bool, settings: dict[str,
     spec = PolicySpec(f"{name}:Class" if own else name, settings)
 
     assert PolicySpec.parse(str(spec)) == spec
+
+
+@given(st.lists(st.tuples(words, st.dictionaries(words, values)), min_size=1))
+def test_a_list_of_them_is_taken_apart_at_its_commas(
+    asked: list[tuple[str, dict[str, str]]],
+) -> None:
+    specs = [PolicySpec(name, settings) for name, settings in asked]
+    text = ",".join(map(str, specs))
+
+    assert [PolicySpec.parse(one) for one in split_outside_quotes(text, ",")] == specs
+
+
+def test_a_value_with_a_colon_or_comma_stands_in_quotes() -> None:
+    assert PolicySpec.parse(
+        """tiresias:history='a,b:c.csv':promote=2;consolidate="it's; x" """.strip()
+    ) == (
+        PolicySpec("tiresias", {"history": "a,b:c.csv", "promote": "2", "consolidate": "it's; x"})
+    )
+    assert PolicySpec.parse("m:C:a='it''s'").settings == {"a": "it's"}
+    with pytest.raises(UsageError, match=r"in quotes: history='a:b\.csv'"):
+        PolicySpec.parse("tiresias:history=a:b.csv")
+    with pytest.raises(UsageError, match="does not end with it"):
+        PolicySpec.parse("tiresias:history='a:b.csv")
 
 
 def test_settings_come_after_colons_or_semicolons() -> None:

@@ -117,7 +117,7 @@ def spelled(policy: str, settings: Settings) -> str:
     """The policy as `--policy` takes it, without the settings that are its defaults."""
     defaults = {one.name: one.default for one in registry.parameters(registry.policy_class(policy))}
     parts = [
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        f"{name}={registry.quoted(str(value).lower() if isinstance(value, bool) else str(value))}"
         for name, value in sorted(settings.items())
         if defaults.get(name, ...) != value
     ]
