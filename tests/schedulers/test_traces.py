@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
@@ -145,6 +146,25 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not text in UTF-8"):
         read_trace(binary)
+
+
+def test_a_packed_trace_reads_the_same(tmp_path: Path) -> None:
+    rows = "".join(f"j{n},{n},{60 + n},1\n" for n in range(30_000))  # more than Python reads alone
+    plain = write(tmp_path, f"job_id,submit_s,duration_s,gpus\n{rows}")
+    packed = tmp_path / "trace.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    both = [
+        [(job.id, job.submit_time, job.gpus) for job in read_trace(one).jobs]
+        for one in (packed, plain)
+    ]
+    assert both[0] == both[1]
+    assert read_trace(packed).duration_s == read_trace(plain).duration_s
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(InputError, match="damaged"):
+        read_trace(packed)
+    packed.write_text("not packed")
+    with pytest.raises(InputError, match="damaged"):
+        read_trace(packed)
 
 
 HELIOS = (

@@ -1,16 +1,18 @@
-"""A CSV or Parquet file as rows of text with their lines, some ten thousand at a time."""
+"""A CSV, .csv.gz or Parquet file as rows of text with their lines, many at a time."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import mmap
 import re
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
-from schedmate.errors import InputError, require, similar_file
+from schedmate.errors import InputError, reason_of, require, unreadable
 from schedmate.schedulers.sim.traces.block import ArrowBlock, Block, PythonBlock
 
 Rows = Iterator[tuple[int, list[str]]]
@@ -73,22 +75,33 @@ def opened(path: Path) -> Iterator[Table]:
     if path.suffix == ".parquet":
         yield _parquet(path)
         return
+    packed = path.suffix == ".gz"
     try:
         # read once from its beginning to its end: it may be a pipe
-        with path.open(encoding="utf-8-sig") as stream:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig")
+            if packed
+            else path.open(encoding="utf-8-sig")
+        ) as stream:
             header = stream.readline()
             delimiter = max(",|\t;", key=header.count)
             reader = csv.reader(chain([header], stream), delimiter=delimiter)
             try:
                 names = next(reader, [])
             except csv.Error as error:
-                raise InputError(f"{path}, line 1: {error}.") from None
+                raise InputError(f"{path}, line 1: {error}; a trace has a header there.") from None
             rows = ((reader.line_num, row) for row in reader if row)
-            yield Table(path, [name.strip() for name in names], rows, delimiter)
+            names = [name.strip() for name in names]
+            yield Table(path, names, rows, "" if packed else delimiter)
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not text in UTF-8; a trace is a CSV file.") from None
+        raise InputError(
+            f"{path} is not text in UTF-8; a trace is a CSV file, which may be packed as "
+            ".csv.gz, or a .parquet file."
+        ) from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} is damaged: {reason_of(error)}; pack it again.") from None
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}{similar_file(path)}") from None
+        raise unreadable(path, error) from None
 
 
 def _is_plain(path: Path) -> bool:
@@ -138,7 +151,9 @@ def _parquet(path: Path) -> Table:
             table = read_table(stream)
     except (OSError, ArrowInvalid) as error:
         reason = str(error).partition("\n")[0]
-        raise InputError(f"cannot read {path} as Parquet: {reason}.") from None
+        raise InputError(
+            f"cannot read {path} as Parquet: {reason.rstrip('.')}; a CSV file has another suffix."
+        ) from None
     columns = [column.to_pylist() for column in table.columns]
     rows = (
         ["" if value is None else str(value) for value in row] for row in zip(*columns, strict=True)
