@@ -66,6 +66,7 @@ class HistoryImport(TypedDict):
 
     imported: int
     replaced: int
+    without_run_time: int
     bad: int
     problems: list[str]
     analysed: int | None

@@ -107,7 +107,7 @@ def import_history(
     if columns and wanted not in (None, "csv"):
         raise UsageError(f"--map is for csv; the columns of {wanted} are known.")
     report = ImportReport()
-    stored, interrupted, replaced = 0, False, 0
+    stored, interrupted, replaced, timed, untimed = 0, False, 0, 0, 0
     synthetic: Counter[str] = Counter()
     with ExitStack() as stack:
         analysis = stack.enter_context(_analysis(where)) if analyze else None
@@ -123,14 +123,22 @@ def import_history(
                 for batch in batches:
                     store.add_many(batch)
                     synthetic.update(one.synthetic for one in batch if one.synthetic)
+                    timed += sum(one.duration_s is not None for one in batch)
+                    untimed += sum(
+                        one.duration_s is None and one.state == "COMPLETED" for one in batch
+                    )
                     stored += len(batch)
                     advance(source.position(), counted(stored, "job"))
         except KeyboardInterrupt:
             interrupted = True
+        if not timed:  # also those of which the file does not say how they ended
+            untimed = stored
         replaced = max(0, stored - (len(store) - before))
         stored += analysis.overtaken if analysis else 0
     _report_import(
-        stored, replaced, report, analysis, synthetic, interrupted=interrupted, as_json=as_json
+        *(stored, replaced, untimed, report, analysis, synthetic),
+        interrupted=interrupted,
+        as_json=as_json,
     )
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -173,6 +181,7 @@ def _batches(records: Iterator[JobRecord]) -> Iterator[list[JobRecord]]:
 def _report_import(
     stored: int,
     replaced: int,
+    untimed: int,
     report: ImportReport,
     analysis: RepositoryAnalysis | None,
     synthetic: Counter[str],
@@ -185,6 +194,7 @@ def _report_import(
             "schema": SCHEMA,
             "imported": stored,
             "replaced": replaced,
+            "without_run_time": untimed,
             "bad": report.bad,
             "problems": report.problems,
             "analysed": analysis.analysed if analysis else None,
@@ -202,6 +212,12 @@ def _report_import(
         say(
             f"warning: {counted(synthetic.total(), 'synthetic job')} ({what}): what is estimated "
             "from them says nothing of a real cluster."
+        )
+    if untimed:
+        say(
+            f"warning: {counted(untimed, 'job')} without a run time, which no estimate can use: "
+            "export it (sacct: Start, End and ElapsedRaw), or name its column (CSV: --map "
+            "duration=COLUMN:UNIT), and import again."
         )
     if analysis:
         say(f"analysed {counted(analysis.analysed, 'job')}; {analysis.skipped:,} had no code here.")

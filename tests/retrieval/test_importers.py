@@ -174,6 +174,14 @@ class TestSacctTable:
             ("3", 60)
         ]
 
+    def test_a_run_time_without_a_column_of_its_own(self) -> None:
+        text = (
+            "JobID|State|Start|End\n1|COMPLETED|2024-01-01T00:00:00|2024-01-01T02:00:00\n"
+            "2|CANCELLED|Unknown|2024-01-01T02:00:00\n3|COMPLETED|2024-01-01T00:00:00|Unknown\n"
+        )
+        records = import_sacct_parsable(io.StringIO(text))
+        assert [one.duration_s for one in records] == [7200.0, None, None]
+
     def test_pipe_in_the_command(self) -> None:
         header = "JobID|SubmitLine|State|ElapsedRaw"
         (job,) = import_sacct_parsable(
@@ -450,7 +458,9 @@ class TestCsv:
         assert [(job.job_id, job.duration_s) for job in jobs] == [("1", 5), ("2", 6)]
 
     def test_unknown_column_is_named_with_those_there(self) -> None:
-        with pytest.raises(InputError, match=r"no column hrs in the file; it has: id, hours\."):
+        with pytest.raises(
+            InputError, match=r"no column hrs in the file; correct --map: the file has id, hours\."
+        ):
             list(import_csv(io.StringIO("id,hours\n"), parse_mapping(["duration=hrs", "id=id"])))
 
     def test_no_job_id(self) -> None:
@@ -468,7 +478,7 @@ class TestCsv:
     @pytest.mark.parametrize(
         ("item", "message"),
         [
-            ("duration", "not FIELD=COLUMN"),
+            ("duration", "write FIELD=COLUMN"),
             ("lenght=x", "not a field of a job record"),
             ("duration=x:fortnight", "no unit of duration_s"),
             ("metadata.evidence.x=y", "not a field"),
@@ -624,3 +634,23 @@ def test_columns_of_other_files_are_not_taken_for_those_of_a_trace() -> None:
     (record,) = import_csv(table("1,0,9,4", header="job_id,submit_s,duration_s,gpus"))
     assert record.launch.gpus == 4
     assert record.synthetic is None
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("JobID|State\n1|COMPLETED\n2|FAILED\n", 2),
+        ("JobID|State|Elapsed\n1|COMPLETED|01:00:00\n2|COMPLETED|\n3|CANCELLED|\n", 1),
+        ("job_id,user\n1,me\n", 1),
+        ("job_id,state,duration_s\n1,COMPLETED,60\n2,PENDING,\n", 0),
+    ],
+)
+def test_jobs_without_a_run_time_are_counted(
+    tmp_path: Path, cli: Cli, text: str, without: int
+) -> None:
+    file = tmp_path / "jobs"
+    file.write_text(text)
+    done = cli("history", "import", str(file), "--json", "--history", str(tmp_path / "history"))
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["without_run_time"] == without
+    assert ("without a run time" in done.err) == bool(without)

@@ -18,7 +18,10 @@ def detect_format(head: str) -> Format:
     """The format of a file that begins with `head`; raises `InputError` when none fits."""
     text = head.lstrip("\ufeff \t\r\n")
     if not text:
-        raise InputError("the file is empty; there is nothing to import.")
+        raise InputError(
+            "the file is empty, so there is nothing to import; export it again, and look at what "
+            "the exporting command said."
+        )
     first = text.splitlines()[0]
     if first.startswith("{"):
         return "sacct-json" if _SACCT_JSON.match(text) else "jsonl"

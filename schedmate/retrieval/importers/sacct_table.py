@@ -129,6 +129,10 @@ def record_of(row: Row, steps: list[Row]) -> JobRecord:
     started = start is not None if "start" in row else bool(elapsed)
     gpus, gpu_type = _gpus(row)
     util, memory = _usage(steps)
+    end = parse_time(row.get("end"))
+    duration = (elapsed or 0.0) if started and _has_elapsed(row) else None
+    if duration is None and start is not None and end is not None:
+        duration = max(0.0, end - start)  # the export has no elapsed time
     return JobRecord(
         job_id=_id(row),
         name=_text(row, "jobname"),
@@ -140,8 +144,8 @@ def record_of(row: Row, steps: list[Row]) -> JobRecord:
         state=parse_state(row["state"]),
         submit_time=parse_time(row.get("submit")),
         start_time=start,
-        end_time=parse_time(row.get("end")),
-        duration_s=(elapsed or 0.0) if started and _has_elapsed(row) else None,
+        end_time=end,
+        duration_s=duration,
         gpu_util=util,
         gpu_mem_mb=memory,
     )

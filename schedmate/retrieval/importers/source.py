@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, unreadable
 from schedmate.jobs import JobRecord
 from schedmate.retrieval.importers.detect import Format, detect_format
 from schedmate.retrieval.importers.report import Analyse, ImportReport
@@ -67,13 +67,13 @@ def open_source(path: Path) -> Iterator[Source]:
             packed = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
             head = cast("io.BufferedReader", packed).peek(_HEAD)
         except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
+            raise unreadable(path, error) from None
         # newline="" leaves line ends inside quoted CSV fields as they are.
         stream = io.TextIOWrapper(packed, encoding="utf-8", errors="replace", newline="")
         try:
             yield Source(stream, head.decode("utf-8", errors="replace"), size, raw)
         except (EOFError, gzip.BadGzipFile) as error:
-            raise InputError(f"{path} is damaged: {error}.") from None
+            raise InputError(f"{path} is damaged: {error}; export it again.") from None
         finally:
             stream.detach()
 

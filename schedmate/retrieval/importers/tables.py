@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import yaml
 
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, reason_of
 from schedmate.jobs import JobRecord, LaunchConfig
 from schedmate.retrieval.importers.report import Analyse, ImportReport, reason
 from schedmate.retrieval.importers.values import (
@@ -53,7 +53,7 @@ def parse_mapping(items: list[str]) -> dict[str, Column]:
     for item in items:
         name, equals, column = item.partition("=")
         if not (equals and name.strip() and column.strip()):
-            raise UsageError(f"--map {item!r} is not FIELD=COLUMN or FIELD=COLUMN:UNIT.")
+            raise UsageError(f"--map {item!r}: write FIELD=COLUMN or FIELD=COLUMN:UNIT.")
         field = _field(name.strip())
         mapping[field] = _column(field, column.strip())
     return mapping
@@ -64,11 +64,17 @@ def read_mapping(path: Path) -> dict[str, Column]:
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"cannot read the mapping file {path}: {error}") from None
+        raise InputError(
+            f"cannot read the mapping file {path}: {reason_of(error)}; it has lines such as "
+            "`job_id: COLUMN`."
+        ) from None
     if not isinstance(loaded, dict) or not all(
         isinstance(value, str) for item in loaded.items() for value in item
     ):
-        raise InputError(f"the mapping file {path} is not a list of `FIELD: COLUMN` lines.")
+        raise InputError(
+            f"the mapping file {path} is not a list of `FIELD: COLUMN` lines; write one a line, "
+            "such as `job_id: id`."
+        )
     return parse_mapping([f"{field}={column}" for field, column in loaded.items()])
 
 
@@ -121,14 +127,17 @@ def import_csv(
     try:
         header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
     except csv.Error as error:
-        raise InputError(f"line 1 is not CSV: {error}.") from None
+        raise InputError(f"line 1 is not CSV: {error}; export the file again.") from None
     columns = _resolve(header, mapping or {})
     rows = csv.reader(stream, delimiter=delimiter)
     while True:
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            raise InputError(f"line {rows.line_num + 1} is not CSV: {error}.") from None
+            raise InputError(
+                f"line {rows.line_num + 1} is not CSV: {error}; correct that line, or export the "
+                "file again."
+            ) from None
         if cells is None:
             return
         if not any(cells):
@@ -152,7 +161,9 @@ def _resolve(header: list[str], mapping: Mapping[str, Column]) -> dict[str, tupl
     present = ", ".join(header) or "none"
     missing = sorted({column.name for column in wanted.values()} - set(header) - {ROW_NUMBER})
     if missing:
-        raise InputError(f"no column {', '.join(missing)} in the file; it has: {present}.")
+        raise InputError(
+            f"no column {', '.join(missing)} in the file; correct --map: the file has {present}."
+        )
     if "job_id" not in wanted:
         raise InputError(
             f"no column gives the job id; add --map job_id=COLUMN with one of: {present}, "
@@ -196,7 +207,7 @@ def parse_assignments(items: list[str]) -> JobRecord:
     for item in items:
         name, equals, value = item.partition("=")
         if not equals:
-            raise UsageError(f"{item!r} is not FIELD=VALUE.")
+            raise UsageError(f"--set {item!r}: write FIELD=VALUE.")
         values[_field(name.strip())] = (value.strip(), None)
     try:
         return _record(values)[0]
