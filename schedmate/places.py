@@ -27,6 +27,19 @@ def place_of(value: Any) -> Any:
     return text
 
 
+def without_password(url: str) -> str:
+    """An address fit to be shown: `https://me:***@host/v1`."""
+    scheme, separator, rest = url.rpartition("://")
+    place = rest.partition("/")[0]
+    name, _, secret = place.partition(":")
+    if "@" in place or ("@" in rest and not secret.isdecimal()):  # a password may hold a slash
+        login, _, host = (place if "@" in place else rest).rpartition("@")
+        name, colon, _ = login.partition(":")
+        path = rest[len(place) :] if "@" in place else ""
+        return f"{scheme}{separator}{name}{colon and ':***'}@{host}{path}"
+    return url
+
+
 def is_remote(place: Place) -> bool:
     """Whether it is the address of a database."""
     return isinstance(place, str) and place.startswith(SCHEMES)

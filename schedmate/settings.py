@@ -40,6 +40,10 @@ SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
 """Variables read where they are used: a secret is not a setting, so that none is ever printed."""
 
 
+ADDRESSES = ("llm_base_url", "embedder_base_url")
+"""Settings that may hold a password, as in https://USER:PASSWORD@HOST/v1: none is ever printed."""
+
+
 def config_dir() -> Path:
     """The directory of the user file."""
     return _xdg("XDG_CONFIG_HOME", ".config") / "schedmate"
@@ -297,7 +301,9 @@ def _read(path: Path) -> dict[str, Any]:
             f"cannot read the settings file {path}: it is nested too deeply."
         ) from None
     except ValueError as error:
-        raise SettingsError(f"cannot read the settings file {path}: {error}") from None
+        raise SettingsError(
+            f"cannot read the settings file {path}: {error}; correct it: lines such as top_k = 3."
+        ) from None
     for name in ("history", "trajectories"):
         if isinstance(values.get(name), str) and not is_remote(values[name]):
             # A relative path in a file means relative to that file.

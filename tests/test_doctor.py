@@ -11,6 +11,7 @@ from cli_runner import Cli
 
 from schedmate.commands import doctor
 from schedmate.errors import installing
+from schedmate.places import without_password
 from schedmate.retrieval import disk, index, vectors
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -32,7 +33,9 @@ def test_a_fresh_installation_is_well(cli: Cli) -> None:
     assert found["embedder"]["status"] == "ok"
     assert found["history"]["status"] == "warning"
     assert "schedmate history import" in found["history"]["fix"]
-    assert {"extra bge", "extra vllm"} <= set(found)
+    assert "bge" in found["extras not installed"]["fact"]
+    assert "[EXTRA]' adds one" in found["extras not installed"]["fact"]
+    assert not any("not needed" in one["fact"] for one in found.values())
 
 
 def test_a_history_is_described(
@@ -183,3 +186,42 @@ def test_a_model_that_is_not_reached_says_what_to_change(
     assert code == 1
     assert fix in found["model"]["fix"]
     assert "schedmate doctor" not in found["model"]["fact"]
+
+
+def test_a_password_in_a_file_is_reported_and_not_shown(
+    cli: Cli, clean_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = clean_environment / ".config" / "schedmate" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('embedder_base_url = "https://me:hunter2@127.0.0.1:9/v1"\n')
+    fault = checks(cli)[1]["settings"]
+    assert fault["status"] == "warning"
+    assert str(file) in fault["fact"]
+    assert "https://me:***@127.0.0.1:9/v1" in fault["fact"]
+    assert "SCHEDMATE_EMBEDDER_BASE_URL" in fault["fix"]
+    for shown in (
+        cli("doctor"),
+        cli("config", "show"),
+        cli("config", "show", "--origin", "--json"),
+    ):
+        assert "hunter2" not in shown.out + shown.err
+    assert "https://me:***@127.0.0.1:9/v1" in cli("config", "show").out
+    file.unlink()
+    monkeypatch.setenv("SCHEDMATE_EMBEDDER_BASE_URL", "https://me:hunter2@127.0.0.1:9/v1")
+    assert "settings" not in checks(cli)[1], "where it belongs"
+
+
+@pytest.mark.parametrize(
+    ("address", "fit"),
+    [
+        ("https://me:hunter2@host/v1", "https://me:***@host/v1"),
+        ("https://me:hun/ter2@host/v1", "https://me:***@host/v1"),
+        ("me:hunter2@host", "me:***@host"),
+        ("http://me@host:8000/v1", "http://me@host:8000/v1"),
+        ("http://host:8000/a@b", "http://host:8000/a@b"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(address: str, fit: str) -> None:
+    assert without_password(address) == fit

@@ -27,12 +27,16 @@ def show(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print every setting and, on request, where it comes from."""
-    from schedmate.settings import explain_settings
+    """Print every setting and, on request, where it comes from; of a password only `***`."""
+    from schedmate.places import without_password
+    from schedmate.settings import ADDRESSES, explain_settings
     from schedmate.terminal.screen import Screen
 
     settings, origins = explain_settings()
-    values = settings.model_dump(mode="json")
+    values = {
+        name: without_password(value) if name in ADDRESSES and value else value
+        for name, value in settings.model_dump(mode="json").items()
+    }
     if as_json:
         shown = {
             name: {"value": value, "origin": origins[name]} if origin else value

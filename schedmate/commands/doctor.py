@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -16,15 +15,11 @@ import typer
 
 from schedmate.commands.checks import Check
 from schedmate.commands.options import JsonOption
-from schedmate.durations import format_duration
 from schedmate.errors import INTERNAL, SchedmateError, installing
 from schedmate.plain import dumps
-from schedmate.terminal import counted
 
 if TYPE_CHECKING:
-    from schedmate.places import Place
     from schedmate.retrieval.embedders import Embedder
-    from schedmate.retrieval.history import JobHistory
     from schedmate.settings import Settings
     from schedmate.terminal.layout import Tone
 
@@ -75,28 +70,28 @@ def examine() -> Iterator[Check]:
     """Every check, in the order in which a fault would be looked for."""
     yield _python()
     yield from _packages()
-    from schedmate.settings import load_settings
+    from schedmate.settings import explain_settings
 
     try:
-        settings = load_settings()
+        settings, origins = explain_settings()
     except SchedmateError as error:
         yield Check("settings", "failed", str(error), "correct or remove that setting")
         return
-    yield from _settings()
+    yield from _settings(settings, origins)
     yield from _extras(settings)
+    from schedmate.commands.doctor_history import examine_history
+    from schedmate.commands.doctor_model import examine_model
+    from schedmate.commands.doctor_scheduler import REACH, examine_scheduler
+
     embedder = yield from _guarded(
         "embedder", "choose another with the setting `embedder`", _embedder(settings)
     )
     yield from _guarded(
         "history",
         "check its name, owner and rights; if it is damaged, restore a copy or import again",
-        _history(settings.history, embedder),
+        examine_history(settings.history, embedder),
     )
-    from schedmate.commands.doctor_model import examine_model
-    from schedmate.commands.doctor_scheduler import REACH, examine_scheduler
-
     yield from _guarded("scheduler", REACH, examine_scheduler(settings))
-
     yield from _guarded("model", SET_MODEL, examine_model(settings))
 
 
@@ -148,30 +143,52 @@ def _packages() -> Iterator[Check]:
 
 
 def _extras(settings: Settings) -> Iterator[Check]:
+    absent = []
     for extra, names in _requirements().items():
-        if extra in (None, "dev"):
+        if extra is None or extra == "dev":
             continue
         missing = [name for name in names if _version(name) is None]
         if not missing:
             yield Check(f"extra {extra}", "ok", ", ".join(f"{n} {_version(n)}" for n in names))
             continue
-        needed = settings.embedder == extra
+        if settings.embedder != extra:
+            absent.append(extra)
+            continue
         yield Check(
             f"extra {extra}",
-            "failed" if needed else "ok",
-            f"not installed ({', '.join(missing)}), "
-            + ("but the setting `embedder` asks for it" if needed else "and not needed"),
-            installing(extra) if needed and extra else None,
+            "failed",
+            f"not installed ({', '.join(missing)}), but the setting `embedder` asks for it",
+            installing(extra),
         )
+    if absent:
+        one = installing("EXTRA")
+        fact = f"{', '.join(absent)}; the settings need none of them ({one} adds one)"
+        yield Check("extras not installed", "ok", fact)
 
 
-def _settings() -> Iterator[Check]:
-    from schedmate.settings import config_dir, data_dir, nearest_variable, unknown_variables
+def _settings(settings: Settings, origins: dict[str, str]) -> Iterator[Check]:
+    from schedmate.places import without_password
+    from schedmate.settings import (
+        ADDRESSES,
+        ENV_PREFIX,
+        config_dir,
+        data_dir,
+        nearest_variable,
+        unknown_variables,
+    )
 
     for name in unknown_variables():
         near = nearest_variable(name)
         fix = f"unset it, or rename it to {near}" if near else "see `schedmate config show`"
         yield Check("settings", "warning", f"{name} names no setting", fix)
+    for name in ADDRESSES:
+        address = getattr(settings, name)
+        variable = f"{ENV_PREFIX}{name.upper()}"
+        if address and without_password(address) != address and variable not in origins[name]:
+            fact = f"{name} in {origins[name]} holds a password: {without_password(address)}"
+            key = f"{ENV_PREFIX}{name.partition('_')[0].upper()}_API_KEY"
+            fix = f"move the address into the variable {variable}, or use a key in {key}"
+            yield Check("settings", "warning", fact, fix)
     for what, directory in (("configuration", config_dir()), ("data", data_dir())):
         place = directory
         while not place.exists() and place != place.parent:
@@ -216,91 +233,3 @@ def _embedder(settings: Settings) -> Generator[Check, None, Embedder | None]:
             "run `schedmate history calibrate` and set `threshold` to what it says",
         )
     return embedder
-
-
-def _history(place: Place, embedder: Embedder | None) -> Generator[Check, None, None]:
-    from schedmate.retrieval.history import DATABASE, JobHistory
-
-    if isinstance(place, str):
-        yield from _shared(place, embedder)
-        return
-    if not (place / DATABASE).exists():
-        fix = "schedmate history import FILE, or schedmate analyze --record"
-        yield Check("history", "warning", f"there is none at {place} yet", fix)
-        return
-    with JobHistory.open(place, embedder, create=False, read_only=True) as history:
-        mismatch = history.mismatch() if embedder else None
-        stats = history.stats()
-        if mismatch is not None:
-            yield Check("history", "failed", mismatch, "schedmate history rebuild")
-        else:
-            different = counted(stats["workloads"], "different workload")
-            fact = f"{place}: {counted(stats['jobs'], 'record')}, {different}"
-            yield Check("history", "ok", fact)
-        yield _index(history, stats["workloads"])
-        yield _disk(history)
-    if not os.access(place, os.W_OK):
-        yield Check(
-            "history rights",
-            "warning",
-            f"{place} can be read but not written",
-            "ask its owner for write access, if you want to use --record",
-        )
-    elif place.stat().st_mode & stat.S_IWOTH:
-        yield Check(
-            "history rights",
-            "warning",
-            f"anybody can write to {place}, and so change estimates",
-            f"chmod o-w {place}",
-        )
-    else:
-        yield Check("history rights", "ok", f"{place} can be read and written")
-
-
-def _shared(url: str, embedder: Embedder | None) -> Iterator[Check]:
-    """A history in PostgreSQL: whether it answers, and how old the copy of it is."""
-    from schedmate.places import shown
-    from schedmate.retrieval.shared import SharedHistory
-
-    with SharedHistory.connect(url, embedder, create=False, poll=False) as history:
-        stats = history.stats()
-        fact = (
-            f"{shown(url)}: {counted(stats['jobs'], 'record')}, read from a copy at {history.path}"
-        )
-        mismatch = history.mismatch() if embedder else None
-        if history.reached:
-            yield Check("history", "ok", fact)
-        else:
-            fix = "see that the database runs and can be reached; advice goes on meanwhile"
-            yield Check("history", "warning", f"{fact}; the database does not answer", fix)
-        if mismatch is not None:
-            yield Check("vectors", "failed", mismatch, "schedmate history rebuild")
-        yield _index(history, stats["workloads"])
-
-
-def _index(history: JobHistory, workloads: int) -> Check:
-    """How old the saved index is; it is derived data that every search completes."""
-    from schedmate.retrieval.index import EXACT_UP_TO
-
-    saved = history.snapshot()
-    if saved is not None:
-        age = format_duration(max(0.0, time.time() - saved.stat().st_mtime))
-        return Check("index", "ok", f"saved {age} ago; searches add what is newer")
-    fact = f"not saved; a search builds it from {workloads:,} vectors"
-    if workloads > EXACT_UP_TO:
-        return Check("index", "warning", fact, "schedmate history rebuild --index")
-    return Check("index", "ok", fact)
-
-
-def _disk(history: JobHistory) -> Check:
-    """Whether SQLite can work there as it does best."""
-    if history.network is None:
-        return Check("history disk", "ok", "local; one may write while others read")
-    return Check(
-        "history disk",
-        "warning",
-        f"{history.path} is on a network file system ({history.network}): SQLite keeps a rollback "
-        "journal there, so readers and a writer wait for each other, and it relies on that file "
-        "system's locks",
-        "if one machine alone uses the history, move it to a local disk",
-    )

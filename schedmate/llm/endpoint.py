@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from schedmate.errors import UsageError
+from schedmate.places import without_password
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -78,7 +79,7 @@ def endpoint(base_url: str | None, model: str | None) -> Endpoint | None:
         good = False
     if not good:
         raise UsageError(
-            f"llm_base_url {base_url!r} is no address; it looks like http://127.0.0.1:8000/v1."
+            f"llm_base_url {without_password(base_url)!r} is not an address; it looks like http://127.0.0.1:8000/v1."
         )
     return Endpoint(base_url.rstrip("/"), model or "")
 
