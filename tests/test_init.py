@@ -134,6 +134,27 @@ def test_what_does_not_fit_writes_nothing(
     assert not file.exists()
 
 
+def test_a_history_has_a_directory_for_itself(
+    cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example_history: Path
+) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("job_id\n1\n")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    for place, says in (
+        (str(jobs), "is a file, and the history is a directory"),
+        (str(tmp_path), f"name a directory for the history alone: {tmp_path}/history"),
+        (".", "is the current directory"),
+    ):
+        done = cli("init", "--yes", "--history", place)
+        assert done.code == 2
+        assert says in done.err
+        assert not file.exists()
+    assert cli("init", "--yes", "--history", str(example_history)).code == 0
+    assert settings(file)["history"] == str(example_history)
+
+
 def test_the_file_that_is_named_is_written(
     cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +200,13 @@ def test_a_slurm_that_answers_is_found(
     assert ("sacct -a" in done.out) == (found == "slurm")
 
 
+def test_a_scheduler_is_named_as_people_write_it(cli: Cli, file: Path) -> None:
+    done = cli("init", "--yes", "--scheduler", "Kubernetes")
+    assert done.code == 1
+    assert settings(file)["scheduler"] == "kubernetes"
+    assert "'slurm', 'kubernetes', 'ray', 'none'" in cli("init", "--scheduler", "SLRM").err
+
+
 def answering(*lines: str) -> tuple[int, str]:
     """The exit code of `schedmate init` where these lines are typed, and what it shows."""
     ours, theirs = pty.openpty()
@@ -197,10 +225,10 @@ def answering(*lines: str) -> tuple[int, str]:
 
 def test_questions_are_asked_until_the_answers_fit(file: Path, tmp_path: Path) -> None:
     code, said = answering(
-        f"{tmp_path}/jobs", "slurp", "ray", "somewhere", "http://127.0.0.1:9/v1", ""
+        *(f"{tmp_path}/jobs", "SLRM", "Ray", "somewhere", "http://127.0.0.1:9/v1", "")
     )
-    assert "'slurp'" in said
-    assert "'somewhere' is no address" in said
+    assert "'SLRM' is not one of slurm, kubernetes, ray, none; did you mean slurm?" in said
+    assert "'somewhere' is not an address" in said
     assert code == 1, "neither Ray nor the model is there"
     assert settings(file) == {
         "history": f"{tmp_path}/jobs",

@@ -17,7 +17,7 @@ import typer
 
 from schedmate.commands.model_options import LlmBaseUrl, LlmModel
 from schedmate.commands.options import HistoryOption
-from schedmate.errors import InputError, SchedmateError, UsageError
+from schedmate.errors import InputError, SchedmateError, UsageError, did_you_mean
 from schedmate.terminal import clean, say
 
 Scheduler = Literal["slurm", "kubernetes", "ray", "none"]
@@ -39,7 +39,11 @@ def init(
     history: HistoryOption = None,
     scheduler: Annotated[
         Scheduler | None,
-        typer.Option(help="The scheduler of this cluster.", show_default="the one found here"),
+        typer.Option(
+            help="The scheduler of this cluster.",
+            show_default="the one found here",
+            case_sensitive=False,
+        ),
     ] = None,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
@@ -100,7 +104,7 @@ def init(
         for line in STEPS[values.get("scheduler") or NONE]:
             typer.echo(f"  {line}")
         typer.echo('  schedmate analyze REPO --command "LAUNCH COMMAND"    # a job of yours')
-        typer.echo("  schedmate demo    # or try it on made-up jobs first")
+        typer.echo("  schedmate demo    # or try it on synthetic jobs first")
 
 
 def _old(path: Path) -> dict[str, Any]:
@@ -161,12 +165,33 @@ def _checked(values: dict[str, Any]) -> dict[str, Any]:
     where = endpoint(shown.get("llm_base_url"), shown.get("llm_model"))
     if where is not None and urlsplit(where.base_url).password:
         raise UsageError(
-            "a password does not belong into the address, which is written to a file and shown: "
-            "put a key into SCHEDMATE_LLM_API_KEY."
+            "a password does not belong in the address, which is written to a file: put a key into "
+            "SCHEDMATE_LLM_API_KEY, or the whole address into SCHEDMATE_LLM_BASE_URL."
         )
     if shown.get("history") and not is_remote(settings.history):
-        shown["history"] = str(Path(settings.history).absolute())
+        shown["history"] = str(_directory(Path(settings.history).absolute()))
     return shown
+
+
+def _directory(path: Path) -> Path:
+    """The same path, which is that of a history or of nothing yet.
+
+    Raises `UsageError` for a file, and for a directory in which other things are kept: importing
+    puts a database, an index and locks there.
+    """
+    from schedmate.retrieval.history import DATABASE
+    from schedmate.settings import data_dir
+
+    if path.exists() and not path.is_dir():
+        raise UsageError(
+            f"{path} is a file, and the history is a directory; to import a file, first name a "
+            f"directory here, such as {data_dir() / 'history'}."
+        )
+    others = path.is_dir() and any(path.iterdir()) and not (path / DATABASE).exists()
+    if others or path == Path.cwd():
+        what = "holds other files" if others else "is the current directory"
+        raise UsageError(f"{path} {what}; name a directory for the history alone: {path}/history.")
+    return path
 
 
 def _answers(given: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any]:
@@ -182,8 +207,9 @@ def _answers(given: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any
         values["scheduler"] = _asked(
             f"Which scheduler does the cluster have? {', '.join(SCHEDULERS)}",
             values["scheduler"] or NONE,
-            lambda text: {"scheduler": text},
+            lambda text: {"scheduler": _scheduler(text)},
         )
+        values["scheduler"] = _scheduler(values["scheduler"])
     if given["llm_base_url"] is None:
         values["llm_base_url"] = _asked(
             "Which language model server may be asked (OpenAI-compatible, for example "
@@ -212,6 +238,15 @@ def _asked(question: str, usual: str, setting: Callable[[str], dict[str, Any]]) 
             say(f"error: {error}")
         else:
             return answer
+
+
+def _scheduler(text: str) -> str:
+    """The scheduler that an answer names; raises `UsageError` when it names none of them."""
+    name = {"k8s": "kubernetes", "kueue": "kubernetes"}.get(text.lower(), text.lower())
+    if name not in SCHEDULERS:
+        hint = did_you_mean(name, SCHEDULERS) or "."
+        raise UsageError(f"{text!r} is not one of {', '.join(SCHEDULERS)}{hint}")
+    return name
 
 
 def _agrees(question: str) -> bool:
