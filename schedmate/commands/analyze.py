@@ -149,7 +149,7 @@ def analyze(
     if batch is not None:
         for name, given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
             if given:
-                raise UsageError(f"{name} is for one job, not for --batch.")
+                raise UsageError(f"{name} is for one job, not for --batch; leave it out.")
         if settings.mode != "static":
             announce(settings, "the source code")
         described = {
@@ -180,7 +180,7 @@ def analyze(
         }
         for name, value in many.items():
             if value is not None:
-                raise UsageError(f"{name} is for --batch.")
+                raise UsageError(f"{name} is for --batch FILE; leave it out for one job.")
         launch = LaunchConfig(
             gpus=gpus,
             nodes=nodes,

@@ -74,9 +74,15 @@ def place(
     kind = _type_of(found, gpu_type)
     needs = (round(cpus_per_gpu * 1000), round(memory_per_gpu * 1e6), pod)
     if odd := [size for size in gpus if size % pod]:
-        raise UsageError(f"--gpus {odd[0]} is not a multiple of --pod {pod}.")
+        raise UsageError(
+            f"--gpus {odd[0]} is not a multiple of --pod {pod}; give one, such as "
+            f"{(odd[0] // pod + 1) * pod}."
+        )
     if migrate is not None and (not within_switch or len(gpus) > 1):
-        raise UsageError("--migrate makes room for one job --within-switch.")
+        raise UsageError(
+            "--migrate makes room for one job below one switch; give one --gpus, and "
+            "--within-switch."
+        )
     rule = topology.within if within_switch else topology.fewest
     if published and not within_switch:
         rule = topology.published

@@ -134,7 +134,10 @@ def finish(
     ended = _state(state)
     assert ended is not None
     if ended in ("PENDING", "RUNNING"):
-        raise UsageError(f"--state {ended} is not how a job ends.")
+        raise UsageError(
+            f"--state {ended} is not how a job ends; use one such as COMPLETED, FAILED or "
+            "CANCELLED."
+        )
     with opened(history) as store:
         if duration is None and _get(store, job).start_time is None:
             raise UsageError(f"job {job} has no start time; say how long it ran with --duration.")

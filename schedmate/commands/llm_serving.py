@@ -190,7 +190,10 @@ def _size(model: str, parameters: float | None) -> ModelSize:
     from schedmate.llm.serving import given_size, model_size
 
     if not model.strip() or model.startswith("-"):
-        raise UsageError(f"{model!r} is no name of a model.")
+        raise UsageError(
+            f"{model!r} is not the name of a model; give one as its server does, such as "
+            "Qwen/Qwen2.5-7B-Instruct."
+        )
     return model_size(model) if parameters is None else given_size(model, parameters)
 
 

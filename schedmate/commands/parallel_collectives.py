@@ -57,7 +57,9 @@ def collectives(
         raise UsageError("say what to show: --profile collectives.csv, or --ranks to time some")
     found = fits(read_tables(paths))
     if not found:
-        raise InputError(f"{paths[0]}: no times of collectives in it")
+        raise InputError(
+            f"{paths[0]}: no times of collectives in it; time some with --ranks, --gpu and -o"
+        )
     if as_json:
         rows = [
             {**one._asdict(), "bandwidth": one.bandwidth if one.bandwidth < float("inf") else None}

@@ -214,7 +214,9 @@ def _change(what: str, done: str, jobs: list[int], address: str | None, name: st
             say(f"job {job} is {done}")
     missing = [str(job) for job in jobs if job not in found]
     if missing:
-        raise InputError(f"not in the queue: {', '.join(missing)}.")
+        raise InputError(
+            f"not in the queue: {', '.join(missing)}; `schedmate ray queue --all` lists its jobs."
+        )
 
 
 JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", help="Numbers of jobs.")]

@@ -30,7 +30,10 @@ def load_recovery(
         )
     found = load_configuration(Path(path))
     if found.cluster not in ("default", cluster):
-        raise SettingsError(f"{path} is for cluster {found.cluster!r}, and this is {cluster!r}.")
+        raise SettingsError(
+            f"{path} is for cluster {found.cluster!r}, and this is {cluster!r}; name the file of "
+            "this one, or set `cluster` in it."
+        )
     return found.model_copy(update={"cluster": cluster})
 
 

@@ -174,7 +174,9 @@ def apply(
 
     configuration = configured(recovery, record)
     if retry and not ids:
-        raise UsageError("--retry needs the plans that it is to try again.")
+        raise UsageError(
+            "--retry needs the ids of plans to try again; `schedmate recover status` lists them."
+        )
     complete = True
     with Record(configuration.record) as kept:
         service = service_of(configuration, kept)

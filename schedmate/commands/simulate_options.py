@@ -26,7 +26,10 @@ def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, 
             continue
         having = [name for name in names if registry.has_setting(name, key)]
         if not having:
-            raise UsageError(f"none of {', '.join(names)} has {key}; policies named +schedmate do.")
+            raise UsageError(
+                f"none of {', '.join(names)} has {key}; add a policy named +schedmate, such as "
+                "lucid+schedmate."
+            )
         names = tuple(f"{name}:{key}={value:g}" if name in having else name for name in names)
     return names
 

@@ -37,11 +37,21 @@ def connect(bounds: Bounds) -> SlurmAdapter:
 def opened(
     bounds: Path | None, state: Path | None, history: str | None, *, dry_run: bool = False
 ) -> Iterator[Setup[SlurmAdapter]]:
-    """An agent with everything that it needs, closed afterwards."""
+    """An agent with everything that it needs, closed afterwards.
+
+    Raises `OutageError` when the cluster does not answer.
+    """
     from schedmate.commands.slurm_recovery import SlurmRunner
+    from schedmate.schedulers.live.slurm.reading.shapes import OutageError
 
     allowed = load_bounds(bounds)
-    adapter = connect(allowed)
+    try:
+        adapter = connect(allowed)
+    except OutageError as error:
+        raise OutageError(
+            f"{str(error).rstrip('.')}. Run this where `scontrol ping` finds the controller; "
+            "`schedmate slurm doctor` checks the rest."
+        ) from None
     runner = SlurmRunner(adapter.commands)
     with assembled(adapter, allowed, state, history, runner, dry_run=dry_run) as setup:
         yield setup

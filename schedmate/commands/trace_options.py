@@ -78,7 +78,9 @@ def load(
             path, columns=mapping, skip_bad=skip_bad, tables=tables, origin=origin
         )
     if tables is not None and workload.tables is None:
-        raise UsageError(f"--tables is for workloads of elastic jobs, and {trace} is none.")
+        raise UsageError(
+            f"--tables is for workloads of elastic jobs, and {trace} is not one; leave it out."
+        )
     if recipe is not None:
         workload = assign(workload, *recipe)
     for note in workload.notes:

@@ -102,7 +102,7 @@ def read_run(folder: str | Path) -> Result:
     result = read(Path(folder))
     if result is None:
         raise InputError(
-            f"{folder} holds no whole run; `schedmate simulate --out` writes a folder for each."
+            f"{folder} holds no whole run; `schedmate simulate --out DIR` writes one each."
         )
     return result
 

@@ -147,7 +147,8 @@ class JobTable:
         except ValidationError as error:
             raise HistoryError(
                 f"{self.path}: a stored job cannot be read ({first_fault(error)}); it was "
-                "written by another version of schedmate, or is damaged"
+                "written by another version of schedmate, or is damaged; upgrade schedmate, or "
+                "restore a copy"
             ) from None
 
     def _of_text(

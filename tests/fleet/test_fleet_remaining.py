@@ -143,3 +143,19 @@ def test_a_table_that_says_nothing_is_refused(tmp_path: Path, text: str, message
 def test_a_table_of_another_cluster_is_refused() -> None:
     with pytest.raises(InputError, match="names no task or job of the snapshot"):
         with_remaining(three(None, None), {"x": 5.0}, "left.csv")
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (b"job,remaining_s\na\0b,60\n", "line 2 has no job, or one with a NUL byte"),
+        (b"remaining_s,job\n60\n", "line 2 has no job, or one with a NUL byte"),
+        (b"job,remaining_s\na,6\0\n", "write a time in seconds"),
+        (b"job,remaining_s\na,\xff\n", "not CSV in UTF-8"),
+    ],
+)
+def test_a_damaged_table_of_remaining_times(tmp_path: Path, table: bytes, says: str) -> None:
+    path = tmp_path / "remaining.csv"
+    path.write_bytes(table)
+    with pytest.raises(InputError, match=says):
+        read_remaining(path)

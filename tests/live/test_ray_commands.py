@@ -10,7 +10,7 @@ from cli_runner import Cli
 
 from schedmate.commands.log_text import LONGEST, LogText
 from schedmate.errors import InputError
-from schedmate.schedulers.live.ray.local import held
+from schedmate.schedulers.live.ray.local import _address, held
 
 
 class Terminal(io.StringIO):
@@ -71,3 +71,20 @@ def test_the_process_of_a_local_cluster_takes_no_module_from_the_current_directo
     with pytest.raises(InputError, match="nonsense"), held("nonsense"):
         pass
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "it ended while it started"),
+        ("WARNING: something\n", "it printed 'WARNING: something'"),
+        ("17\n", "it printed '17'"),
+        ('{"address": 3}\n', "it printed"),
+        ("[" * 100_000, "it printed"),
+        ('{"error": "no GPUs"}\n', "^no GPUs$"),
+    ],
+)
+def test_what_a_holder_says_first_is_checked(line: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        _address(line)
+    assert _address('{"address": "127.0.0.1:6379"}\n') == "127.0.0.1:6379"

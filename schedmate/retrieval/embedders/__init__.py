@@ -71,7 +71,10 @@ def load_embedder(
     try:
         kind = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"the embedder {name!r} cannot be imported: {error}") from error
+        raise UsageError(
+            f"the embedder {name!r} cannot be imported: {error}; install its package, or say in "
+            "PYTHONPATH where it is"
+        ) from error
     except BaseException as error:
         raise _unusable(name, error) from error
     options = {"model": model, "base_url": base_url}
@@ -88,4 +91,7 @@ def _unusable(name: str, error: BaseException) -> BaseException:
     """What to say of an embedder whose code fails; a built-in one that does is a bug."""
     if name in EMBEDDERS or ends_the_program(error):
         return error
-    return UsageError(f"the embedder {name!r} fails: {type(error).__name__}: {error}.")
+    return UsageError(
+        f"the embedder {name!r} fails: {type(error).__name__}: {error}; correct it, or choose "
+        "another with the setting `embedder`."
+    )

@@ -78,7 +78,7 @@ class OpenAIEmbedder:
         except openai.OpenAIError as error:
             raise EmbedderError(
                 f"the embedding server at {self._base_url} did not answer for {self._model}: "
-                f"{str(error).splitlines()[0][:200]}"
+                f"{str(error).splitlines()[0][:200]} Is it running? `schedmate doctor` checks it"
             ) from error
         except Exception as error:  # whatever a client raises on such a reply
             raise EmbedderError(
@@ -88,6 +88,7 @@ class OpenAIEmbedder:
         if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
             raise EmbedderError(
                 f"the embedding server at {self._base_url} returned "
-                f"{counted(len(rows), 'vector')} for {counted(len(texts), 'text')}, or empty ones"
+                f"{counted(len(rows), 'vector')} for {counted(len(texts), 'text')}, or empty ones; "
+                "name an embedding model with `embedder_model`"
             )
         return unit(rows)

@@ -57,7 +57,7 @@ class WithSchedMate(Policy):
     ) -> None:
         super().__init__(**settings)
         if method not in ("weighted", "mean"):
-            raise UsageError(f"method={method}: there are weighted and mean.")
+            raise UsageError(f"method={method}: choose weighted or mean.")
         if k < 1 or latency_s < 0 or error < 0 or not 0 <= detection_rate <= 1:
             raise UsageError(
                 "k is at least 1, latency_s and error not negative, detection_rate from 0 to 1."

@@ -103,7 +103,8 @@ class Builder:
             self._wrong("node", name, error)
         if self._position.setdefault(name, len(self._node_names)) != len(self._node_names):
             raise InputError(
-                f"{self.source}: two nodes are called {name!r}; names of nodes must differ."
+                f"{self.source}: two nodes are called {name!r}; names of nodes must differ; mend "
+                "it and read it again."
             )
         self._node_names.append(name)
         for column, number in zip(self._node.values(), numbers, strict=True):
@@ -190,12 +191,14 @@ class Builder:
     def _name(self, row: Any, key: str, what: str, others: list[str]) -> str:
         if not isinstance(row, Mapping):
             raise InputError(
-                f"{self.source}: {what} {len(others) + 1} is not an object with fields."
+                f"{self.source}: {what} {len(others) + 1} is not an object with fields; "
+                "see docs/fleet.md for the format."
             )
         name = row.get(key)
         if not isinstance(name, str) or not name:
             raise InputError(
-                f"{self.source}: {what} {len(others) + 1} has no {key!r}; each needs its own."
+                f"{self.source}: {what} {len(others) + 1} has no {key!r}; each needs one, "
+                "so export it again."
             )
         return name
 

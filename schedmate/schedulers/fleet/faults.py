@@ -20,11 +20,11 @@ def check(snapshot: FleetSnapshot, source: str) -> None:
         raise InputError(f"{source} has no nodes; export those of the cluster.")
     if not nodes.gpus.sum():
         raise InputError(
-            f"{source}: none of the {len(nodes):,} nodes has a GPU; is this the fleet?"
+            f"{source}: none of the {len(nodes):,} nodes has a GPU; export the nodes that have."
         )
     if len(set(tasks.name)) < len(tasks):
         name, _ = Counter(tasks.name).most_common(1)[0]
-        raise InputError(f"{source}: two tasks are called {name!r}; ids of tasks must differ.")
+        raise InputError(f"{source}: two tasks are called {name!r}; {_EXPORT}.")
     _more_than_there_is(snapshot, source)
     _labels(snapshot, source)
     _groups(snapshot, source)

@@ -87,7 +87,9 @@ def read_plan(path: Path, snapshot: FleetSnapshot) -> ReadPlan:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read the plan {path}: {error}.") from None
     if not isinstance(says, dict) or says.get("schema") != SCHEMA:
-        raise InputError(f"{path} is no {SCHEMA} document; `schedmate fleet defrag -o` writes one.")
+        raise InputError(
+            f"{path} is no {SCHEMA} document; `schedmate fleet defrag -o FILE` writes one."
+        )
     node = {name: n for n, name in enumerate(snapshot.nodes.name)}
     task = {name: t for t, name in enumerate(snapshot.tasks.name)}
     moves: list[Planned] = []
@@ -126,4 +128,6 @@ def _known(names: dict[str, int], name: Any, what: str) -> int:
 
 
 def _bad(path: Path, what: str) -> NoReturn:
-    raise InputError(f"{path} is no whole plan: {what}; write it again with `fleet defrag -o`.")
+    raise InputError(
+        f"{path} is no whole plan: {what}; write it again with `schedmate fleet defrag -o FILE`."
+    )

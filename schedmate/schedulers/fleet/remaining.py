@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, reason_of, unreadable
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 
 _MOST = 1e12
@@ -28,18 +28,29 @@ def read_remaining(path: Path) -> dict[str, float]:
             key = next((one for one in ("task", "job") if one in columns), None)
             if key is None or "remaining_s" not in columns:
                 raise InputError(
-                    f"{path} needs the columns remaining_s and job (or task); it has "
-                    f"{', '.join(columns) or 'none'}."
+                    f"{path} needs the columns remaining_s and job (or task); add what is missing "
+                    f"to {', '.join(columns) or 'its header, which is empty'}."
                 )
             for row in reader:
                 name, text = row[key], (row["remaining_s"] or "").strip()
                 if not text:
                     continue
+                if name is None or "\0" in name:
+                    raise InputError(
+                        f"{path} line {reader.line_num} has no {key}, or one with a NUL byte; "
+                        "correct that line."
+                    )
                 if name in found:
-                    raise InputError(f"{path} line {reader.line_num}: {key} {name!r} comes twice.")
+                    raise InputError(
+                        f"{path} line {reader.line_num}: {key} {name!r} comes twice; leave one out."
+                    )
                 found[name] = _seconds(text, f"{path} line {reader.line_num}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read {path}: {error}.") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"{path} is not CSV in UTF-8: {reason_of(error)}; export it again."
+        ) from None
     return found
 
 
@@ -62,7 +73,8 @@ def with_remaining(
     if by_name and not known:
         raise InputError(
             f"{source} names no task or job of the snapshot: it begins with "
-            f"{next(iter(by_name))!r}, the snapshot with {(snapshot.jobs or ['none'])[0]!r}."
+            f"{next(iter(by_name))!r}, the snapshot with {(snapshot.jobs or ['none'])[0]!r}; "
+            "export both from the same cluster."
         )
     return replace(snapshot, tasks=replace(tasks, remaining_s=left))
 
@@ -73,5 +85,5 @@ def _seconds(text: str, where: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= _MOST:
-        raise InputError(f"{where}: remaining_s is {text!r}, no time in seconds.")
+        raise InputError(f"{where}: remaining_s is {text!r}; write a time in seconds, as 3600.")
     return seconds

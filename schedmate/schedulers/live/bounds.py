@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from schedmate.data import parse
 from schedmate.durations import parse_duration
-from schedmate.errors import SettingsError
+from schedmate.errors import SettingsError, reason_of
 from schedmate.validation import sentence
 
 
@@ -185,7 +185,10 @@ def load_bounds(path: Path | None) -> Bounds:
             mode = os.fstat(stream.fileno()).st_mode
             text = stream.read(1 << 20).decode("utf-8")
     except (OSError, ValueError) as error:
-        raise SettingsError(f"cannot read {path}: {error}.") from None
+        raise SettingsError(
+            f"cannot read {path}: {reason_of(error)}; name the file with --bounds, or leave it out "
+            "to allow nothing."
+        ) from None
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SettingsError(
             f"{path} says what may be done to the cluster, and others than its owner can write to "
@@ -194,7 +197,10 @@ def load_bounds(path: Path | None) -> Bounds:
     try:
         found = parse(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {error}") from None
+        raise SettingsError(
+            f"{path} is not YAML: {reason_of(error)}; `schedmate slurm doctor` checks it once it "
+            "is corrected."
+        ) from None
     try:
         bounds = Bounds.model_validate({} if found is None else found)
     except ValidationError as error:

@@ -52,7 +52,7 @@ def kernels(rows: Iterable[Mapping[str, str]]) -> Iterator[Kernel]:
             said = ", ".join(f"{name}={value!r}" for name, value in numbers.items() if value)
             raise InputError(
                 f"the kernel table, line {number}: {row.get('op')!r} needs sizes and a latency "
-                f"above 0, and has {said or 'none'}"
+                f"above 0, and has {said or 'none'}; correct that line, or leave it out"
             ) from None
 
 

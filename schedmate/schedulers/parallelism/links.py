@@ -67,7 +67,10 @@ def timed_collectives(
             torch.multiprocessing.spawn(_rank, given, nprocs=ranks)
         except Exception as error:  # whatever a backend raises in another process
             last = str(error).strip().rpartition("\n")[2]
-            raise InputError(f"a process that times collectives failed: {last}") from error
+            raise InputError(
+                f"a process that times collectives failed: {last}; see that all GPUs are free, or "
+                "give fewer --ranks"
+            ) from error
         found = json.loads(Path(folder, "timed.json").read_text())
     return [Timed(*one) for one in found]
 

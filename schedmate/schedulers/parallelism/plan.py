@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, reason_of
 from schedmate.schedulers.parallelism.models import ModelSpec, named_or_sized
 from schedmate.validation import expected, first_fault
 
@@ -271,7 +271,10 @@ def plans_in(path: Path) -> Iterator[Plan | NoPlan]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+        raise InputError(
+            f"{path}: cannot be read: {reason_of(error)}; `schedmate parallel plan --json` makes "
+            "one"
+        ) from error
     try:
         whole = json.loads(text)
     except ValueError:

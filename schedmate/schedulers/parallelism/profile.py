@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, reason_of
 from schedmate.schedulers.parallelism.devices import ELEMENT_BYTES, canonical
 
 NOT_MEASURED = 1e6
@@ -95,7 +95,10 @@ def _files(path: Path) -> Iterator[Path]:
         if file.name.endswith((".csv", ".csv.gz")) or file.name == "network.json"
     ]
     if not found:
-        raise InputError(f"{path}: no profile tables (CSV or network.json) in this folder")
+        raise InputError(
+            f"{path}: no profile tables (CSV or network.json) in this folder; `schedmate parallel "
+            "profile` writes them"
+        )
     for file in found:
         if path.joinpath(file.name).is_file() and _kind_of(file) is not None:
             yield file
@@ -124,7 +127,9 @@ def _text(file: Path, limit: int = MOST_BYTES + 1) -> str:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             read = stream.read(limit)
     except (OSError, EOFError) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from error
+        raise InputError(
+            f"{file}: cannot be read: {reason_of(error)}; check its name and rights"
+        ) from error
     if len(read) > MOST_BYTES:
         raise InputError(f"{file}: {_LARGEST_FILE}")
     return read.decode("utf-8", "replace")
@@ -135,7 +140,7 @@ def _read(file: Path, tables: Tables) -> None:
     if kind is None:
         raise InputError(
             f"{file}: neither layer, collective nor kernel times: its first line names none of "
-            "their columns"
+            "their columns; `schedmate parallel profile` writes such tables"
         )
     if kind == "network":
         _read_links(file, tables)
@@ -163,7 +168,8 @@ class _Row:
             value = math.nan
         if not math.isfinite(value) or value < 0:
             raise InputError(
-                f"{self.where}: {name} is {self.values.get(name)!r}, not a number >= 0"
+                f"{self.where}: {name} is {self.values.get(name)!r}, not a number >= 0; correct "
+                "it, or leave that row out"
             )
         return value
 
@@ -240,7 +246,9 @@ def _read_links(file: Path, tables: Tables) -> None:
                         raise ValueError(f"{gpu}: not a finite number")
                     tables.links[key] = coefficients, float(peak)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{file}: not a file of fitted bandwidths: {error}") from error
+        raise InputError(
+            f"{file}: not a file of fitted bandwidths: {error}; leave it out of --profile"
+        ) from error
 
 
 def _scopes(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

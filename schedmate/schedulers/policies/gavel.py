@@ -50,7 +50,9 @@ class Gavel(Policy):
         """
         require("scipy")
         if objective not in OBJECTIVES:
-            raise UsageError(f"objective={objective} is none of {', '.join(OBJECTIVES)}.")
+            raise UsageError(
+                f"policy gavel: objective={objective} is none of {', '.join(OBJECTIVES)}."
+            )
         self.objective = objective
         self.interval_s = interval_s
         self.suspend = suspend

@@ -57,9 +57,9 @@ class Horus(Policy):
             backfill: all who wait are tried.
         """
         if order not in ORDERS:
-            raise UsageError(f"order={order} is none of {', '.join(ORDERS)}.")
+            raise UsageError(f"policy horus: order={order} is none of {', '.join(ORDERS)}.")
         if lookahead < 1:
-            raise UsageError(f"lookahead={lookahead}: at least the first job has to be tried.")
+            raise UsageError(f"policy horus: lookahead={lookahead} has to be at least 1.")
         self.order = order
         self.lookahead = lookahead
         self.max_util = max_util

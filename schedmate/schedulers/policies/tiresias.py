@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
 
-from schedmate.errors import UsageError
+from schedmate.errors import UsageError, reason_of
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.preemptive import Preemptive
@@ -58,13 +58,18 @@ class Tiresias(Preemptive):
         self.threshold_gpu_s = threshold_gpu_s
         self.interval_s = interval_s or None
         if not 0 <= promote < NEVER:
-            raise UsageError(f"promote={promote} is not a multiple of a time; 0 promotes nobody.")
+            raise UsageError(
+                f"policy tiresias: promote={promote} has to be 0, which promotes no job, or more."
+            )
         self.promote = promote
         self.gittins = Gittins.read(Path(history), threshold_gpu_s) if history else None
         try:
             self.together = re.compile(consolidate) if consolidate else None
         except re.error as error:
-            raise UsageError(f"consolidate={consolidate}: {error}.") from None
+            raise UsageError(
+                f"policy tiresias: consolidate={consolidate} is not a regular expression: {error}; "
+                "correct it."
+            ) from None
 
     def rank(self, job: Job, now: float) -> Rank:
         attained = self._attained_gpu_s(job, now)
@@ -181,7 +186,12 @@ class Gittins:
             with path.open(encoding="utf-8", newline="") as stream:
                 taken = [float(row["gpu_s"]) for row in csv.DictReader(stream)]
         except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
-            raise UsageError(f"{path} is not a table with a column gpu_s: {error!r}.") from None
+            raise UsageError(
+                f"policy tiresias: {path} is not a table ({reason_of(error)}); it needs a column "
+                "gpu_s."
+            ) from None
         if not taken or not all(0 <= one < NEVER for one in taken):
-            raise UsageError(f"{path}: gpu_s has to hold times, and at least one.")
+            raise UsageError(
+                f"policy tiresias: the column gpu_s of {path} has to hold times, and at least one."
+            )
         return cls(taken, quantum)

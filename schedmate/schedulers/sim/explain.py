@@ -54,7 +54,10 @@ def explain_run_times(workload: Workload, job: str | None = None) -> Explanation
     answer is taken apart. Raises `InputError` when there is no such job, or too little before it.
     """
     if job is not None and job not in {one.id for one in workload.jobs}:
-        raise InputError(f"the trace has no job {job!r}.")
+        raise InputError(
+            f"the trace has no job {job!r}; its ids go from {workload.jobs[0].id!r} to "
+            f"{workload.jobs[-1].id!r}."
+        )
     learned = Learned("ga2m", least=len(workload) + 1)
     target = None
     for one in replay(workload, learned):
@@ -64,7 +67,8 @@ def explain_run_times(workload: Workload, job: str | None = None) -> Explanation
     row = None if target is None else learned.describe(target)
     if learned.ended < LEAST:
         raise InputError(
-            f"only {learned.ended} jobs had ended by then; a model of run times needs {LEAST}."
+            f"only {learned.ended} jobs had ended by then, and a model of run times needs {LEAST}; "
+            "name a later job, or give a longer trace."
         )
     learned.fit(0.0)
     fitted: Ga2m = learned.fitted
@@ -91,7 +95,8 @@ def explain_submissions(workload: Workload) -> Explanation:
     if times[-1] - times[0] < load.least_s:
         raise InputError(
             "the throughput model needs two weeks of submissions; this trace has "
-            f"{format_duration(times[-1] - times[0])}."
+            f"{format_duration(times[-1] - times[0])}; explain run times instead, or give a longer "
+            "trace."
         )
     load.expected(times, times[-1])
     bins = int((times[-1] - times[0]) // BIN_S)

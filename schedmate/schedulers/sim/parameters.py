@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from schedmate.errors import UsageError
+from schedmate.errors import UsageError, reason_of
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.world.shutdown import Shutdown
 from schedmate.schedulers.sim.world.spanning import Spanning
@@ -95,7 +95,10 @@ class ColocationTable:
                     if one == two:  # Which of the two is the first means nothing.
                         pairs[one, one] = (sum(speeds) / 2,) * 2
         except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
-            raise UsageError(f"{path} is no colocation table: {error!r}.") from None
+            raise UsageError(
+                f"{path} is not a colocation table ({reason_of(error)}); see --colocation in "
+                "docs/simulator.md."
+            ) from None
         return cls(pairs, harmless=harmless)
 
 

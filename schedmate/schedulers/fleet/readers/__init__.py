@@ -29,13 +29,18 @@ def read(path: Path) -> FleetSnapshot:
                 return document.read_parquet(path)
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"there is no snapshot {path}{similar_file(path) or '.'}") from None
+        raise InputError(
+            f"there is no snapshot {path}"
+            f"{similar_file(path) or '; give the path of a file, or of a folder of exports.'}"
+        ) from None
     except UnicodeDecodeError:
         raise InputError(
             f"{path} is not text; a snapshot is JSON, JSON lines or Parquet."
         ) from None
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+        raise InputError(
+            f"cannot read {path}: {error.strerror}; check its name and rights."
+        ) from None
     if path.suffix == ".jsonl" or _is_lines(text):
         return document.read_lines(path, text.splitlines())
     head = text[:4096]
@@ -48,7 +53,7 @@ def _folder(path: Path) -> FleetSnapshot:
     if openb.is_openb(path):
         raise InputError(
             f"{path} is the trace openb, which is many snapshots; choose one with `schedmate fleet "
-            "convert --at` or `--fill`."
+            "convert --at TIME`, or with --fill."
         )
     files = [(one, one.read_text("utf-8")) for one in sorted(path.glob("*.json"))]
     topology = path / "topology.conf"

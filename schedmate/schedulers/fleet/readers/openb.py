@@ -145,10 +145,13 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream)
             if not set(columns) <= set(reader.fieldnames or ()):
-                raise InputError(f"{path} has not the columns {', '.join(columns)} of openb.")
+                raise InputError(
+                    f"{path} lacks columns of openb ({', '.join(columns)}); give the folder with "
+                    "its lists of nodes and pods."
+                )
             return list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read {path}: {error}.") from None
+        raise InputError(f"cannot read {path}: {error}; check its name and rights.") from None
 
 
 def _drawn(pods: list[Pod], gpus: float, draw: np.random.Generator) -> list[Pod]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 from schedmate.errors import InputError, SchedmateError
 from schedmate.schedulers.live.ray.backend import prepare
 from schedmate.schedulers.model import Cluster
+from schedmate.terminal import clean
 
 LOOPBACK = "127.0.0.1"
 MB = 1 << 20
@@ -128,10 +129,24 @@ def held(shape: str) -> Iterator[Held]:
     )
     with holder:  # closes its input, and waits for its end
         assert holder.stdout is not None
-        said = json.loads(holder.stdout.readline() or '{"error": "it ended while it started."}')
-        if "error" in said:
-            raise InputError(said["error"])
-        yield Held(said["address"], holder)
+        yield Held(_address(holder.stdout.readline()), holder)
+
+
+def _address(line: str) -> str:
+    """The address in what the holder says first; raises `InputError` for anything else."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        said = None
+    if isinstance(said, dict) and isinstance(said.get("error"), str):
+        raise InputError(said["error"])
+    if not isinstance(said, dict) or not isinstance(said.get("address"), str):
+        what = f"it printed {clean(line, 100)!r}" if line.strip() else "it ended while it started"
+        raise InputError(
+            f"Ray cannot be started here: {what}. Try again when the machine is less busy, or "
+            "`schedmate doctor` to check the installation."
+        )
+    return str(said["address"])
 
 
 def _hold(shape: str) -> None:

@@ -9,7 +9,7 @@ import csv
 from pathlib import Path
 from typing import Any, Protocol
 
-from schedmate.errors import UsageError
+from schedmate.errors import UsageError, reason_of
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Profile
 
@@ -93,7 +93,12 @@ class Tree:
                     for row in csv.DictReader(stream)
                 ]
         except (OSError, KeyError, ValueError, UnicodeError) as error:
-            raise UsageError(f"{path} is not a table of labelled jobs: {error!r}.") from None
+            raise UsageError(
+                f"policy lucid: {path} is not a table of labelled jobs ({reason_of(error)}); it "
+                "needs the columns gpu_util, gmem_util, gmem, amp and label."
+            ) from None
         if not rows:
-            raise UsageError(f"{path} has no labelled job.")
+            raise UsageError(
+                f"policy lucid: {path} has no labelled job; give rows, or leave scores out."
+            )
         return cls(rows)

@@ -284,4 +284,6 @@ def _pattern(text: str) -> re.Pattern[str] | None:
     try:
         return re.compile(text) if text else None
     except re.error as error:
-        raise UsageError(f"cold_start={text} is not a regular expression: {error}.") from None
+        raise UsageError(
+            f"policy lucid: cold_start={text} is not a regular expression: {error}; correct it."
+        ) from None

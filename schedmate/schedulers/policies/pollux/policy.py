@@ -57,11 +57,13 @@ class Pollux(Policy):
         """
         require("scipy")
         if p >= 0:
-            raise UsageError(f"p={p:g} is not negative: the sum of its powers is made small.")
+            raise UsageError(f"policy pollux: p={p:g} has to be below 0, such as -1.")
         if search not in SEARCHES:
-            raise UsageError(f"search={search} is none of {', '.join(SEARCHES)}.")
+            raise UsageError(f"policy pollux: search={search} is none of {', '.join(SEARCHES)}.")
         if population < 2 or generations < 1:
-            raise UsageError("population is at least 2 and generations at least 1.")
+            raise UsageError(
+                "policy pollux: population has to be at least 2, and generations at least 1."
+            )
         self.search = search
         self.population = population
         self.generations = generations

@@ -146,7 +146,10 @@ def _drawn(
         speeds = performance.adaptive(kind)
         if speeds:
             return kind, speeds
-    raise InputError("none of the models fits on any GPU type of this cluster")
+    raise InputError(
+        "none of the models fits on any GPU type of this cluster; give one with more GPU memory, "
+        "as 6x4:A100."
+    )
 
 
 def disturbed(speeds: Speeds, kind: Kind, part: float, what: str) -> dict[Size, float]:

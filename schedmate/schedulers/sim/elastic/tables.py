@@ -144,7 +144,10 @@ class Application:
         """Progress at the end of each epoch [iterations of the smallest batch size]."""
         self.squared, self.variance = column["grad_sqr"], column["grad_var"]
         if any(one >= other for one, other in pairwise(self.ends)) or self.ends[0] <= 0:
-            raise InputError(f"progress in the validation tables of {self.name} does not grow.")
+            raise InputError(
+                f"progress in the validation tables of {self.name} does not grow; correct them, or "
+                "name other tables with --tables."
+            )
 
     @property
     def work(self) -> float:
@@ -201,10 +204,12 @@ def _rows(path: Path, needs: tuple[str, ...]) -> list[dict[str, str]]:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream))
     except (OSError, UnicodeError, csv.Error) as error:
-        raise InputError(f"cannot read {path}: {error}.") from None
+        raise InputError(f"cannot read {path}: {error}; check its name and rights.") from None
     missing = [name for name in needs if not rows or name not in rows[0]]
     if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}, or no rows.")
+        raise InputError(
+            f"{path} has no column {missing[0]!r}, or no rows; name other tables with --tables."
+        )
     for line, row in enumerate(rows, 2):
         for name in needs:
             try:
@@ -212,7 +217,10 @@ def _rows(path: Path, needs: tuple[str, ...]) -> list[dict[str, str]]:
                 if not 0 <= number <= _LARGEST or (name in _WHOLE and not number.is_integer()):
                     raise ValueError
             except (TypeError, ValueError):
-                raise InputError(f"{path}, line {line}: {name} is not a number.") from None
+                raise InputError(
+                    f"{path}, line {line}: {name} is {row[name]!r}; correct it: a number of at "
+                    "least 0, whole where it is a count."
+                ) from None
     return rows
 
 

@@ -63,9 +63,9 @@ def read(
         except ValueError as error:
             bad.append(f"line {line}: {error}")
     if bad:
-        raise InputError(f"{path} has {len(bad)} bad rows: {'; '.join(bad[:5])}.")
+        raise InputError(f"{path} has {len(bad)} bad rows: {'; '.join(bad[:5])}; correct them.")
     if not rows:
-        raise InputError(f"{path} has no jobs.")
+        raise InputError(f"{path} has no jobs; a workload has a row for each below its header.")
     kinds = sorted({row.application for row in rows})
     folder = tables or _find(path, kinds[0])
     applications = {name: Application(_inside(folder, name)) for name in kinds}

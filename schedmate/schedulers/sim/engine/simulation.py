@@ -101,7 +101,10 @@ class Simulation:
         self._until = until
         self._by_trace = physics is None or isinstance(physics, TracePhysics)
         if policy.interval_s is not None and not 0 < policy.interval_s <= LONGEST_S:
-            raise UsageError(f"policy {policy.name}: interval_s has to be above 0.")
+            raise UsageError(
+                f"policy {policy.name}: interval_s has to be above 0; write "
+                f"{policy.name}:interval_s=60."
+            )
         if self._by_trace and policy.rounds and policy.interval_s is not None:
             check_rounds(_ending(workload), policy.name, policy.interval_s)
         self._execution = Execution(

@@ -23,7 +23,7 @@ def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make {folder}: {error.strerror}.") from None
+        raise InputError(f"cannot make {folder}: {error.strerror}; choose another --out.") from None
     for name, table in (("jobs", result.jobs), ("segments", result.segments)):
         write_csv(folder / f"{name}.csv", table)
         if parquet_is_there():

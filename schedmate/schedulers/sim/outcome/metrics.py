@@ -95,7 +95,10 @@ def _of_ended(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[st
     """The same where some jobs never ended: of the others, but all GPU time."""
     jobs, cut = of_ended(workload, outcome._replace(ledger=Ledger()))
     if not len(jobs):
-        raise InputError("no job of the trace ended, so there is nothing to measure.")
+        raise InputError(
+            "no job of the trace ended, so there is nothing to measure; take a longer trace, or a "
+            "policy under which some job can end."
+        )
     numbers = summary(jobs, cluster, cut, PerJob.of(jobs, cut), None)
     makespan = max(outcome.segments.ends) - workload.jobs[0].submit_time
     held = _held_gpu_s(outcome, gpus_held(workload, outcome))

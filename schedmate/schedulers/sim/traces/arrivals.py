@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.errors import InputError
+from schedmate.errors import InputError, unreadable
 from schedmate.schedulers.sim.traces.calibration import Calibration
 from schedmate.schedulers.sim.traces.values import MOST
 
@@ -27,7 +27,7 @@ def read_arrivals(path: Path, column: str) -> Floats:
             reader = csv.DictReader(stream)
             if column not in (reader.fieldnames or ()):
                 has = ", ".join(reader.fieldnames or ()) or "none"
-                raise InputError(f"{path} has no column {column!r}; it has {has}.")
+                raise InputError(f"{path} has no column {column!r}; name one that it has: {has}.")
             counts = []
             for row in reader:
                 value = float(row[column] or "nan")
@@ -35,11 +35,14 @@ def read_arrivals(path: Path, column: str) -> Floats:
                     raise ValueError(row[column])
                 counts.append(value)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+        raise unreadable(path, error) from None
     except (ValueError, TypeError, csv.Error, UnicodeDecodeError):
-        raise InputError(f"{path}, line {reader.line_num}: {column} is not a count.") from None
+        raise InputError(
+            f"{path}, line {reader.line_num}: {column} is not a count; correct it, a number of at "
+            "least 0."
+        ) from None
     if not sum(counts):
-        raise InputError(f"{path} has no submissions in {column!r}.")
+        raise InputError(f"{path} has no submissions in {column!r}; name another column.")
     return np.array(counts)
 
 

@@ -83,7 +83,9 @@ def _read(
             idle += found.idle
             line = max(line, *block.lines[-1:].tolist(), *(row for row, _ in block.ragged[-1:]))
     except csv.Error as error:
-        raise TraceError(f"{path}, after line {line}: {error}.") from None
+        raise TraceError(
+            f"{path}, after line {line}: {error}; correct that line, or export the trace again."
+        ) from None
     jobs: Columns = {}
     for name in list(parts[0]) if parts else ():
         jobs[name] = np.concatenate([part.pop(name) for part in parts])
@@ -100,7 +102,10 @@ def _read(
         )
     if not parts or not len(jobs["line"]):
         why = f"none of its {idle:,} rows is a job that used a GPU" if idle else "it has no rows"
-        raise TraceError(f"{path} has no job: {why}{', but for bad ones' * bool(bad)}.")
+        raise TraceError(
+            f"{path} has no job: {why}{', but for bad ones' * bool(bad)}; `schedmate traces check "
+            f"{path}` says what is in a trace, `schedmate traces list` what it may look like."
+        )
     notes = [f"{counted(len(bad), 'bad row')} left out"] if bad else []
     if idle:
         notes.append(

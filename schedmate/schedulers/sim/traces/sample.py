@@ -33,10 +33,12 @@ def share_of(workload: Workload, names: Sequence[str], share: float, seed: int) 
     `names` has one for each job. What the chosen ones do stays as it was, resubmissions included.
     """
     if not 0 < share <= 1:
-        raise UsageError(f"{share:g} is not a share above 0 and up to 1.")
+        raise UsageError(f"{share:g} has to be a share above 0 and up to 1, such as 0.5.")
     there = sorted(set(names))
     if there == [""]:
-        raise UsageError("the trace does not say whose its jobs are.")
+        raise UsageError(
+            "the trace does not say whose its jobs are; draw a number of jobs with --jobs instead."
+        )
     wanted = max(1, round(share * len(there)))
     chosen = set(np.random.default_rng(seed).permutation(there)[:wanted].tolist())
     positions = [position for position, name in enumerate(names) if name in chosen]
@@ -46,7 +48,10 @@ def share_of(workload: Workload, names: Sequence[str], share: float, seed: int) 
 def count_of(workload: Workload, count: int, seed: int) -> Workload:
     """`count` jobs drawn at random: arrivals keep their shape and get rarer by the same factor."""
     if not 0 < count <= len(workload):
-        raise UsageError(f"{count:,} of {len(workload):,} jobs cannot be drawn.")
+        raise UsageError(
+            f"{count:,} of {len(workload):,} jobs cannot be drawn; give a number from 1 to "
+            f"{len(workload)}."
+        )
     chosen = np.random.default_rng(seed).choice(len(workload), count, replace=False)
     return workload.select(chosen.tolist())
 
@@ -114,5 +119,7 @@ def recurrence_of(
 
 def _kept(workload: Workload, positions: list[int], otherwise: str) -> Workload:
     if not positions:
-        raise UsageError(f"{otherwise}; the trace has {len(workload):,} jobs.")
+        raise UsageError(
+            f"{otherwise}; the trace has {len(workload):,} jobs, so ask for less to be cut off."
+        )
     return workload.select(positions)

@@ -57,7 +57,7 @@ def synthesize(
     if count < LEAST:
         raise UsageError(f"--jobs {count}: figures of a cluster need {LEAST} jobs or more.")
     if seed < 0:
-        raise UsageError(f"--seed {seed} is negative.")
+        raise UsageError(f"--seed {seed} is negative; give 0 or more.")
     rng = np.random.default_rng(seed)
     campaigns = calibration.campaigns
     each = np.ones(count, dtype=np.int64) if campaigns is None else campaigns.sizes(count, rng)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schedmate.data import load
-from schedmate.errors import UsageError
+from schedmate.errors import UsageError, reason_of
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.parameters import ColocationTable
 
@@ -173,10 +173,15 @@ def measured(pairs: Path, alone: Path | None = None) -> ColocationTable:
                 key = "/".join(row[name] for name in ("model", "dataset", "batchsize", "amp"))
                 uses[key] = (float(row["gpu_util"]), float(row["gmem_util"]))
     except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
-        raise UsageError(f"{alone} does not say what jobs use alone: {error!r}.") from None
+        raise UsageError(
+            f"{alone} does not say what jobs use alone ({reason_of(error)}); it needs the columns "
+            "model, dataset, batchsize, amp, gpu_util and gmem_util."
+        ) from None
     both = [pair for pair in table.pairs if pair[0] in uses and pair[1] in uses]
     if not both:
-        raise UsageError(f"{alone} has none of the jobs of {pairs}.")
+        raise UsageError(
+            f"{alone} has none of the jobs of {pairs}; give two tables of the same measurements."
+        )
     table.otherwise = NearestPair(
         np.array([uses[one] for one, _ in both]),
         np.array([uses[two] for _, two in both]),
