@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,36 @@ def test_what_is_shown_fits_the_terminal(
         for line in [line for line in text.splitlines() if "━" not in line]:  # a bar of progress
             longest = max(map(cells, line.split()), default=0)
             assert cells(line) <= columns or cells(line) <= longest + columns // 2, line
+
+
+def test_a_field_of_an_analysis_takes_two_lines_at_most(example_history: Path) -> None:
+    env = {"SCHEDMATE_HISTORY": str(example_history)}
+    analyze = ("analyze", str(ROOT / "examples" / "train_repo"), "--command", COMMAND)
+    for columns in (80, 100, 200):
+        text = strip_escapes(at_terminal(*analyze, columns=columns, env=env))
+        lines = text.splitlines()
+        starts = [n for n, line in enumerate(lines) if re.match(r"(model|training)_config\.", line)]
+        gaps = [later - one for one, later in pairwise(starts)]
+        assert len(gaps) > 8
+        assert max(gaps) <= 2
+        assert any(re.match(r"training_config\.lr +\S+ .*%$", line) for line in lines)
+        assert columns != 80 or "256 per device x 4 data-parallel devices" in text
+
+
+def test_a_cell_below_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    table = Table("field", "value", "source", "sure", below="source")
+    table.add("one", "1", f"conf/{'x' * 50}.yaml:3", "99%")
+    table.add("two", "2", "", "1%")
+    stream = Terminal()
+    Screen(stream).table(table)
+    lines = stream.getvalue().splitlines()
+    assert lines[3:] == ["one    1      99%", f"    conf/{'x' * 50}.yaml:3", "two    2      1%"]
+    table.add("three", "y" * 60, "there", "5%")
+    stream = Terminal()
+    Screen(stream).table(table)
+    lines = stream.getvalue().splitlines()
+    assert lines[-5:] == ["two  2  1%", "three", f"    {'y' * 60}", "    5%", "    there"]
 
 
 def _words(text: str) -> set[str]:

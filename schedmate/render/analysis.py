@@ -115,7 +115,7 @@ def _forecast(estimate: Estimate) -> str:
 
 
 def _fields(metadata: WorkloadMetadata) -> Table:
-    table = Table("field", "value", "source", "confidence")
+    table = Table("field", "value", "source", "confidence", below="source")
     for section, values in metadata.sections().items():
         for key, value in values.items():
             name = f"{section}.{key}"
@@ -140,7 +140,8 @@ def _with_unit(key: str, value: object, evidence: Evidence | None) -> object:
 
 
 def _neighbours(neighbours: list[Neighbour]) -> Table:
-    table = Table("past job", "similarity", "weight", "run time", "rescaled", "ended", "workload")
+    columns = ("past job", "similarity", "weight", "run time", "rescaled", "ended", "workload")
+    table = Table(*columns, below="workload")
     for one in neighbours:
         table.add(
             one.job_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import TextIO
 
 from schedmate.terminal import clean
@@ -10,16 +11,25 @@ from schedmate.terminal.layout import Tone, cells, coloured, paint, width_of, wr
 
 GAP = "  "
 """Between columns."""
+INDENT = "    "
+"""Before the second line of a row."""
+NARROW = 60
+"""Columns of a terminal in which each cell has a line of its own, if they do not fit."""
 LONGEST = 500
 """Characters of a cell that a terminal shows; a pipe gets all of them."""
 
 
 class Table:
-    """Rows under headings. `right` names the columns whose cells end at the right edge."""
+    """Rows under headings. `right` names the columns whose cells end at the right edge.
 
-    def __init__(self, *columns: str, right: Sequence[str] = ()) -> None:
+    `below` is the column that gives way first: where a row does not fit a line, its cell has a line
+    of its own under the others.
+    """
+
+    def __init__(self, *columns: str, right: Sequence[str] = (), below: str | None = None) -> None:
         self.columns = columns
         self.right = frozenset(right)
+        self.below = below
         self.rows: list[list[str]] = []
 
     def add(self, *row: object) -> None:
@@ -32,8 +42,8 @@ class Screen:
     """Where a command shows its answer.
 
     On a terminal lines break between words, and a table whose longest words do not fit side by
-    side is told row by row, a line for each cell. Anywhere else a paragraph and a row are one
-    line, whatever their length, with columns aligned by spaces.
+    side has a second line for each row (`Table.below`), or a line for each cell. Anywhere else a
+    paragraph and a row are one line, whatever their length, with columns aligned by spaces.
     """
 
     def __init__(self, stream: TextIO, *, plain: bool = False) -> None:
@@ -59,10 +69,13 @@ class Screen:
             return
         rows = [[clean(cell, LONGEST) for cell in row] for row in table.rows]
         widths = _fit(table.columns, rows, self.width)
-        if widths is None:
-            self._stacked(table.columns, rows)
-        else:
+        splits = table.below is not None and self.width >= NARROW
+        if widths is not None and not (splits and _height(rows, widths) > 2):
             self._rows(table, table.columns, rows, widths)
+        elif splits and table.below is not None:
+            self._in_two_lines(table, rows, table.columns.index(table.below))
+        else:
+            self._stacked(table.columns, rows)
 
     def _write(self, line: str, tone: Tone | None = None) -> None:
         self._stream.write((paint(line, tone) if tone and self._coloured else line) + "\n")
@@ -73,17 +86,38 @@ class Screen:
         columns: Sequence[str],
         rows: list[list[str]],
         widths: list[int],
+        below: Sequence[str] = (),
     ) -> None:
         right = [name in table.right for name in columns]
         for line in _side_by_side(columns, widths, right):
             self._write(line, "heading")
+        if below:
+            self._write(f"{INDENT}{table.below}", "heading")
         if self.width is not None:
             length = sum(widths) + len(GAP) * (len(widths) - 1)
             utf = (self._stream.encoding or "").lower().startswith("utf")
             self._write(("─" if utf else "-") * length)
-        for row in rows:
+        for row, under in zip_longest(rows, below):
             for line in _side_by_side(row, widths, right):
                 self._write(line)
+            for line in wrapped(under, self.width, INDENT, len(INDENT)) if under else ():
+                self._write(line)
+
+    def _in_two_lines(self, table: Table, rows: list[list[str]], at: int) -> None:
+        """Each row without one cell, which follows on the next line."""
+        assert self.width is not None
+        columns = [*table.columns[:at], *table.columns[at + 1 :]]
+        below, kept = [row[at] for row in rows], [[*row[:at], *row[at + 1 :]] for row in rows]
+        widths = _fit(columns, kept, self.width)
+        if widths is not None:
+            self._rows(table, columns, kept, widths, below)
+            return
+        kept.insert(0, columns)  # a cell is longer than a line
+        below.insert(0, table.columns[at])
+        for row, under in zip(kept, below, strict=True):
+            for text, label in ((GAP.join(filter(None, row)), ""), (under, INDENT)):
+                for line in wrapped(text, self.width, label, len(INDENT)) if text else ():
+                    self._write(line)
 
     def _stacked(self, columns: Sequence[str], rows: list[list[str]]) -> None:
         assert self.width is not None
@@ -116,6 +150,18 @@ def _fit(columns: Sequence[str], rows: list[list[str]], width: int) -> list[int]
         able = [number for number, size in enumerate(widths) if size > least[number]]
         widths[max(able, key=lambda number: widths[number])] -= 1
     return widths
+
+
+def _height(rows: list[list[str]], widths: list[int]) -> int:
+    """Lines of the row that takes most."""
+    return max(
+        (
+            sum(1 for _ in wrapped(cell, size))
+            for row in rows
+            for cell, size in zip(row, widths, strict=True)
+        ),
+        default=0,
+    )
 
 
 def _side_by_side(
