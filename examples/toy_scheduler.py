@@ -1,4 +1,8 @@
-"""A toy shortest-job-first scheduler that asks schedmate how long each job will run."""
+"""A toy shortest-job-first scheduler that asks schedmate how long each job will run.
+
+python toy_scheduler.py [HISTORY [REPO]]: the history of the settings and the `train_repo` beside
+this file, unless others are named. `schedmate demo` leaves both: demo/history demo/train_repo.
+"""
 
 import sys
 from pathlib import Path
@@ -17,17 +21,21 @@ def order(specs: list[JobSpec], mate: SchedMate) -> list[JobSpec]:
 
 
 if __name__ == "__main__":
-    repo = str(Path(__file__).with_name("train_repo"))
+    named = [Path(name) for name in sys.argv[1:]]
+    repo = named[1] if len(named) > 1 else Path(__file__).with_name("train_repo")
+    if not (repo / "train.py").is_file():
+        sys.exit(
+            f"error: {repo} has no train.py, so no job can be estimated; name the repository: "
+            f"python {sys.argv[0]} demo/history demo/train_repo (`schedmate demo` makes both)."
+        )
     day = LaunchConfig(gpus=4, nodes=1, time_limit_s=86_400)
     queue = [
-        JobSpec(name=name, repo=repo, command=command, launch=day)
+        JobSpec(name=name, repo=str(repo), command=command, launch=day)
         for name, command in {
             "long": "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=90",
             "unknown": "python missing.py",
             "short": "torchrun --nproc_per_node=4 train.py model=resnet18",
         }.items()
     ]
-    # The history of the settings, or the one that is named.
-    history = Path(sys.argv[1]) if sys.argv[1:] else None
-    with SchedMate(load_settings(history=history)) as schedmate:
+    with SchedMate(load_settings(history=named[0] if named else None)) as schedmate:
         print(*(spec.name for spec in order(queue, schedmate)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +75,21 @@ def test_the_toy_scheduler_runs(example_history: Path) -> None:
         env={**os.environ, "SCHEDMATE_DEADLINE_S": "60"},
     )
     assert done.stdout.split() == ["short", "long", "unknown"]
+
+
+def test_the_toy_scheduler_can_be_taken_elsewhere(example_history: Path, tmp_path: Path) -> None:
+    toy = shutil.copy(ROOT / "examples" / "toy_scheduler.py", tmp_path)
+    run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    alone = run([sys.executable, toy, example_history])
+    assert alone.returncode == 1
+    assert alone.stdout == "", "no order that means nothing"
+    assert "python" in alone.stderr
+    assert "demo/history demo/train_repo" in alone.stderr
+    named = run(
+        [sys.executable, toy, example_history, ROOT / "examples" / "train_repo"],
+        env={**os.environ, "SCHEDMATE_DEADLINE_S": "60"},
+    )
+    assert named.stdout.split() == ["short", "long", "unknown"]
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+from pathlib import Path
 
 import pytest
+from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +83,22 @@ def test_progress_is_drawn_for_somebody_who_looks(
         advance(2, "2 \x1b]0;logs\x07[b]of 3")
     assert "reading" in screen.getvalue()
     assert "2 [b]of 3" in screen.getvalue()
+
+
+def test_long_work_says_in_a_log_how_far_it_is(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = tmp_path / "trace.csv"
+    rows = "".join(f"j{n},{n},60,1\n" for n in range(300))
+    trace.write_text(f"job_id,submit_s,duration_s,gpus\n{rows}")
+    command = ["simulate", str(trace), "--policy", "lucid", "--cluster", "1x8", "--no-check"]
+    assert "simulating" not in cli(*command).err
+    monkeypatch.setattr("schedmate.terminal.EVERY_S", 0.0)
+    done = cli(*command)
+    said = [line for line in done.err.splitlines() if line.startswith("simulating: ")]
+    assert said
+    assert all(re.fullmatch(r"simulating: \d+%, lucid, for .+", line) for line in said)
+    assert "simulating" not in done.out
 
 
 def test_progress_leaves_a_file_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TextIO
 
 from schedmate.terminal.layout import coloured, width_of, wrapped
@@ -19,6 +20,10 @@ _SEQUENCE = re.compile(
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+"
 )
+
+
+EVERY_S = 60.0
+"""How often long work says how far it is where no terminal shows a bar [s]."""
 
 
 def strip_escapes(text: str) -> str:
@@ -40,13 +45,13 @@ def counted(number: float, thing: str) -> str:
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str], None]]:
-    """A bar on standard error while a terminal is there to show it; else nothing.
+    """A bar on standard error while a terminal is there to show it; else a line every minute.
 
     Gives a function that is told how much is done and a few words beside it. Without `total` the
     bar only shows that something happens.
     """
     if not sys.stderr.isatty():
-        yield lambda _done, _text: None
+        yield _lines(what, total)
         return
     from rich.console import Console
     from rich.progress import (
@@ -73,6 +78,25 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total, text="")
         yield lambda done, text: bar.update(task, completed=done, text=clean(text))
+
+
+def _lines(what: str, total: int | None) -> Callable[[int, str], None]:
+    """Says how far the work is when it takes long, for whoever reads a log of it."""
+    from schedmate.durations import format_duration  # which needs this module
+
+    began = said = monotonic()
+
+    def advance(done: int, text: str) -> None:
+        nonlocal said
+        now = monotonic()
+        if now - said < EVERY_S:
+            return
+        said = now
+        share = f"{min(1.0, done / total):.0%}" if total else f"{done:,} done"
+        words = f", {text}" if text else ""
+        say(f"{what}: {share}{words}, for {format_duration(now - began)}")
+
+    return advance
 
 
 def say(message: str) -> None:
