@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schedmate.commands import completing
 from schedmate.commands.options import HistoryOption
 from schedmate.commands.ray_client import (
     DEFAULT,
@@ -39,7 +40,10 @@ LEAST_LEASE_S = 15.0
 def up(
     policy: Annotated[
         str,
-        typer.Option(help="Any of `schedmate policies`, with settings: lucid:profile_limit_s=100."),
+        typer.Option(
+            help="Any of `schedmate policies`, with settings: lucid:profile_limit_s=100.",
+            autocompletion=completing.one_policy,
+        ),
     ] = "sjf+schedmate",
     local: Annotated[
         str | None,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from schedmate.commands import completing
 from schedmate.commands.options import JsonOption
 from schedmate.commands.scale_options import RayOption, Where
 from schedmate.commands.simulate_options import (
@@ -43,6 +44,7 @@ def simulate(
         str,
         typer.Option(
             metavar="P[,P...]",
+            autocompletion=completing.policies,
             help="Policies to compare, with settings as tiresias:threshold_gpu_s=7200, a value "
             "with a colon or comma in quotes; `schedmate policies` lists them.",
         ),
@@ -58,6 +60,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="E",
+            autocompletion=completing.estimators,
             help="What policies are told of durations: user-mean (the default), limit, boosting, "
             "ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable.",
         ),
@@ -116,6 +119,7 @@ def simulate(
         str,
         typer.Option(
             metavar="best-fit|fgd|fgd-priced",
+            autocompletion=completing.placements,
             help="Where jobs are put: on the fullest nodes; by fragmentation gradient descent, "
             "where they leave least of the GPUs to waste; or by that, with rests of shared GPUs "
             "kept for jobs that make most of them.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from schedmate.commands import completing
 from schedmate.commands.options import JsonOption
 from schedmate.commands.trace_options import (
     MapOption,
@@ -30,10 +31,18 @@ SCHEMA = "schedmate.tune/v1"
 
 def tune(
     trace: TraceArgument,
-    policy: Annotated[str, typer.Option(metavar="P", help="The policy to tune.")],
+    policy: Annotated[
+        str,
+        typer.Option(metavar="P", help="The policy to tune.", autocompletion=completing.one_policy),
+    ],
     cluster: Annotated[str, typer.Option(metavar="SPEC", help="As in `simulate`: 108x8.")],
     estimator: Annotated[
-        str, typer.Option(metavar="E", help="What it is told of durations, as in `simulate`.")
+        str,
+        typer.Option(
+            metavar="E",
+            help="What it is told of durations, as in `simulate`.",
+            autocompletion=completing.estimators,
+        ),
     ] = "user-mean",
     at: Annotated[
         str | None,
