@@ -34,6 +34,7 @@ SAME = (
     (re.compile(r"[\d,]+ (?:d|h|min|s) ago"), "# ago"),
     (re.compile(r"\(\d+\.\d+ s\)|(?<=, )\d+\.\d s$", re.MULTILINE), "# s"),
     (re.compile(r"(?<= )\d+\.\d\d$", re.MULTILINE), "#"),  # the column of CPU seconds
+    (re.compile(r"(?<=, )\d+\.\d s$", re.MULTILINE), "# s"),  # how long a search took
     (re.compile(r"[-─━]{3,}"), "---"),
     (re.compile(r" +"), " "),
 )

@@ -270,10 +270,10 @@ def _parse(policy: str, parameter: Parameter, value: str) -> Any:
         raise UsageError(f"policy {policy!r}: {parameter.name}={value} is not {wanted}.") from None
     if number is None:
         return value
-    if number != number or (number < 0 and parameter.name.endswith(_QUANTITIES)):
-        raise UsageError(
-            f"policy {policy!r}: {parameter.name}={value} has to be a number of at least 0."
-        )
+    if number != number:
+        raise UsageError(f"policy {policy!r}: {parameter.name}={value} is not a number; give one.")
+    if number < 0 and parameter.name.endswith(_QUANTITIES):
+        raise UsageError(f"policy {policy!r}: {parameter.name}={value} has to be at least 0.")
     return number
 
 

@@ -343,7 +343,7 @@ def test_what_is_no_failure_and_what_is_the_users(site: Site) -> None:
         (("approve", "0123456789ab"), 7, "no plan"),
         (("plan", "LOG", "--job", "17,18"), 2, "cannot be the id"),
         (("plan", "LOG", "--job", "-x y"), 2, "cannot be the id"),
-        (("apply", "--retry"), 2, "needs the plans"),
+        (("apply", "--retry"), 2, "needs the ids of plans"),
         (("status", "--head", "nonsense"), 2, "--head"),
     ],
 )

@@ -105,8 +105,12 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--policy", ","), USAGE, "--policy names none"),
         (("--policy", "tiresias:limit=3"), USAGE, "has no setting 'limit=3'; it has threshold"),
         (("--policy", "sjf-ageing:weight=x"), USAGE, "weight=x is not a number"),
-        (("--policy", "sjf-ageing:weight=nan"), USAGE, "weight=nan makes no sense"),
-        (("--policy", "lucid:profile_limit_s=-5"), USAGE, "profile_limit_s=-5 makes no sense"),
+        (("--policy", "sjf-ageing:weight=nan"), USAGE, "weight=nan is not a number"),
+        (
+            ("--policy", "lucid:profile_limit_s=-5"),
+            USAGE,
+            "profile_limit_s=-5 has to be at least 0",
+        ),
         (("--policy", "lucid:burst=1.5"), USAGE, "burst=1.5 is not a whole number"),
         (("--policy", "lucid:backfill=maybe"), USAGE, "backfill=maybe is not true or false"),
         (("--estimator", "noisy:-1"), USAGE, "write it like noisy:1.0"),
@@ -125,7 +129,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--node-mtbf", "1e-320"), USAGE, "or more often run nothing"),
         (("--failures", "gpu_mtbf=1e-320"), USAGE, "gpu_mtbf at least 600 s"),
         (("--map", "submit"), USAGE, "write FIELD=COLUMN"),
-        (("--colocation", "absent.csv"), USAGE, "no colocation table"),
+        (("--colocation", "absent.csv"), USAGE, "not a colocation table"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(
@@ -402,7 +406,7 @@ def test_a_colocation_table_holds_speeds(cli: Cli, trace: Path, tmp_path: Path, 
     arguments = ("--policy", "lucid", "--cluster", "1x4", "--colocation", str(path))
     result = cli("simulate", str(trace), *arguments)
     assert result.code == USAGE
-    assert "is no colocation table" in result.err
+    assert "is not a colocation table" in result.err
 
 
 @pytest.mark.parametrize("text", ["x" * 200_000, "job_id," + "y" * 200_000 + "\n1,2\n"])

@@ -85,7 +85,7 @@ def test_a_series_of_arrivals_is_followed(tmp_path: Path) -> None:
         ("time,n\n0,-1\n", "line 2: n is not a count"),
         ("time,n\n0,x\n", "line 2: n is not a count"),
         ("time,n\n0,0\n", "no submissions"),
-        ("time,m\n0,0\n", "no column 'n'; it has time, m"),
+        ("time,m\n0,0\n", "no column 'n'; name one that it has: time, m"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=message):
