@@ -148,8 +148,8 @@ def installing(extra: str) -> str:
     import sys
     from pathlib import Path
 
-    place = _clone()
-    what = f"-e '{place}[{extra}]'" if place else f"'schedmate[{extra}]'"
+    place, built = _clone(), _built_from()
+    what = f"-e '{place}[{extra}]'" if place else f"'{built or 'schedmate'}[{extra}]'"
     pip = shutil.which("pip")
     own = pip is not None and Path(pip).parent == Path(sys.executable).parent
     return f"{'pip' if own else f'{sys.executable} -m pip'} install {what}"
@@ -163,6 +163,24 @@ def _clone() -> str | None:
     if not (root / "pyproject.toml").is_file():
         return None
     return "." if root == Path.cwd() else str(root)
+
+
+def _built_from() -> str | None:
+    """The folder that `pip install .` was given, if it is still there (PEP 610)."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        found = distribution("schedmate")
+        address = urlsplit(json.loads(found.read_text("direct_url.json") or "{}").get("url", ""))
+        own = Path(str(found.locate_file("schedmate"))).resolve() == Path(__file__).resolve().parent
+    except (PackageNotFoundError, ValueError, OSError, AttributeError):
+        return None
+    path = Path(unquote(address.path))
+    there = own and address.scheme == "file" and (path / "pyproject.toml").is_file()
+    return str(path) if there else None
 
 
 def ends_the_program(error: BaseException) -> bool:
