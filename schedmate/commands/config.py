@@ -27,7 +27,10 @@ def show(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print every setting and, on request, where it comes from; of a password only `***`."""
+    """Print every setting and, on request, where it comes from.
+
+    Of a password in an address only `***` is shown.
+    """
     from schedmate.places import without_password
     from schedmate.settings import ADDRESSES, explain_settings
     from schedmate.terminal.screen import Screen
